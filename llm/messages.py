@@ -1,0 +1,66 @@
+"""What a model is sent: plain values, the provider's minimal input.
+
+The row (`chat.models.Message`) and the engine's value (`chat.context.types.ContextMessage`) are other forms of a
+message, each for its own layer; nothing here knows of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """`arguments` is the JSON text exactly as the model wrote it; it may be invalid."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a prompt.
+
+    `images` only on user messages, `tool_calls` only on assistant messages, `tool_call_id` only on tool messages.
+    """
+
+    role: Role
+    text: str = ""
+    images: tuple[Image, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """`parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One model call. `model` is the provider's own name; `max_output` is in tokens.
+
+    `tool_choice`: "auto" lets the model decide, "none" forbids calls (the definitions are still sent).
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    max_output: int
+    tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: Literal["auto", "none"] = "auto"
+    several_system_messages: bool = True
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
