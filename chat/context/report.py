@@ -1,0 +1,151 @@
+"""What became of every source (context.md, section 4).
+
+A report is stored with the answer it produced. Making it costs more than making the prompt, so all but the totals is worked
+out when it is asked for.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from chat.context.history import History
+from chat.context.required import system_block
+from chat.context.types import (
+    Block,
+    ContextMessage,
+    ContextRequest,
+    Document,
+    PromptMessage,
+    Reason,
+    Section,
+    SourceReport,
+)
+
+
+class Report:
+    """`limit`, `used` and `left` in tokens; `unloaded` counts older messages the engine was not given."""
+
+    def __init__(
+        self, request: ContextRequest, messages: list[PromptMessage], history: History, *, limit: int, used: int
+    ) -> None:
+        self.limit = limit
+        self.used = used
+        self.left = limit - used
+        self.unloaded = request.unloaded
+        self.versions: Mapping[str, str] = request.versions
+        self._request = request
+        self._messages = messages
+        self._history = history
+
+    @cached_property
+    def sections(self) -> dict[Section, int]:
+        """Tokens of each section that is sent, overhead included, in the order of the prompt."""
+        sections: dict[Section, int] = {}
+        for sent in self._messages:
+            sections[sent.section] = sections.get(sent.section, 0) + sent.tokens
+        return sections
+
+    @cached_property
+    def sources(self) -> list[SourceReport]:
+        """Sections first, then the messages oldest first, a message's files before it, then the caller's own sources."""
+        return [*self._section_sources(), *self._message_sources(), *self._request.extra_sources]
+
+    @cached_property
+    def dropped(self) -> list[str]:
+        """The ids of the messages and files that were left out, oldest first, a turn's files before its message."""
+        sent = self._sent_ids
+        return [
+            source
+            for message in self._request.messages
+            if message.id not in sent
+            for source in (*(file.id for file in message.files), message.id)
+        ]
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether every count is exact."""
+        return all(source.exact for source in self.sources)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON. Fields of a source that say nothing are left out."""
+        return {
+            "limit": self.limit,
+            "used": self.used,
+            "left": self.left,
+            "exact": self.exact,
+            "sections": self.sections,
+            "dropped": self.dropped,
+            "unloaded": self.unloaded,
+            "sources": [
+                {name: value for name, value in source._asdict().items() if value is not None}
+                for source in self.sources
+            ],
+            "versions": dict(self.versions),
+        }
+
+    @cached_property
+    def _sent_ids(self) -> frozenset[str | None]:
+        return frozenset(sent.source for sent in self._messages if sent.section in ("history", "current"))
+
+    def _section_sources(self) -> Iterator[SourceReport]:
+        sent = {message.section: message for message in self._messages if message.source is None}
+        request = self._request
+        blocks: tuple[tuple[Section, Block | None], ...] = (
+            ("system", system_block(request)),
+            ("tasks", request.tasks),
+            ("summary", request.summary),
+            ("persona", None if request.persona_replaces_system else request.persona),
+            ("file_listing", request.file_listing),
+            ("reminder", request.reminder),
+        )
+        for section, block in blocks:
+            if block:
+                yield self._source(section, None, sent.get(section), "no_room")
+        for file in request.project_files:
+            yield SourceReport("project_file", file.id, "full", file.tokens, exact=request.exact)
+
+    def _message_sources(self) -> Iterator[SourceReport]:
+        sent = {message.source: message for message in self._messages if message.section in ("history", "current")}
+        for index, message in enumerate(self._request.messages):
+            placed, reason = sent.get(message.id), self._reason(index, message)
+            for file in message.files:
+                yield self._file_source(file, placed, reason)
+            for image in message.images:
+                yield self._image_source(image.id, image.tokens, placed, reason)
+            yield self._source("message", message.id, placed, reason)
+
+    def _reason(self, index: int, message: ContextMessage) -> Reason:
+        """Why a message is not sent, if it is not."""
+        gap = self._history.gap
+        if gap is not None and index < gap:
+            return "behind_gap"
+        return self._history.orphans.get(message.id, "no_room")
+
+    def _source(self, kind: str, name: str | None, sent: PromptMessage | None, reason: Reason) -> SourceReport:
+        exact = self._request.exact
+        if sent is None:
+            return SourceReport(kind, name, "left_out", 0, reason, exact=exact)
+        exact = exact and not sent.images
+        return SourceReport(kind, name, sent.state, sent.tokens, cut_from=sent.cut_from, exact=exact)
+
+    def _file_source(self, file: Document, placed: PromptMessage | None, reason: Reason) -> SourceReport:
+        if placed is None:
+            return SourceReport("file", file.id, "left_out", 0, reason, exact=self._request.exact)
+        return SourceReport("file", file.id, "full", file.tokens, exact=self._request.exact)
+
+    def _image_source(self, name: str, tokens: int, placed: PromptMessage | None, reason: Reason) -> SourceReport:
+        if placed is None or not placed.images:
+            return SourceReport("image", name, "left_out", 0, reason, exact=False)
+        return SourceReport("image", name, "full", tokens, exact=False)
+
+
+class Prompt(NamedTuple):
+    """The answer of the engine.
+
+    `wants_older`: not all older messages were given, and one of them could still be in the prompt: give more and build
+    again. A caller that loads newest first stops when it is False.
+    """
+
+    messages: list[PromptMessage]
+    report: Report
+    wants_older: bool

@@ -1,0 +1,173 @@
+"""What the engine is given and what it gives back: plain frozen values.
+
+Of the three forms of a message (context.md, section 4) these are the middle one: `ContextMessage` is a stored message as
+the engine sees it, `PromptMessage` is what it decided to send, from which the caller makes an `llm.messages.Message`.
+All token counts are whole tokens.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
+
+from chat.context.room import Room
+from llm.messages import ToolCall
+
+Role = Literal["system", "user", "assistant", "tool"]
+Section = Literal[
+    "system",
+    "tasks",
+    "summary",
+    "persona",
+    "project_files",
+    "file_listing",
+    "file",
+    "omitted",
+    "history",
+    "current",
+    "reminder",
+]
+State = Literal["full", "shortened", "stubbed", "by_search", "left_out"]
+Reason = Literal[
+    "no_room",
+    "behind_gap",
+    "summarised",
+    "failed_file",
+    "result_without_call",
+    "call_without_result",
+]
+
+
+class Tokenizer(Protocol):
+    """Counts and cuts text; asked only for texts that come without `tokens` or have to be cut."""
+
+    def count(self, text: str) -> int: ...
+
+    def head(self, text: str, limit: int) -> str:
+        """The beginning of `text`, on a token boundary, of at most `limit` tokens."""
+        ...
+
+    def tail(self, text: str, limit: int) -> str:
+        """The end of `text`, on a token boundary, of at most `limit` tokens."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A section's text. `tokens` beats counting it; `tokens` without `text` stands for a text of that length."""
+
+    text: str | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file whose text is sent. `number` is the one to cite, if the conversation has given it one already."""
+
+    id: str
+    title: str = ""
+    text: str | None = None
+    tokens: int | None = None
+    metadata: str | None = None
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRef:
+    """An image that is sent with its message; `tokens` is its assumed size."""
+
+    id: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContextMessage:
+    """A message of the conversation. `tokens` covers its text and tool calls, neither its images nor its files.
+
+    `plain_tokens` is derived once, so that the walk over old messages only adds numbers: what the message costs
+    (without overhead) when nothing about it has to be decided, else None.
+    """
+
+    id: str
+    role: Role
+    text: str | None = None
+    tokens: int | None = None
+    files: tuple[Document, ...] = ()
+    images: tuple[ImageRef, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    plain_tokens: int | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        plain = None
+        if self.tokens is not None and not (self.files or self.tool_calls or self.role == "tool"):
+            plain = self.tokens + sum(image.tokens for image in self.images)
+        object.__setattr__(self, "plain_tokens", plain)
+
+
+class PromptMessage(NamedTuple):
+    """One message of the prompt. `tokens` includes images and overhead.
+
+    `source` is the id of the stored message, the ids of the files joined by `+`, or None for other sections. `text` is
+    None for a block given by `tokens` alone. `cut_from` is what a shortened text cost before.
+    """
+
+    section: Section
+    source: str | None
+    role: Role
+    tokens: int
+    text: str | None
+    images: tuple[ImageRef, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    state: State = "full"
+    cut_from: int | None = None
+
+
+class SourceReport(NamedTuple):
+    """What became of one source of the prompt.
+
+    `kind` is `message`, `file`, `project_file`, `image`, or the section's name. `tokens` is what it costs in the prompt
+    (overhead included; 0 when it is not there, None when it is part of a message counted as a whole), `cut_from` what it
+    cost before it was shortened. `exact` is False for estimates.
+    """
+
+    kind: str
+    id: str | None
+    state: State
+    tokens: int | None
+    reason: Reason | None = None
+    cut_from: int | None = None
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRequest:
+    """Everything a prompt is made of.
+
+    `messages` is the branch, oldest first, ids unique; the current turn starts at its last user message. It may be only
+    the end of the branch: `unloaded` older messages then count as left out (see `Prompt.wants_older`).
+    `stub_tokens` overrides the cost of the stub. `exact` says whether `tokenizer` is the model's own. `versions` (of the
+    system prompt, the persona, the summary prompt) and `extra_sources` (failed files, files by search, summarised
+    messages) go into the report as they are.
+    """
+
+    room: Room
+    messages: Sequence[ContextMessage]
+    tokenizer: Tokenizer
+    policy: str = "recent"
+    layout: str = "near_end"
+    message_overhead: int = 4
+    stub_tokens: int | None = None
+    omission_note: bool = True
+    system: Block | None = None
+    tasks: Block | None = None
+    summary: Block | None = None
+    persona: Block | None = None
+    persona_replaces_system: bool = False
+    project_files: tuple[Document, ...] = ()
+    file_listing: Block | None = None
+    reminder: Block | None = None
+    unloaded: int = 0
+    exact: bool = True
+    versions: Mapping[str, str] = field(default_factory=dict)
+    extra_sources: tuple[SourceReport, ...] = ()

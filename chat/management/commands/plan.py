@@ -1,0 +1,34 @@
+"""`manage.py plan`: what the context engine would do, JSON lines in and out (context.md, section 8)."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from chat.context.requests import KINDS, run
+
+# A longer line is read in parts, none of which is a request, so it gets error answers instead of all the memory.
+LONGEST_LINE = 256 * 1024 * 1024
+
+
+class Command(BaseCommand):
+    help = "Answers planning requests, one JSON object a line, without database and model."
+    requires_system_checks: list[str] = []  # noqa: RUF012  Django declares it so
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("kind", choices=KINDS)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not run(options["kind"], _lines(sys.stdin.buffer), self._write):
+            sys.exit(1)
+
+    def _write(self, line: str) -> None:
+        self.stdout.write(line, ending="")
+        # A program may wait for this answer before it sends the next request.
+        self.stdout.flush()
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    while line := stream.readline(LONGEST_LINE):
+        yield line

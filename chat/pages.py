@@ -1,0 +1,164 @@
+"""What the templates of a conversation show: plain values, made of rows with a fixed number of queries."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from accounts.models import User
+from chat.markdown import render
+from chat.models import Conversation, Message, Turn
+from chat.tree import branch, with_rows
+from llm.errors import ProductError
+from llm.models import Model
+from personas.models import Persona
+from personas.services import model_for
+
+PAGE = 40  # messages of one page of a conversation
+SIDE = 60  # conversations of one page of the list
+
+
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    id: UUID
+    seq: int
+    status: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    """`parts` are the row's parts with what a page needs: text has `blocks` (safe HTML), a tool call its `result`."""
+
+    id: UUID
+    role: str
+    status: str
+    parts: list[dict[str, Any]]
+    turn: TurnView | None
+    model_name: str
+    error_code: str
+    error_detail: str
+    created: datetime
+    text: str
+
+
+@dataclass(slots=True)
+class Side:
+    groups: list[tuple[str, list[Conversation]]] = field(default_factory=list)
+    after: str | None = None
+
+
+def message_view(message: Message) -> MessageView:
+    turn: Turn | None = getattr(message, "turn", None)
+    assistant = message.role == Message.Role.ASSISTANT
+    return MessageView(
+        id=message.pk,
+        role=message.role,
+        status=message.status,
+        parts=_parts(message.parts) if assistant else [],
+        turn=TurnView(turn.pk, turn.seq, turn.status, message.status not in ("pending", "done")) if turn else None,
+        model_name=message.model.name if message.model else "",
+        error_code=message.error_code,
+        error_detail=message.error_detail,
+        created=message.created,
+        text=message.text,
+    )
+
+
+def _parts(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    results = {part["id"]: part for part in parts if part["type"] == "tool_result"}
+    shown = []
+    for part in parts:
+        match part["type"]:
+            case "text":
+                shown.append({**part, "blocks": render(part["text"])})
+            case "tool_call":
+                shown.append({**part, "result": results.get(part["id"])})
+            case _:
+                shown.append(part)
+    return shown
+
+
+def branch_page(conversation: Conversation, before: Message | None = None) -> tuple[list[MessageView], UUID | None]:
+    """The newest messages of the branch on show, or those above `before`; and where to go on upwards, if anywhere."""
+    if before is not None:
+        end = before.parent
+    else:
+        end = Message.objects.filter(pk=conversation.leaf_id).first() if conversation.leaf_id else None
+    if end is None:
+        return [], None
+    messages = branch(end.pk, newest=PAGE, leaf_depth=end.depth)
+    older = messages[0].pk if messages and messages[0].depth > 0 else None
+    return [message_view(message) for message in messages], older
+
+
+def answers_page(turns: Sequence[Turn], *, question: bool) -> list[MessageView]:
+    """A new question (unless it is on the page already) and its pending answers."""
+    ids = [turn.answer_id for turn in turns] + ([turns[0].user_message_id] if question else [])
+    return [message_view(message) for message in with_rows(Message.objects.filter(pk__in=ids)).order_by("depth", "id")]
+
+
+def side(user: User, after: str | None = None) -> Side:
+    """One page of the conversations, newest first, under "Today", "Yesterday", "Last 7 days" and "Older"."""
+    rows = Conversation.objects.visible_to(user).filter(archived=False)
+    if after:
+        rows = rows.filter(_after(after))
+    found = list(rows.order_by("-updated", "-id")[: SIDE + 1])
+    shown = Side()
+    for conversation in found[:SIDE]:
+        label = _day_label(conversation.updated)
+        if not shown.groups or shown.groups[-1][0] != label:
+            shown.groups.append((label, []))
+        shown.groups[-1][1].append(conversation)
+    if len(found) > SIDE:
+        last = found[SIDE - 1]
+        shown.after = f"{last.updated.isoformat()}_{last.pk}"
+    return shown
+
+
+def _after(cursor: str) -> Q:
+    stamp, _separator, pk = cursor.partition("_")
+    try:
+        at, identity = datetime.fromisoformat(stamp), UUID(pk)
+    except ValueError as error:
+        raise ProductError("bad_cursor", "This page of the list does not exist. Reload the list.") from error
+    return Q(updated__lt=at) | Q(updated=at, pk__lt=identity)
+
+
+def _day_label(moment: datetime) -> str:
+    days = timezone.localdate() - timezone.localdate(moment)
+    if days <= timedelta(0):
+        return _("Today")
+    if days == timedelta(1):
+        return _("Yesterday")
+    return _("Last 7 days") if days <= timedelta(7) else _("Older")
+
+
+def choices(user: User, conversation: Conversation | None) -> dict[str, Any]:
+    """What can be chosen at the composer, and what is chosen."""
+    persona = conversation.persona if conversation else None
+    try:
+        chosen: Model | None = _last_model(conversation) or model_for(persona)
+    except ProductError:
+        chosen = None
+    bundled = bool(chosen and settings.BUNDLED_MODEL_URL and chosen.provider.base_url == settings.BUNDLED_MODEL_URL)
+    return {
+        "models": Model.objects.usable(),
+        "chosen_model": chosen,
+        "personas": Persona.objects.visible_to(user),
+        "chosen_persona": persona,
+        "bundled": bundled,
+    }
+
+
+def _last_model(conversation: Conversation | None) -> Model | None:
+    """The model that answered last here goes on answering, as long as it can be used."""
+    if conversation is None or conversation.leaf_id is None:
+        return None
+    return Model.objects.usable().filter(pk__in=Message.objects.filter(pk=conversation.leaf_id).values("model")).first()

@@ -1,0 +1,157 @@
+"""The rows of a running turn: claimed, checkpointed and ended by conditional updates, so that no worker can win twice.
+
+Synchronous; the event loop calls these through `on_database`.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
+
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from chat.models import Conversation, Message, Turn
+
+STALE_AFTER = timedelta(seconds=30)  # without a heartbeat a running turn is interrupted
+UNCLAIMED_AFTER = timedelta(seconds=10)  # a queued turn whose task the broker lost is enqueued again
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+# Few threads on purpose: they bound the database connections of a worker, whatever the number of turns.
+_executor = ThreadPoolExecutor(6, thread_name_prefix="database")
+
+
+async def on_database(
+    function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result:
+    """Runs ORM code off the event loop; its connection goes back to the pool afterwards."""
+
+    def call() -> Result:
+        close_old_connections()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            close_old_connections()
+
+    return await asyncio.get_running_loop().run_in_executor(_executor, call)
+
+
+async def persistently(work: Callable[[], Result], *, seconds: float = 60.0) -> Result:
+    """`on_database`, tried again while the database is away, for example restarting."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        try:
+            return await on_database(work)
+        except (DatabaseError, InterfaceError):
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(0.5)
+
+
+def claim(turn_id: UUID) -> Turn | None:
+    """The turn with what its run needs, now ours; None when it is not queued any more."""
+    now = timezone.now()
+    claimed = Turn.objects.filter(pk=turn_id, status=Turn.Status.QUEUED).update(
+        status=Turn.Status.RUNNING, attempt=F("attempt") + 1, started=now, heartbeat=now
+    )
+    if not claimed:
+        return None
+    related = ("conversation__persona", "conversation__owner", "user_message", "answer", "model__provider")
+    return Turn.objects.select_related(*related).get(pk=turn_id)
+
+
+_CHECKPOINT = """
+WITH beat AS (
+    UPDATE chat_turn SET heartbeat = now(), seq = %s
+    WHERE id = %s AND attempt = %s AND status = 'running' RETURNING answer_id, stop_requested
+), written AS (
+    UPDATE chat_message SET parts = %s FROM beat WHERE id = beat.answer_id
+)
+SELECT stop_requested FROM beat
+"""
+
+
+def checkpoint(turn: Turn, parts: str, seq: int) -> bool | None:
+    """Writes the answer so far (`parts` as JSON) and the heartbeat, in one statement.
+
+    Returns whether a stop was asked for, or None when the turn is not ours any more.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_CHECKPOINT, [seq, turn.pk, turn.attempt, parts])
+        row = cursor.fetchone()
+    return None if row is None else bool(row[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a turn ends. `status` is one of Turn.Status; Message.Status has the same words for all of them."""
+
+    status: str
+    code: str = ""
+    detail: str = ""
+    retryable: bool = False
+
+
+def end(turn: Turn, ending: Ending, *, parts: list[dict[str, Any]], seq: int, usage: dict[str, int]) -> bool:
+    """Ends the turn and completes its answer, once: False when somebody else has ended it already."""
+    with transaction.atomic():
+        ours = Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt)
+        changed = ours.update(
+            status=ending.status, seq=seq, usage=usage, finished=timezone.now(), attempt=F("attempt") + 1
+        )
+        if not changed:
+            return False
+        # A NUL cannot be stored in PostgreSQL's text; a model that writes one must not lose its answer.
+        clean = json.loads(json.dumps(parts).replace("\\u0000", ""))
+        Message.objects.filter(pk=turn.answer_id).update(
+            parts=clean, status=ending.status, error_code=ending.code, error_detail=ending.detail
+        )
+        settle(turn.conversation_id)
+    return True
+
+
+def settle(conversation_id: UUID) -> None:
+    """The conversation is idle again once none of its turns is live."""
+    idle = Conversation.objects.filter(pk=conversation_id).exclude(
+        pk__in=Turn.objects.live().filter(conversation=conversation_id).values("conversation")
+    )
+    idle.update(state=Conversation.State.IDLE, updated=timezone.now())
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    interrupted: list[UUID]
+    unclaimed: list[UUID]
+
+
+def stale() -> Stale:
+    """Running turns without a heartbeat; queued ones that no worker has claimed (bumped: each is told once in 10 s)."""
+    now = timezone.now()
+    running = Turn.objects.filter(status=Turn.Status.RUNNING, heartbeat__lt=now - STALE_AFTER)
+    queued = Turn.objects.filter(status=Turn.Status.QUEUED, heartbeat__lt=now - UNCLAIMED_AFTER)
+    unclaimed = list(queued.values_list("pk", flat=True))
+    Turn.objects.filter(pk__in=unclaimed, status=Turn.Status.QUEUED).update(heartbeat=now)
+    return Stale(list(running.values_list("pk", flat=True)), unclaimed)
+
+
+def stale_turn(turn_id: UUID) -> Turn | None:
+    cutoff = timezone.now() - STALE_AFTER
+    rows = Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING, heartbeat__lt=cutoff)
+    return rows.select_related("answer", "conversation").first()
+
+
+def end_queued(turn: Turn, ending: Ending) -> bool:
+    """Ends a turn that no worker has claimed yet."""
+    with transaction.atomic():
+        queued = Turn.objects.select_for_update().filter(pk=turn.pk, status=Turn.Status.QUEUED).first()
+        return queued is not None and end(queued, ending, parts=[], seq=0, usage={})
+
+
+dump = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))

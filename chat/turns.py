@@ -1,0 +1,230 @@
+"""Carries one turn out: claims it, asks the model, publishes what it says, keeps the rows, ends it."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from channels.layers import get_channel_layer
+
+from chat import prompts, streams
+from chat.answers import Answer
+from chat.events import EventType, fold
+from chat.models import Conversation, Turn
+from chat.turn_rows import Ending, checkpoint, claim, dump, end, on_database, persistently, stale, stale_turn
+from llm import loop
+from llm.errors import ProductError
+from llm.messages import Message, ModelRequest
+from llm.services import shared_client
+
+__all__ = ["interrupt_all", "recover", "run", "stale"]
+
+CHECKPOINT_EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
+INTERRUPTED = Ending(
+    Turn.Status.INTERRUPTED,
+    "interrupted",
+    "The answer was cut off because the server stopped. What was written is kept; try again to get a whole one.",
+    retryable=True,
+)
+UNEXPECTED = Ending(
+    Turn.Status.FAILED,
+    "internal_error",
+    "Something went wrong on the server while answering. Try again; if it happens again, tell your admin.",
+    retryable=True,
+)
+
+logger = logging.getLogger(__name__)
+_running: "set[asyncio.Task[None]]" = set()
+
+
+def group_of(conversation_id: UUID) -> str:
+    """The channel group of everyone who looks at a conversation."""
+    return f"conversation.{conversation_id}"
+
+
+def interrupt_all() -> None:
+    """For a worker that must go now: ends its running turns as interrupted. Call it on the turns' event loop."""
+    for task in _running:
+        task.cancel()
+
+
+async def run(turn_id: UUID) -> None:
+    """Does nothing when the turn is not queued: another worker has it, or it was stopped."""
+    turn = await on_database(claim, turn_id)
+    if turn is None:
+        return
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine that runs has its task
+    _running.add(task)
+    try:
+        await _Run(turn).carry_out()
+    finally:
+        _running.discard(task)
+
+
+class _Run:
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.answer = Answer(str(turn.pk))
+        self._news = asyncio.Event()
+        self._closed = asyncio.Event()
+
+    async def carry_out(self) -> None:
+        model_name = self.turn.model.name if self.turn.model else ""
+        identity = {"conversation": str(self.turn.conversation_id), "message": str(self.turn.answer_id)}
+        self.answer.emit(EventType.RUN_STARTED, **identity, model=model_name)
+        self._news.set()
+        publisher = asyncio.create_task(self._publish())
+        hint = asyncio.create_task(self._tell({"type": "turn.started", "turn": str(self.turn.pk), **identity}))
+        ending = await self._work(publisher)
+        self.answer.close()
+        await self._end(ending, publisher)
+        await asyncio.gather(hint, return_exceptions=True)
+
+    async def _work(self, publisher: "asyncio.Task[None]") -> Ending:
+        """Asks the model until it has answered, or until something else ends the turn first."""
+        model = asyncio.create_task(self._ask())
+        keeper = asyncio.create_task(self._keep())
+        stop = asyncio.create_task(streams.wait_for_stop(self.turn.pk))
+        others = (keeper, stop)
+        try:
+            await asyncio.wait([model, publisher, *others], return_when=asyncio.FIRST_COMPLETED)
+            # A model that has finished has finished, even when a stop came in the same moment.
+            if model.done():
+                return await model
+            if stop.done() or (keeper.done() and not keeper.exception()):
+                return Ending(Turn.Status.STOPPED)
+            failure = publisher.exception() if publisher.done() else keeper.exception()
+            logger.error("turn %s cannot go on", self.turn.pk, exc_info=failure)
+            return UNEXPECTED
+        except asyncio.CancelledError:
+            return INTERRUPTED
+        finally:
+            for task in (model, *others):
+                task.cancel()
+            await asyncio.gather(model, *others, return_exceptions=True)
+
+    async def _ask(self) -> Ending:
+        try:
+            model = self.turn.model
+            if model is None:
+                raise ProductError("model_gone", "The model of this answer was removed. Choose another and try again.")
+
+            async def prepare(cycle: int, last: bool, added: Sequence[Message]) -> ModelRequest:
+                return await on_database(prompts.build, self.turn, model, added)
+
+            async with aclosing(loop.run(shared_client(model.provider), prepare, {})) as events:
+                async for event in events:
+                    self.answer.add(event)
+                    self._news.set()
+            return self._complete()
+        except ProductError as error:
+            retryable = getattr(error, "retryable", True)
+            logger.warning("turn %s failed: %s", self.turn.pk, error)
+            return Ending(Turn.Status.FAILED, error.code, error.detail, retryable)
+        except Exception:
+            logger.exception("turn %s failed", self.turn.pk)
+            return UNEXPECTED
+
+    def _complete(self) -> Ending:
+        if self.answer.wrote:
+            return Ending(Turn.Status.DONE)
+        return Ending(
+            Turn.Status.FAILED,
+            "empty_answer",
+            "The model finished without writing anything. Try again.",
+            retryable=True,
+        )
+
+    async def _publish(self) -> None:
+        """Appends events to the stream: the first at once, then at intervals, until all are out after the close."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            finished = self._closed.is_set()  # looked at before draining: what comes later wakes us once more
+            events = self.answer.drain()
+            if events:
+                await streams.append(self.turn.pk, events)
+            if finished:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), self.answer.interval(len(_running)))
+
+    async def _keep(self) -> None:
+        """Heartbeat and checkpoint every second. Returns when a stop was asked for or the turn is not ours any more."""
+        while True:
+            await asyncio.sleep(CHECKPOINT_EVERY)
+            parts, seq = dump(self.answer.parts).replace("\\u0000", ""), self.answer.seq
+            stopped = await persistently(partial(checkpoint, self.turn, parts, seq))
+            if stopped is not False:
+                return
+
+    async def _end(self, ending: Ending, publisher: "asyncio.Task[None]") -> None:
+        """Flushes the text, completes the rows, and only then says that the turn is over."""
+        self._closed.set()
+        self._news.set()
+        published = (await asyncio.gather(publisher, return_exceptions=True))[0]
+        if isinstance(published, BaseException):
+            logger.warning("turn %s: its events are not all in the stream (%s)", self.turn.pk, published)
+        last, payload = _last_event(ending, self.answer.usage_row())
+        self.answer.emit(last, **payload)
+        events = self.answer.drain()
+        work = partial(
+            end, self.turn, ending, parts=self.answer.parts, seq=self.answer.seq, usage=self.answer.usage_row()
+        )
+        if not await persistently(work):
+            return
+        try:
+            await streams.append(self.turn.pk, events)
+        except streams.CONNECTION_ERRORS:
+            logger.warning("turn %s has ended, but Redis is away: readers find it in its row", self.turn.pk)
+        await self._tell(
+            {
+                "type": "conversation.state",
+                "conversation": str(self.turn.conversation_id),
+                "state": Conversation.State.IDLE,
+            }
+        )
+
+    async def _tell(self, hint: dict[str, str]) -> None:
+        """A hint to open pages; a page that misses it sees the same at its next request."""
+        await announce(self.turn.conversation_id, hint)
+
+
+def _last_event(ending: Ending, usage: dict[str, int]) -> tuple[EventType, dict[str, Any]]:
+    if ending.status == Turn.Status.DONE:
+        return EventType.RUN_FINISHED, {"usage": usage}
+    if ending.status == Turn.Status.STOPPED:
+        return EventType.RUN_STOPPED, {}
+    payload = {"code": ending.code, "detail": ending.detail, "status": ending.status, "retryable": ending.retryable}
+    return EventType.RUN_ERROR, payload
+
+
+async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:
+    layer = get_channel_layer()
+    try:
+        if layer is not None:
+            await layer.group_send(group_of(conversation_id), hint)
+    except streams.CONNECTION_ERRORS:
+        logger.warning("no hint to open pages: Redis is away")
+
+
+async def recover(turn_id: UUID) -> None:
+    """Ends a turn whose worker is gone: its text is completed from the stream, which is ahead of the row, and kept."""
+    turn = await on_database(stale_turn, turn_id)
+    if turn is None:
+        return
+    answer = Answer(str(turn.pk))
+    answer.parts, answer.seq = turn.answer.parts, turn.seq
+    for event in await streams.read(turn.pk, turn.seq):
+        fold(answer.parts, event.type, event.payload)
+        answer.seq = event.seq
+    last, payload = _last_event(INTERRUPTED, {})
+    answer.emit(last, **payload)
+    events = answer.drain()
+    if await on_database(end, turn, INTERRUPTED, parts=answer.parts, seq=answer.seq, usage={}):
+        await streams.append(turn.pk, events)
+        logger.warning("turn %s was interrupted: its worker is gone", turn.pk)

@@ -1,0 +1,16 @@
+from django.urls import path
+
+from chat import views
+
+app_name = "chat"
+urlpatterns = [
+    path("", views.home, name="home"),
+    path("conversations/", views.conversations, name="list"),
+    path("c/<uuid:pk>/", views.conversation, name="conversation"),
+    path("c/<uuid:pk>/turns/", views.send, name="send"),
+    path("c/<uuid:pk>/rename/", views.rename, name="rename"),
+    path("c/<uuid:pk>/delete/", views.delete, name="delete"),
+    path("messages/<uuid:pk>/", views.message, name="message"),
+    path("messages/<uuid:pk>/regenerate/", views.regenerate, name="retry"),
+    path("turns/<uuid:pk>/stop/", views.stop, name="stop"),
+]

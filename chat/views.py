@@ -1,0 +1,190 @@
+"""The pages. A view reads the request, calls one service or one page function, and renders."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from accounts.middleware import SignedInRequest as Request
+from chat import pages, services
+from chat.models import Conversation, Message, Turn
+from chat.tree import with_rows
+from llm.errors import NotFound, ProductError
+from personas.models import Persona
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def home(request: Request) -> HttpResponse:
+    if request.method == "GET":
+        return _page(request, None)
+    try:
+        ask = _ask(request)
+        conversation = services.start_conversation(
+            user=request.user, persona=_persona(request, request.POST.get("persona")), ask=ask
+        )
+    except ProductError as error:
+        return _refused(request, None, error)
+    return _go(request, reverse("chat:conversation", args=[conversation.pk]))
+
+
+@login_required
+@require_GET
+def conversation(request: Request, pk: UUID) -> HttpResponse:
+    found = _conversation(request, pk)
+    before = request.GET.get("before")
+    if before is None:
+        return _page(request, found)
+    message = Message.objects.filter(conversation=found, pk=_uuid(before, "message")).select_related("parent").first()
+    if message is None:
+        raise NotFound("message")
+    messages, older = pages.branch_page(found, message)
+    context: dict[str, Any] = {"messages": messages, "older": older}
+    if request.headers.get("HX-Request"):
+        return render(request, "chat/_messages.html", {"conversation": found, **context})
+    return _page(request, found, **context)
+
+
+@login_required
+@require_POST
+def send(request: Request, pk: UUID) -> HttpResponse:
+    found = _conversation(request, pk)
+    try:
+        turns = services.start_turn(user=request.user, conversation=found, ask=_ask(request))
+    except ProductError as error:
+        return _refused(request, found, error)
+    return _turns(request, found, turns, question=True)
+
+
+@login_required
+@require_POST
+def regenerate(request: Request, pk: UUID) -> HttpResponse:
+    found = _message(request, pk)
+    turns = services.regenerate(user=request.user, message=found, key=request.POST.get("key") or None)
+    return _turns(request, found.conversation, turns, question=False)
+
+
+@login_required
+@require_GET
+def message(request: Request, pk: UUID) -> HttpResponse:
+    return render(request, "chat/_message.html", {"message": pages.message_view(_message(request, pk))})
+
+
+@login_required
+@require_POST
+def stop(request: Request, pk: UUID) -> HttpResponse:
+    turn = Turn.objects.visible_to(request.user).select_related("conversation").filter(pk=pk).first()
+    if turn is None:
+        raise NotFound("turn")
+    services.stop_turn(user=request.user, turn=turn)
+    if request.headers.get("HX-Request"):
+        return HttpResponse(status=204)
+    return redirect("chat:conversation", turn.conversation_id)
+
+
+@login_required
+@require_POST
+def rename(request: Request, pk: UUID) -> HttpResponse:
+    found = _conversation(request, pk)
+    title = request.POST.get("title", "")
+    services.update_conversation(user=request.user, conversation=found, fields={"title": title})
+    return _go(request, reverse("chat:conversation", args=[found.pk]))
+
+
+@login_required
+@require_POST
+def delete(request: Request, pk: UUID) -> HttpResponse:
+    services.delete_conversation(user=request.user, conversation=_conversation(request, pk))
+    return _go(request, reverse("chat:home"))
+
+
+@login_required
+@require_GET
+def conversations(request: Request) -> HttpResponse:
+    side = pages.side(request.user, request.GET.get("after"))
+    context = {"groups": side.groups, "conversations_after": side.after, "conversation": None}
+    return render(request, "chat/_conversations.html", context)
+
+
+def _page(request: Request, found: Conversation | None, status: int = 200, **more: Any) -> HttpResponse:
+    side = pages.side(request.user)
+    messages, older = pages.branch_page(found) if found and "messages" not in more else ([], None)
+    context = {
+        "conversation": found,
+        "messages": messages,
+        "older": older,
+        "groups": side.groups,
+        "conversations_after": side.after,
+        **pages.choices(request.user, found),
+        **more,
+    }
+    return render(request, "chat/conversation.html", context, status=status)
+
+
+def _refused(request: Request, found: Conversation | None, error: ProductError) -> HttpResponse:
+    """Without scripts the page comes again with the problem and the draft; with them the draft never left the page."""
+    if request.headers.get("HX-Request"):
+        raise error
+    problem = {"code": error.code, "detail": error.detail}
+    return _page(request, found, error.status, problem=problem, draft=request.POST.get("text", ""))
+
+
+def _turns(request: Request, found: Conversation, turns: list[Turn], *, question: bool) -> HttpResponse:
+    if not request.headers.get("HX-Request"):
+        return redirect("chat:conversation", found.pk)
+    context = {"conversation": found, "messages": pages.answers_page(turns, question=question)}
+    return render(request, "chat/_turn.html", context)
+
+
+def _go(request: Request, url: str) -> HttpResponse:
+    """htmx follows a redirect inside a fragment; HX-Redirect makes the page itself go there."""
+    if request.headers.get("HX-Request"):
+        response = HttpResponse(status=204)
+        response["HX-Redirect"] = url
+        return response
+    return redirect(url)
+
+
+def _ask(request: Request) -> services.Ask:
+    chosen = request.POST.getlist("model")
+    return services.Ask(
+        text=request.POST.get("text", ""),
+        models=[_uuid(pk, "model") for pk in chosen if pk],
+        key=request.POST.get("key", "")[:100] or None,
+    )
+
+
+def _uuid(text: str, what: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError as error:
+        raise NotFound(what) from error
+
+
+def _conversation(request: Request, pk: UUID) -> Conversation:
+    rows = Conversation.objects.visible_to(request.user).select_related("persona")
+    found = rows.filter(pk=pk).first()
+    if found is None:
+        raise NotFound("conversation")
+    return found
+
+
+def _message(request: Request, pk: UUID) -> Message:
+    rows = with_rows(Message.objects.visible_to(request.user)).select_related("conversation__persona", "parent")
+    found = rows.filter(pk=pk).first()
+    if found is None:
+        raise NotFound("message")
+    return found
+
+
+def _persona(request: Request, pk: str | None) -> Persona | None:
+    if not pk:
+        return None
+    found = Persona.objects.visible_to(request.user).filter(pk=_uuid(pk, "persona")).first()
+    if found is None:
+        raise NotFound("persona")
+    return found

@@ -1,0 +1,91 @@
+"""Where the embedded services keep their data, and the URLs that reach them while they run."""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+from config.embedded.errors import StartError
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+DATABASE = "glasshouse"
+POSTGRES_SOCKET = ".s.PGSQL.5432"
+REDIS_SOCKET = "redis.sock"
+# sockaddr_un.sun_path holds 108 bytes with the final NUL; PostgreSQL refuses to start above that.
+LONGEST_SOCKET_PATH = 107
+
+
+def data_dir() -> Path:
+    """Absolute; a relative `DATA_DIR` counts from the current directory. Need not exist yet."""
+    given = os.environ.get("DATA_DIR")
+    return Path(given).expanduser().absolute() if given else PROJECT_ROOT / "var"
+
+
+def socket_dir(data: Path) -> Path:
+    """`run/` in the data directory or, where that is too long for a socket, a private directory under /tmp.
+
+    Raises StartError when the directory under /tmp exists and is not ours alone: anyone may create names there, so a
+    stranger could answer in the place of our database.
+    """
+    inside = data / "run"
+    if len(os.fsencode(inside / POSTGRES_SOCKET)) <= LONGEST_SOCKET_PATH:
+        return inside
+    name = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
+    short = Path("/tmp") / f"glasshouse-{os.geteuid()}-{name}"  # noqa: S108 - its owner and mode are checked below
+    try:
+        found = short.lstat()
+    except FileNotFoundError:
+        return short
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise StartError(f"{short} is not a private directory of yours; remove it, or set DATA_DIR to a shorter path.")
+    return short
+
+
+def database_url(data: Path) -> str:
+    """libpq's socket form: `postgresql://USER@/DBNAME?host=/socket/dir`."""
+    return f"postgresql://{DATABASE}@/{DATABASE}?host={quote(str(socket_dir(data)))}"
+
+
+def redis_url(data: Path) -> str:
+    """redis-py's socket form: `unix:///path/redis.sock?db=0`."""
+    return f"unix://{quote(str(socket_dir(data) / REDIS_SOCKET))}?db=0"
+
+
+def make_data_dir(data: Path) -> None:
+    """Closed to others when it is new; one that is there keeps its mode. Raises StartError if it cannot be written."""
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=data):
+            pass
+    except OSError as error:
+        raise StartError(
+            f"The data directory {data} cannot be written ({error.strerror}); set DATA_DIR to one that can."
+        ) from error
+
+
+def secret_key(data: Path) -> str:
+    """Made on the first call, the same on every later one, also when several processes make the first call at once.
+
+    Raises StartError when there is none and the data directory cannot be written.
+    """
+    path = data / "secret_key"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        make_data_dir(data)
+    except OSError as error:
+        raise StartError(f"{path} cannot be read ({error.strerror}); run as its owner or set SECRET_KEY.") from error
+    draft = data / f".secret_key.{os.getpid()}"
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(secrets.token_urlsafe(50) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    # A link fails where a rename would overwrite the key that another process has just made.
+    with contextlib.suppress(FileExistsError):
+        os.link(draft, path)
+    draft.unlink()
+    return path.read_text().strip()

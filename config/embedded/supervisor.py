@@ -1,0 +1,136 @@
+"""Starts everything in order, waits, stops everything in the opposite order."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.embedded import external, lock
+from config.embedded.children import Children, Program
+from config.embedded.errors import StartError
+from config.embedded.paths import database_url, make_data_dir, redis_url
+from config.embedded.services import start_model, start_services
+
+WORKER_STAGE, WEB_STAGE = 2, 3
+ANSWER_SECONDS = 60
+# Celery warns about root, which is the usual user in a container, on every start.
+CELERY = ("-W", "ignore:You're running the worker", "-m", "celery", "--quiet", "--skip-checks", "-A", "config")
+WORKER = (
+    "worker --pool threads --concurrency 100 -Q turns,background"
+    " --without-gossip --without-mingle --without-heartbeat -n worker1@%h"
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """`database_url` and `redis_url` are None where the embedded service is to be started. Port 0: any free one."""
+
+    data: Path
+    host: str
+    port: int
+    database_url: str | None
+    redis_url: str | None
+
+
+def run(site: Site) -> None:
+    """Returns after SIGINT, SIGTERM or SIGHUP, when every child has ended.
+
+    Raises StartError, also with nothing left running, when something keeps it from starting or a child ends by itself.
+    """
+    make_data_dir(site.data)
+    with lock.held(site.data) as descriptor, _listen(site.host, site.port) as listening:
+        if site.database_url:
+            external.check_database(site.database_url)
+        if site.redis_url:
+            external.check_redis(site.redis_url)
+        asyncio.run(_until_stopped(site, listening, descriptor))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Before anything else, and kept: only our web server can answer on it, and early requests wait for it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        reason = (
+            os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
+        )  # names that do not resolve: < 0
+        raise StartError(
+            f"Port {port} on {host} cannot be opened ({reason}); stop what listens there, or set PORT to another one."
+        ) from error
+
+
+async def _until_stopped(site: Site, listening: socket.socket, held: int) -> None:
+    asked = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    children = Children(held)
+    serving = asyncio.create_task(_serve(children, site, listening))
+    stop = asyncio.create_task(asked.wait())
+    try:
+        await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
+        serving.cancel()
+        await asyncio.wait({serving})
+        if not serving.cancelled():
+            serving.result()
+    finally:
+        stop.cancel()
+        await children.stop()
+
+
+async def _serve(children: Children, site: Site, listening: socket.socket) -> None:
+    env = {
+        "DATA_DIR": str(site.data),
+        "DATABASE_URL": site.database_url or database_url(site.data),
+        "REDIS_URL": site.redis_url or redis_url(site.data),
+        "BUNDLED_MODEL_URL": start_model(children),
+    }
+    seeded = await children.unless_one_ends(_prepare(children, site, env))
+    descriptor = listening.fileno()
+    web = ["-m", "daphne", "--fd", str(descriptor), "config.asgi:application"]
+    beat = [*CELERY, "beat", "-s", str(site.data / "celerybeat-schedule"), "--pidfile="]
+    children.start(Program("web", [sys.executable, *web], WEB_STAGE, env=env, fds=(descriptor,)))
+    children.start(Program("worker", [sys.executable, *CELERY, *WORKER.split()], WORKER_STAGE, env=env))
+    children.start(Program("beat", [sys.executable, *beat], WEB_STAGE, env=env))
+    port = listening.getsockname()[1]
+    listening.close()
+    await children.unless_one_ends(_answers(site.host, port))
+    _announce(site.host, port, seeded)
+    await children.unless_one_ends(asyncio.Event().wait())
+
+
+async def _prepare(children: Children, site: Site, env: dict[str, str]) -> str:
+    """Django loads while the services start. What the seed wrote."""
+
+    async def services_answer() -> str:
+        await start_services(children, site.data, postgres=site.database_url is None, redis=site.redis_url is None)
+        return ""
+
+    program = Program("prepare", [sys.executable, "-m", "config.embedded.prepare"], WORKER_STAGE, env=env)
+    return await children.run(program, services_answer)
+
+
+async def _answers(host: str, port: int) -> None:
+    """One request is enough: it waits in the socket's queue until the web server takes it."""
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    async with asyncio.timeout(ANSWER_SECONDS):
+        reader, writer = await asyncio.open_connection(local, port)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        status = (await reader.readline()).decode(errors="replace").split(" ")
+        writer.close()
+    if len(status) < 2 or status[1] >= "500":
+        raise StartError("The web server answers /livez with an error; the lines above say why.")
+
+
+def _announce(host: str, port: int, seeded: str) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    lines = [f"Glasshouse is ready at http://{shown}:{port}"]
+    admin = json.loads(seeded or "{}").get("admin")
+    if admin:
+        lines.append(f"Sign in as {admin['username']} with the password {admin['password']} (shown this once).")
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

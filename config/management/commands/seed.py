@@ -1,0 +1,86 @@
+"""What a new workspace starts with. Safe to run at every start: what is there stays as its people made it."""
+
+import json
+import os
+import secrets
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+from django.db import transaction
+
+from accounts.models import User
+from llm.models import Model, Provider
+from llm.services import set_default_model
+from personas.models import BudgetProfile, Persona, SystemPrompt
+from personas.services import save_system_prompt, set_default_profile
+
+SYSTEM_PROMPT = """\
+You are a careful, knowledgeable assistant in a team's workspace. Find out what people really need and answer that.
+
+# Answers
+Say the answer first, then what it rests on. Be exact about what you know, what you infer and what you do not; \
+never make up facts, sources or quotations. Match the language of the person. Use Markdown where it helps: short \
+paragraphs, lists for things that are lists, fenced code with its language.
+
+# Documents
+When documents are given, rely on them before anything else, and say so when they do not hold the answer.
+"""
+BUNDLED = "Bundled model"
+
+
+class Command(BaseCommand):
+    help = (
+        "Creates the system prompt, budget profiles, a persona, the bundled model and the first admin, if missing."
+    )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        with transaction.atomic():
+            if not SystemPrompt.objects.exists():
+                save_system_prompt(user=None, text=SYSTEM_PROMPT, note="What every workspace starts with")
+            self.profiles()
+            self.bundled_model()
+            if not Persona.objects.exists():
+                Persona.objects.create(
+                    name="Editor",
+                    description="Makes a text clearer and says what it changed.",
+                    instructions="You edit texts. Return the improved text first, then a short list of what you changed "
+                    "and why. Keep the author's voice and language. Ask when the meaning is unclear.",
+                    visibility=Persona.Visibility.WORKSPACE,
+                    starter_messages=["Make this paragraph clearer: "],
+                )
+            created = self.admin()
+        self.stdout.write(json.dumps({"admin": created} if created else {}))
+
+    def profiles(self) -> None:
+        if BudgetProfile.objects.exists():
+            return
+        set_default_profile(profile=BudgetProfile.objects.create(name="Standard"))
+        BudgetProfile.objects.create(name="WENDY 12k", window=12_288, ceiling=7_800, floor=3_000, keep_recent=8)
+
+    def bundled_model(self) -> None:
+        """The address changes with every start, so the row follows it; whether it is enabled is the admin's choice."""
+        url = settings.BUNDLED_MODEL_URL
+        if not url:
+            return
+        provider, created = Provider.objects.get_or_create(
+            name=BUNDLED, defaults={"kind": Provider.Kind.OPENAI, "base_url": url, "api_key": "none"}
+        )
+        if provider.base_url != url:
+            Provider.objects.filter(pk=provider.pk).update(base_url=url)
+        if created:
+            # Prefill is slow on a shared core (about 200 tokens/s), so it is offered half of its window of 4,096.
+            model = Model.objects.create(
+                provider=provider, name="SmolLM2-135M-Instruct", context_window=2_048, max_output=512, tools=False
+            )
+            if not Model.objects.filter(default=True).exists():
+                set_default_model(model=model)
+
+    def admin(self) -> dict[str, str] | None:
+        if User.objects.exists():
+            return None
+        username = os.environ.get("ADMIN_USERNAME") or "admin"
+        given = os.environ.get("ADMIN_PASSWORD", "")
+        password = given or secrets.token_urlsafe(12)
+        User.objects.create_superuser(username, password=password)
+        return {"username": username, "password": "" if given else password}

@@ -1,0 +1,45 @@
+import os
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from config.embedded import paths
+from config.embedded.errors import StartError
+from config.embedded.supervisor import Site, run
+
+DEFAULT_PORT = "8000"
+
+
+class Command(BaseCommand):
+    """Ends with status 0 when it was asked to stop, 1 and a sentence on stderr when it could not go on."""
+
+    help = "Starts the database, Redis and model it was not given, migrates, seeds, and serves until Ctrl-C."
+    requires_system_checks = ()
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            run(_site())
+        except StartError as error:
+            self.stderr.write(str(error))
+            sys.exit(1)
+        except KeyboardInterrupt:  # before the first child
+            sys.exit(0)
+
+
+def _site() -> Site:
+    """Settings fall back to the embedded services' URLs; whatever differs from those is the operator's own."""
+    data = settings.DATA_DIR
+    own_database = paths.database_url(data) != settings.DATABASE_URL
+    own_redis = paths.redis_url(data) != settings.REDIS_URL
+    port = os.environ.get("PORT") or DEFAULT_PORT
+    if not (port.isdecimal() and int(port) < 65_536):
+        raise StartError("PORT must be a number between 0 and 65535; 0 takes any free port.")
+    return Site(
+        data=data,
+        host=os.environ.get("HOST") or "127.0.0.1",
+        port=int(port),
+        database_url=settings.DATABASE_URL if own_database else None,
+        redis_url=settings.REDIS_URL if own_redis else None,
+    )

@@ -1,0 +1,45 @@
+"""Service URLs, including the Unix-socket forms that the usual parsers refuse, as each library wants them."""
+
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+# One Redis serves four purposes; each has its own database number, so that flushing one leaves the others.
+STREAMS_DB, BROKER_DB, CHANNELS_DB, CACHE_DB = 0, 1, 2, 3
+
+
+def database(url: str) -> dict[str, Any]:
+    """Django's settings for a libpq URL: `postgresql://user:password@host:5432/name` or `…/name?host=/socket/dir`."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgres", "postgresql"):
+        raise ValueError("DATABASE_URL must start with postgresql://")
+    query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    host = query.pop("host", None) or parts.hostname or ""
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": host,
+        "PORT": str(parts.port or query.pop("port", "")),
+        "OPTIONS": {"pool": {"min_size": 1, "max_size": 16, "timeout": 10}, **query},
+        "CONN_HEALTH_CHECKS": True,
+        "TEST": {"NAME": "test_glasshouse"},
+    }
+
+
+def redis(url: str, db: int) -> str:
+    """The URL with another database number, for redis-py and channels_redis."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return f"unix://{parts.path}?db={db}"
+    if parts.scheme not in ("redis", "rediss"):
+        raise ValueError("REDIS_URL must start with redis://, rediss:// or unix://")
+    return parts._replace(path=f"/{db}").geturl()
+
+
+def broker(redis_url: str) -> str:
+    """The same Redis as Celery's broker; kombu spells the socket form in its own way."""
+    parts = urlsplit(redis_url)
+    if parts.scheme == "unix":
+        return f"redis+socket://{parts.path}?virtual_host={BROKER_DB}"
+    return redis(redis_url, BROKER_DB)

@@ -1,0 +1,83 @@
+"""What is known of a model before anyone has typed it in: window and prices from genai-prices' data, offline.
+
+A suggestion for the form; the row decides. The name alone is trusted only for vendors whose models nobody else can
+serve: what an open model can read depends on how its server was started, and what it costs on whose machine it is.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from genai_prices.data_snapshot import get_snapshot
+from genai_prices.types import ModelInfo, TieredPrices
+
+_CLOSED_VENDORS = ("anthropic", "google", "openai")
+_OPEN_WEIGHTS = re.compile(r"gpt-oss|gemma")
+
+# From the vendors' pages of models; the data has no abilities. First match wins: (vision, tools).
+_ABILITIES: tuple[tuple[re.Pattern[str], tuple[bool | None, bool | None]], ...] = (
+    (re.compile(r"audio|realtime|transcribe|tts|image|embed|search|instruct|live|whisper"), (None, None)),
+    (re.compile(r"claude-(?:2|v1|instant)"), (False, False)),
+    (re.compile(r"claude-"), (True, True)),
+    (re.compile(r"gemini-"), (True, True)),
+    (re.compile(r"o1-(?:mini|preview)"), (False, False)),
+    (re.compile(r"o3-mini|gpt-3\.5|gpt-4(?:$|-\d)"), (False, True)),
+    (re.compile(r"gpt-(?:4o|4\.|4-turbo|[5-9])|^o[134]"), (True, True)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """`window` and `max_output` in tokens, prices in US dollars a million tokens; None: not known."""
+
+    window: int | None
+    max_output: int | None
+    input_price: Decimal | None
+    output_price: Decimal | None
+    vision: bool | None
+    tools: bool | None
+
+
+def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Suggestion | None:
+    """None when nothing is known. `base_url` tells whose prices hold; empty: the kind's own vendor, or by name."""
+    model = _at_host(base_url, model_name) if base_url else _find(model_name, provider_kind)
+    if model is None:
+        vendor, _, rest = model_name.partition("/")  # gateways name models "vendor/model"
+        name = rest if rest and vendor in _CLOSED_VENDORS else model_name
+        model = next(filter(None, (_find(name, vendor) for vendor in _CLOSED_VENDORS)), None)
+    if model is None:
+        return None
+    prices = model.get_prices(datetime.now(UTC))
+    vision, tools = _abilities(model_name.rpartition("/")[2].lower())
+    # The data names no greatest answer.
+    return Suggestion(model.context_window, None, _base(prices.input_mtok), _base(prices.output_mtok), vision, tools)
+
+
+def _at_host(base_url: str, name: str) -> ModelInfo | None:
+    try:
+        return get_snapshot().find_provider_model(name, None, None, base_url)[1]
+    except LookupError:
+        return None
+
+
+def _find(name: str, vendor: str) -> ModelInfo | None:
+    if vendor not in _CLOSED_VENDORS or _OPEN_WEIGHTS.search(name.lower()):
+        return None
+    try:
+        provider, model = get_snapshot().find_provider_model(name, None, vendor, None)
+    except LookupError:
+        return None
+    return model if model in provider.models else None  # a vendor's list may fall back on another's
+
+
+def _base(price: Decimal | TieredPrices | None) -> Decimal | None:
+    """Where the price depends on the length of the prompt, that of a short one."""
+    return price.base if isinstance(price, TieredPrices) else price
+
+
+def _abilities(name: str) -> tuple[bool | None, bool | None]:
+    for pattern, abilities in _ABILITIES:
+        if pattern.search(name):
+            return abilities
+    return None, None

@@ -1,0 +1,114 @@
+"""The one answer loop: a step is one model call; a turn is steps until the model answers without calling tools.
+
+Source of the shape: the seeds' answer loop (top level, loop, step), with async generators in place of an emitter.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from llm.events import (
+    LoopEvent,
+    StepEvent,
+    StepStarted,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    ToolRunFinished,
+    ToolRunStarted,
+)
+from llm.messages import Message, ModelRequest, ToolCall
+from llm.providers.base import Provider
+from llm.tools import BadArguments, Tool, ToolOutput, parse_arguments, run_tool
+
+MAX_CYCLES = 6
+MAX_CALLS = 16  # of one step; a model that asks for more is told so
+
+logger = logging.getLogger(__name__)
+
+# Given the cycle (from 1, and whether it is the last) and the messages this turn has added, the request to send.
+Prepare = Callable[[int, bool, Sequence[Message]], Awaitable[ModelRequest]]
+
+
+@dataclass(slots=True)
+class _Step:
+    """What one step has said so far."""
+
+    text: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    arguments: list[list[str]] = field(default_factory=list)
+
+    def add(self, event: StepEvent) -> None:
+        if isinstance(event, TextDelta):
+            self.text.append(event.text)
+        elif isinstance(event, ToolCallStarted):
+            self.calls.append(ToolCall(event.id, event.name, ""))
+            self.arguments.append([])
+        elif isinstance(event, ToolCallDelta):
+            self.arguments[event.index].append(event.arguments)
+
+    def finished_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(
+            replace(call, arguments="".join(pieces)) for call, pieces in zip(self.calls, self.arguments, strict=True)
+        )
+
+
+async def run(
+    provider: Provider, prepare: Prepare, tools: Mapping[str, Tool], *, max_cycles: int = MAX_CYCLES
+) -> AsyncGenerator[LoopEvent, None]:
+    """Yields everything that happens in a turn, in order. The last cycle forbids tools.
+
+    Raises `llm.errors.ModelError` and whatever `prepare` raises. Closing the iterator stops the model and the tools.
+    """
+    added: list[Message] = []
+    for cycle in range(1, max_cycles + 1):
+        last = cycle == max_cycles
+        request = await prepare(cycle, last, added)
+        yield StepStarted(cycle)
+        step = _Step()
+        async with aclosing(provider.stream(request)) as events:
+            async for event in events:
+                step.add(event)
+                yield event
+        calls = step.finished_calls()
+        if not calls or last:
+            return
+        added.append(Message("assistant", "".join(step.text), tool_calls=calls))
+        for call in calls:
+            yield ToolRunStarted(call, _label(call, tools))
+        running = [asyncio.create_task(_run_call(number, call, tools)) for number, call in enumerate(calls)]
+        try:
+            # Side by side, but told in the order of the calls: that is the order the model expects results in.
+            for call, task in zip(calls, running, strict=True):
+                output = await task
+                yield ToolRunFinished(call, output.text, output.error)
+                added.append(Message("tool", output.text, tool_call_id=call.id))
+        finally:
+            for task in running:
+                task.cancel()
+
+
+def _label(call: ToolCall, tools: Mapping[str, Tool]) -> str:
+    try:
+        return tools[call.name].label(parse_arguments(call))
+    except (KeyError, BadArguments):
+        return call.name[:100]
+
+
+async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput:
+    """A call that cannot run tells the model why, so that the turn goes on."""
+    if number >= MAX_CALLS:
+        return ToolOutput(f"Only {MAX_CALLS} calls of one step are run; this one was not.", error=True)
+    tool = tools.get(call.name)
+    if tool is None:
+        known = ", ".join(sorted(tools)) or "none"
+        return ToolOutput(f"There is no tool of this name. Available: {known}.", error=True)
+    try:
+        return await run_tool(tool, parse_arguments(call))
+    except BadArguments as error:
+        return ToolOutput(str(error), error=True)
+    except Exception:
+        logger.exception("tool %s failed", tool.definition.name)
+        return ToolOutput("The tool failed for a reason of its own. Go on without it.", error=True)

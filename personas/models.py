@@ -1,0 +1,191 @@
+"""Who answers, and under which rules: personas, system prompt versions, reminders and budget profiles."""
+
+from decimal import Decimal
+from typing import ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import F, Q
+from uuid_utils.compat import uuid7
+
+SHARE = [MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))]
+
+
+def share(default: str, help_text: str) -> "models.DecimalField[Decimal, Decimal]":
+    return models.DecimalField(
+        max_digits=4, decimal_places=3, default=Decimal(default), validators=SHARE, help_text=help_text
+    )
+
+
+class SystemPrompt(models.Model):
+    """A version never changes; editing makes the next one. Exactly one is active."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    version = models.PositiveIntegerField(unique=True, editable=False)
+    text = models.TextField()
+    note = models.CharField(max_length=200, blank=True, help_text="What this version changes, for whoever compares.")
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, editable=False)
+    active = models.BooleanField(default=False, editable=False)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["-version"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["active"], condition=Q(active=True), name="one_active_system_prompt")
+        ]
+
+    def __str__(self) -> str:
+        return f"v{self.version}"
+
+
+class Reminder(models.Model):
+    class Scope(models.TextChoices):
+        EVERYWHERE = "everywhere", "Every conversation"
+        PERSONA = "persona", "Personas that choose it"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    text = models.TextField(help_text="One or two short sentences; they stand at the very end of the prompt.")
+    scope = models.CharField(max_length=20, choices=Scope, default=Scope.EVERYWHERE)
+    enabled = models.BooleanField(default=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["created"]
+
+    def __str__(self) -> str:
+        return self.text[:60]
+
+
+class BudgetProfile(models.Model):
+    """Every number of the context engine, in tokens unless it is a share (0 to 1)."""
+
+    class Policy(models.TextChoices):
+        RECENT = "recent", "Recent: the newest turns, without gaps"
+        PRIORITY = "priority", "Priority: tool groups first, then what fits"
+
+    class Layout(models.TextChoices):
+        NEAR_END = "near_end", "Persona and project files near the end"
+        FILES_FIRST = "files_first", "Project files first (cheaper with prompt caching)"
+        ALL_FIRST = "all_first", "Everything stable first (cheapest with prompt caching)"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    default = models.BooleanField(default=False)
+    policy = models.CharField(max_length=20, choices=Policy, default=Policy.RECENT)
+    layout = models.CharField(max_length=20, choices=Layout, default=Layout.NEAR_END)
+    window = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Use at most this much of the model's window; empty for all of it."
+    )
+    reserved_output = models.PositiveIntegerField(default=1024, help_text="Kept free for the answer.")
+    buffer = models.PositiveIntegerField(default=40, help_text="Kept free against small counting errors.")
+    message_overhead = models.PositiveIntegerField(default=4, help_text="What each message costs beside its text.")
+    safety_margin = share("0", "Share of the window kept free when the model's tokenizer is known exactly.")
+    catch_all_margin = share("0.05", "Share of the window kept free when tokens are counted with the catch-all.")
+    expected_user = models.PositiveIntegerField(default=512, help_text="Room planned for the message being written.")
+    ui_share = share("0.5", "Share of the room for documents that people may fill by selecting files.")
+    select_margin = models.PositiveIntegerField(default=75, help_text="Kept free below that line when selecting.")
+    project_share = share("0.6", "Project files are sent inline below this share of the room, else by search.")
+    omission_note = models.BooleanField(default=True, help_text="Tell the model when earlier messages were left out.")
+    summaries = models.BooleanField(default=True, help_text="Summarise long conversations in the background.")
+    ceiling = models.PositiveIntegerField(null=True, blank=True, help_text="Summarise above this; empty: by share.")
+    floor = models.PositiveIntegerField(null=True, blank=True, help_text="Summarise down to this; empty: by share.")
+    ceiling_share = share("0.65", "Ceiling as a share of the input limit.")
+    floor_share = share("0.25", "Floor as a share of the input limit.")
+    keep_recent = models.PositiveIntegerField(default=8, help_text="The newest messages that stay word for word.")
+    max_cycles = models.PositiveSmallIntegerField(
+        default=6,
+        validators=[MinValueValidator(1), MaxValueValidator(20)],
+        help_text="Model calls of one turn at most.",
+    )
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["default"], condition=Q(default=True), name="one_default_profile"),
+            models.CheckConstraint(condition=Q(max_cycles__gte=1), name="profile_cycles_positive"),
+            models.CheckConstraint(
+                condition=Q(window=None) | Q(window__gt=F("reserved_output") + F("buffer")),
+                name="profile_window_has_room",
+            ),
+            models.CheckConstraint(
+                condition=Q(ceiling=None) | Q(floor=None) | Q(floor__lt=F("ceiling")),
+                name="profile_floor_below_ceiling",
+            ),
+            models.CheckConstraint(condition=Q(floor_share__lt=F("ceiling_share")), name="profile_floor_share_below"),
+            models.CheckConstraint(
+                condition=Q(safety_margin__lt=1) & Q(catch_all_margin__lt=1), name="profile_margins_leave_room"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def clean(self) -> None:
+        """Says in words what the constraints above would refuse."""
+        problems: dict[str, str] = {}
+        taken = (self.reserved_output or 0) + (self.buffer or 0)
+        if self.window is not None and self.window <= taken:
+            problems["window"] = (
+                f"The window must be above reserved output + buffer = {taken:,}, or nothing is left for the prompt."
+            )
+        if self.ceiling is not None and self.floor is not None and self.floor >= self.ceiling:
+            problems["floor"] = f"The floor must be below the ceiling ({self.ceiling:,}); summarising would never end."
+        if self.ceiling is not None and self.window is not None and self.ceiling + self.reserved_output >= self.window:
+            room = max(0, self.window - self.reserved_output)
+            problems["ceiling"] = f"Ceiling + reserved output must stay below the window: choose less than {room:,}."
+        if self.floor_share >= self.ceiling_share:
+            problems["floor_share"] = "The floor's share must be below the ceiling's share."
+        for name in ("safety_margin", "catch_all_margin"):
+            if getattr(self, name) >= 1:
+                problems[name] = "A margin of the whole window leaves nothing; choose less than 1."
+        if problems:
+            raise ValidationError(problems)
+
+
+class PersonaQuerySet(models.QuerySet["Persona"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "PersonaQuerySet":
+        return self.filter(Q(visibility=Persona.Visibility.WORKSPACE) | Q(owner_id=user.pk))
+
+
+class Persona(models.Model):
+    class Visibility(models.TextChoices):
+        PRIVATE = "private", "Only me"
+        WORKSPACE = "workspace", "Everyone in the workspace"
+
+    class DateAwareness(models.TextChoices):
+        DAY = "day", "The day"
+        MINUTE = "minute", "Day and time to the minute"
+        OFF = "off", "No date"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="personas"
+    )
+    name = models.CharField(max_length=100)
+    description = models.CharField(max_length=300, blank=True)
+    instructions = models.TextField(blank=True)
+    replaces_system_prompt = models.BooleanField(
+        default=False, help_text="Send these instructions in the system prompt's place."
+    )
+    model = models.ForeignKey("llm.Model", null=True, blank=True, on_delete=models.SET_NULL)
+    budget_profile = models.ForeignKey(BudgetProfile, null=True, blank=True, on_delete=models.SET_NULL)
+    tools = ArrayField(models.CharField(max_length=100), default=list, blank=True)
+    reminders = models.ManyToManyField(Reminder, blank=True, related_name="personas")
+    date_awareness = models.CharField(max_length=10, choices=DateAwareness, default=DateAwareness.DAY)
+    starter_messages = ArrayField(models.CharField(max_length=300), default=list, blank=True)
+    visibility = models.CharField(max_length=20, choices=Visibility, default=Visibility.PRIVATE)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    created = models.DateTimeField(auto_now_add=True)
+    updated = models.DateTimeField(auto_now=True)
+
+    objects = PersonaQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+
+    def __str__(self) -> str:
+        return self.name

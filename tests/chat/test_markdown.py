@@ -1,0 +1,280 @@
+"""What a model writes becomes safe HTML, whole or in pieces."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from chat.markdown import BlockStream, render
+
+ALLOWED_LINK = re.compile(r'href="(https?://|mailto:)', re.IGNORECASE)
+ATTRIBUTE = re.compile(r"<[^>]*\s(on\w+|style|src|srcset|background|formaction|action)\s*=", re.IGNORECASE)
+
+FRAGMENTS = [
+    *[
+        "# Title",
+        "words and *more*",
+        "**bold",
+        "`code`",
+        "``",
+        "- item",
+        "  - deeper",
+        "1. one",
+        "> quote",
+        "---",
+        "===",
+    ],
+    *[
+        "```python",
+        "```",
+        "~~~",
+        "    indented",
+        "x = 1",
+        "| a | b |",
+        "|---|:-:|",
+        "| 1 | 2 |",
+        "[ ] task",
+        "- [x] done",
+    ],
+    *[
+        "[foo]: https://example.org",
+        "[foo]",
+        "[a](javascript:alert(1))",
+        "![i](https://example.org/i.png)",
+        "<b onclick=x>",
+    ],
+    *[
+        "$$",
+        "$a^2$",
+        r"\frac{a}{b}",
+        r"\(",
+        r"\)",
+        r"\[",
+        r"\]",
+        "a $5 b $6",
+        "<https://example.org>",
+        "\\",
+        "&amp;",
+        "<!--",
+    ],
+    *["\r", "\t", "\x00", "é", "\u2028", "*" * 5, "~~gone~~"],
+]
+TEXTS = st.one_of(
+    st.text(max_size=200),
+    st.lists(st.tuples(st.sampled_from(FRAGMENTS), st.sampled_from(["", " ", "\n", "\n\n", "\r\n"])), max_size=25).map(
+        lambda pairs: "".join(first + second for first, second in pairs)
+    ),
+)
+
+
+def stream(text: str, cuts: list[int]) -> tuple[dict[int, str], BlockStream]:
+    """Places every block as a reader of the stream does."""
+    growing = BlockStream()
+    placed: dict[int, str] = {}
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    for start, end in pairwise(edges):
+        placed.update(growing.push(text[start:end]))
+    placed.update(growing.finish())
+    return placed, growing
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS, st.lists(st.integers(0, 1000), max_size=30))
+@example("[a]\n\n[a]: https://example.org\n\nb", [3, 9, 20])
+@example("a\r\n\r\nb", [2])
+@example("[foo]: https://example.o", [3])
+def test_a_text_streamed_in_any_pieces_ends_as_the_text_rendered_at_once(text: str, cuts: list[int]) -> None:
+    placed, growing = stream(text, cuts)
+    blocks = render(text)
+    assert growing.count == len(blocks)
+    assert [placed[index] for index in range(growing.count)] == blocks
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS)
+def test_nothing_that_runs_or_loads_survives(text: str) -> None:
+    html = "".join(render(text))
+    assert not ATTRIBUTE.search(html)
+    assert not re.search(r"<(script|img|iframe|object|embed|svg|form|link|meta|base|style)\b", html, re.IGNORECASE)
+    assert len(ALLOWED_LINK.findall(html)) == len(re.findall(r"<a\b", html))
+    assert html.count("<a ") == html.count('rel="noopener noreferrer nofollow"')
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "[a](javascript:alert(1))",
+        "[a](JaVaScRiPt:alert(1))",
+        "[a](java\tscript:alert(1))",
+        "[a](data:text/html,x)",
+        "[a](vbscript:x)",
+        "[a](file:///etc/passwd)",
+        "[a](/logout/)",
+        "[a](//example.org)",
+        "<javascript:alert(1)>",
+        "[a][b]\n\n[b]: javascript:alert(1)",
+        "![a](data:image/png;base64,AAAA)",
+    ],
+)
+def test_a_link_that_does_not_lead_to_the_web_or_mail_is_dead(link: str) -> None:
+    assert "<a" not in "".join(render(link))
+
+
+def test_a_link_opens_elsewhere_and_takes_nothing_with_it() -> None:
+    (html,) = render("[a](https://example.org 'title')")
+    assert html == (
+        '<p><a href="https://example.org" title="title" target="_blank" rel="noopener noreferrer nofollow">a</a></p>'
+    )
+
+
+def test_an_image_is_a_link_that_names_its_host() -> None:
+    (html,) = render("![A *chart*](https://images.example.org/a.png?u=1&v=2)")
+    assert "<img" not in html
+    assert ">Image: A chart — images.example.org</a>" in html
+    assert 'href="https://images.example.org/a.png?u=1&amp;v=2"' in html
+
+
+def test_an_image_inside_a_link_is_no_second_link() -> None:
+    (html,) = render("[![A](https://a.example/a.png)](https://b.example) ![B](https://c.example/c.png)")
+    assert html.count("<a ") == 2
+    assert '<span class="image-link">Image: A — a.example</span></a>' in html
+
+
+def test_html_in_the_text_is_shown_as_text() -> None:
+    assert render("<script>alert(1)</script> & <b>x</b>") == [
+        "<p>&lt;script&gt;alert(1)&lt;/script&gt; &amp; &lt;b&gt;x&lt;/b&gt;</p>"
+    ]
+
+
+def test_a_code_block_has_its_language_a_copy_button_and_classes() -> None:
+    (html,) = render("```python title\nif x < 1: pass\n```")
+    assert html.startswith('<div class="code"><div class="code-head"><span class="lang">python</span><button')
+    assert 'type="button" class="copy" data-copy' in html
+    assert '<span class="k">if</span>' in html
+    assert "&lt;" in html
+
+
+def test_an_unknown_language_is_plain_and_cannot_break_out_of_its_label() -> None:
+    (html,) = render('```"><img/src=x>\n<i>\n```')
+    assert "<img" not in html
+    assert "<code>&lt;i&gt;\n</code>" in html
+
+
+def test_a_table_says_its_alignment_in_classes_and_scrolls_by_itself() -> None:
+    (html,) = render("| a | b |\n|---|--:|\n| 1 | 2 |")
+    assert html.startswith('<div class="table"><table>')
+    assert '<td class="right">2</td>' in html
+
+
+def test_tasks_and_strikes_are_known() -> None:
+    (html,) = render("- [x] done\n- [ ] ~~open~~")
+    assert html.count('type="checkbox"') == 2
+    assert html.count('checked="') == 1
+    assert "<s>open</s>" in html
+
+
+@pytest.mark.parametrize(
+    ("text", "display"),
+    [
+        ("$a^2$", "inline"),
+        (r"\(a^2\)", "inline"),
+        ("$$a^2$$", "block"),
+        (r"\[a^2\]", "block"),
+        ("\\[\na^2\n\\]", "block"),
+    ],
+)
+def test_a_formula_becomes_mathml(text: str, display: str) -> None:
+    (html,) = render(text)
+    assert f'<math display="{display}">' in html
+    assert "<msup><mi>a</mi><mn>2</mn></msup>" in html
+
+
+def test_the_lines_of_a_formula_are_no_list() -> None:
+    (html,) = render("\\[\na\n+ b\n- c\n\\]")
+    assert "<li>" not in html
+    assert "<mo>+</mo>" in html
+
+
+def test_money_is_no_formula() -> None:
+    assert render("It costs $5 or $6.") == ["<p>It costs $5 or $6.</p>"]
+
+
+def test_a_formula_that_cannot_be_read_is_shown_as_written() -> None:
+    (html,) = render("$" + r"\frac" * 30 + "$")
+    assert r"<code>\frac\frac" in html
+
+
+def test_a_formula_cannot_carry_a_link() -> None:
+    (html,) = render(r"$\href{javascript:alert(1)}{x}$")
+    assert "href=" not in html
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *[
+            "> " * 20_000,
+            "- " * 20_000,
+            "[" * 20_000,
+            "*a" * 10_000,
+            "`a``" * 5_000,
+            "\\[a\n" * 5_000,
+            "$$a\n\n" * 5_000,
+        ],
+        "".join("  " * depth + "- x\n" for depth in range(150)),
+        "$" + "{" * 3_000 + "$",
+        "\ud800 lone surrogate",
+        "x" * 500_000,
+    ],
+)
+def test_a_hostile_text_is_rendered_all_the_same(text: str) -> None:
+    assert isinstance("".join(render(text)), str)
+
+
+def test_only_the_unfinished_block_is_sent_again() -> None:
+    growing = BlockStream()
+    assert growing.push("# One\n\nTwo") == [(0, "<h1>One</h1>"), (1, "<p>Two</p>")]
+    assert growing.push(" more") == [(1, "<p>Two more</p>")]
+    assert growing.push("\n\nThree") == [(2, "<p>Three</p>")]
+    assert growing.tail_size == len("Three")
+    assert growing.finish() == []
+    assert growing.count == 3
+
+
+def test_a_definition_further_down_is_used_above_at_the_end() -> None:
+    growing = BlockStream()
+    assert growing.push("[a]\n\nnext\n\n")[0] == (0, "<p>[a]</p>")
+    growing.push("[a]: https://example.org\n")
+    ((index, html),) = growing.finish()
+    assert index == 0
+    assert 'href="https://example.org"' in html
+
+
+def test_a_definition_above_is_known_to_what_follows() -> None:
+    growing = BlockStream()
+    growing.push("[a]: https://example.org\n\nfirst\n\nsecond\n\n")
+    ((index, html),) = growing.push("third [a]")
+    assert index == 2
+    assert 'href="https://example.org"' in html
+
+
+@pytest.mark.parametrize("line", ["x = [1, 2, 'abc']  # yes\n", "- item **one** with text\n", "word *em* and "])
+def test_a_long_block_is_rendered_a_bounded_number_of_times(line: str) -> None:
+    growing = BlockStream()
+    if line.startswith("x"):
+        growing.push("```python\n")
+    sent = [growing.push(line) for _ in range(50_000 // len(line))]
+    characters = sum(len(html) for blocks in sent for _, html in blocks)
+    assert characters < 4_000_000  # sent again with every piece it would be some 50,000,000
+    assert len([blocks for blocks in sent if blocks]) < 250
+
+
+def test_a_fence_that_closes_after_a_long_block_is_seen_at_once() -> None:
+    growing = BlockStream()
+    growing.push("```python\n" + "x = 1\n" * 2_000)
+    assert growing.push("y = 2\n") == []
+    changed = dict(growing.push("```\n\nAfter"))
+    assert '<span class="n">y</span>' in changed[0]
+    assert changed[1] == "<p>After</p>"

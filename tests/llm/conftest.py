@@ -1,0 +1,48 @@
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Protocol
+
+import pytest
+import pytest_asyncio
+
+from llm.events import StepEvent
+from llm.messages import Message, ModelRequest
+from llm.providers import create
+from llm.providers.base import Provider
+from tests.scripted_model import ScriptedModel
+
+
+class Connect(Protocol):
+    def __call__(self, kind: str, *, api_key: str = "", silence_timeout: float = 120.0) -> Provider: ...
+
+
+@pytest.fixture
+def scripted_model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as model:
+        yield model
+
+
+@pytest_asyncio.fixture
+async def connect(scripted_model: ScriptedModel) -> AsyncIterator[Connect]:
+    """Makes a provider of a kind that talks to the scripted model."""
+    made: list[Provider] = []
+
+    def make(kind: str, *, api_key: str = "", silence_timeout: float = 120.0) -> Provider:
+        url = scripted_model.openai_url if kind == "openai" else scripted_model.url
+        made.append(create(kind, base_url=url, api_key=api_key, silence_timeout=silence_timeout))
+        return made[-1]
+
+    yield make
+    for provider in made:
+        await provider.close()
+
+
+def asking(script: dict[str, Any] | None = None, *, text: str = "Hello", **fields: Any) -> ModelRequest:
+    """A request whose only message holds the script; `fields` are those of `ModelRequest`."""
+    line = "" if script is None else f"\nscript: {json.dumps(script)}"
+    request = {"model": "scripted", "messages": (Message("user", text + line),), "max_output": 500}
+    return ModelRequest(**(request | fields))
+
+
+async def events_of(provider: Provider, request: ModelRequest) -> list[StepEvent]:
+    return [event async for event in provider.stream(request)]

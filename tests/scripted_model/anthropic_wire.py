@@ -1,0 +1,191 @@
+"""Answers in the shape of Anthropic's Messages protocol."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .script import Chosen, Failure, Piece, call_arguments, call_id, expected_text, pieces_of, prompt_tokens
+
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+_STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+_DELTAS = {
+    "reasoning": ("thinking_delta", "thinking"),
+    "text": ("text_delta", "text"),
+    "arguments": ("input_json_delta", "partial_json"),
+}
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+def _event(value: Any) -> bytes:
+    if isinstance(value, str):
+        return f"event: message\ndata: {value}\n\n".encode()
+    return f"event: {value.get('type')}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
+
+
+class Answer:
+    """One step as this protocol says it; `frames` yields one frame per piece of the step."""
+
+    content_type = "text/event-stream; charset=utf-8"
+    malformed = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"text":"bro\n\n'
+
+    def __init__(self, body: Mapping[str, Any], chosen: Chosen) -> None:
+        self._step = chosen.step
+        self._cycle = chosen.number
+        self._body = body
+        self._pieces = pieces_of(chosen.step)
+        self._open = -1  # index of the content block being streamed
+        self._head: dict[str, Any] = {
+            "id": f"msg_{chosen.number}",
+            "type": "message",
+            "role": "assistant",
+            "model": body.get("model"),
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+        }
+        usage = {} if self._step.usage is False else {"usage": self._usage() | {"output_tokens": 1}}
+        start = _event({"type": "message_start", "message": {**self._head, **usage}})
+        self._opening = start + _event({"type": "ping"})  # sent with whatever comes first
+
+    def frames(self) -> Iterator[bytes]:
+        if self._step.raw is not None:
+            yield from map(_event, self._step.raw)
+            return
+        block: tuple[str, int] | None = None
+        for piece in self._pieces:
+            wanted = ("call", piece.index) if piece.kind in ("call", "arguments") else (piece.kind, 0)
+            frame, self._opening = self._opening, b""
+            if wanted != block:
+                frame += self._close() + self._start(piece)
+                block = wanted
+            yield frame + (b"" if piece.kind == "call" else self._delta(piece))
+
+    def _start(self, piece: Piece) -> bytes:
+        self._open += 1
+        content: dict[str, Any] = {"type": "text", "text": ""}
+        if piece.kind == "reasoning":
+            content = {"type": "thinking", "thinking": "", "signature": ""}
+        elif piece.kind == "call":
+            identity = call_id(self._step.tool_calls[piece.index], piece.index, self._cycle)
+            content = {"type": "tool_use", "id": identity, "name": piece.text, "input": {}}
+        return _event({"type": "content_block_start", "index": self._open, "content_block": content})
+
+    def _close(self) -> bytes:
+        return _event({"type": "content_block_stop", "index": self._open}) if self._open >= 0 else b""
+
+    def _delta(self, piece: Piece) -> bytes:
+        kind, key = _DELTAS[piece.kind]
+        return _event({"type": "content_block_delta", "index": self._open, "delta": {"type": kind, key: piece.text}})
+
+    def tail(self) -> bytes:
+        if self._step.raw is not None:
+            return b""
+        delta = {"stop_reason": self._stop_reason(), "stop_sequence": None}
+        usage = {} if self._step.usage is False else {"usage": self._final_usage()}
+        end = _event({"type": "message_delta", "delta": delta, **usage}) + _event({"type": "message_stop"})
+        return self._opening + self._close() + end
+
+    def _stop_reason(self) -> str:
+        finish = self._step.finish or ("tool_calls" if self._step.tool_calls else "stop")
+        return _STOP_REASONS.get(finish, finish)
+
+    def _final_usage(self) -> dict[str, Any]:
+        details = {"thinking_tokens": (self._step.usage or {}).get("reasoning", 0)}
+        return {"output_tokens": self._usage()["output_tokens"], "output_tokens_details": details}
+
+    def _usage(self) -> dict[str, int]:
+        usage = self._step.usage or {}
+        cached = usage.get("cached", 0)
+        return {
+            "input_tokens": usage.get("input", prompt_tokens(self._body)) - cached,
+            "cache_read_input_tokens": cached,
+            "cache_creation_input_tokens": 0,
+            "output_tokens": usage.get("output", len(self._pieces)),
+        }
+
+    def whole(self) -> dict[str, Any]:
+        content: list[dict[str, Any]] = []
+        if self._step.reasoning:
+            content.append({"type": "thinking", "thinking": self._step.reasoning, "signature": ""})
+        if text := expected_text(self._step):
+            content.append({"type": "text", "text": text})
+        for index, call in enumerate(self._step.tool_calls):
+            identity = call_id(call, index, self._cycle)
+            arguments = json.loads(call_arguments(call))
+            content.append({"type": "tool_use", "id": identity, "name": call["name"], "input": arguments})
+        return {**self._head, "content": content, "stop_reason": self._stop_reason(), "usage": self._usage()}
+
+
+def error(failure: Failure) -> dict[str, Any]:
+    kind = failure.code or _ERROR_TYPES.get(failure.status, "api_error")
+    return {"type": "error", "error": {"type": kind, "message": failure.message}, "request_id": "req_scripted"}
+
+
+def models(names: list[str]) -> dict[str, Any]:
+    data = [{"type": "model", "id": name, "display_name": name, "created_at": "2025-01-01T00:00:00Z"} for name in names]
+    return {"data": data, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+
+
+def refusal(body: Mapping[str, Any]) -> str | None:
+    """The sentence with which the real service refuses a request that breaks its rules, or None."""
+    if not isinstance(body.get("max_tokens"), int):
+        return "max_tokens: Field required"
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return "messages: at least one message is required"
+    if messages[0].get("role") != "user":
+        return 'messages: first message must use the "user" role'
+    used: set[str] = set()
+    for number, message in enumerate(messages):
+        previous = messages[number - 1] if number else {}
+        if said := _message_refusal(message, previous, used):
+            return f"messages.{number}: {said}"
+    if used and not body.get("tools"):
+        return "Requests which include `tool_use` or `tool_result` blocks must define tools"
+    return None
+
+
+def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    content = message.get("content", [])
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _message_refusal(message: Mapping[str, Any], previous: Mapping[str, Any], used: set[str]) -> str | None:
+    if message.get("role") not in ("user", "assistant"):
+        return f'unexpected role "{message.get("role")}"'
+    if message.get("role") == previous.get("role"):
+        return "roles must alternate"
+    blocks = _blocks(message)
+    if not blocks:
+        return "user messages must have non-empty content"
+    if any(block["type"] == "text" and not str(block["text"]).strip() for block in blocks):
+        return "text content blocks must contain non-whitespace text"
+    asked = [block["id"] for block in _blocks(previous) if block["type"] == "tool_use"]
+    answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+    if sorted(asked) != sorted(answered):
+        return f"`tool_use` ids {asked} and `tool_result` ids {answered} do not match"
+    if any(block["type"] != "tool_result" for block in blocks[: len(answered)]):
+        return "`tool_result` blocks must come first"
+    return _calls_refusal([block for block in blocks if block["type"] == "tool_use"], used)
+
+
+def _calls_refusal(calls: list[Mapping[str, Any]], used: set[str]) -> str | None:
+    for call in calls:
+        if call["id"] in used:
+            return "`tool_use` ids must be unique"
+        if not _ID.fullmatch(call["id"]):
+            return "tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
+        if not isinstance(call["input"], dict):
+            return "tool_use.input: Input should be a valid dictionary"
+        used.add(call["id"])
+    return None

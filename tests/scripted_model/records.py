@@ -1,0 +1,106 @@
+"""What the scripted model was asked: every request with its times and how it ended."""
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+MAX_RECORDS = 20_000
+MAX_BYTES = 256 * 1024 * 1024  # of bodies; older records are forgotten beyond it
+
+Ending = Literal["complete", "client_closed", "cut"]
+_SECRET_HEADERS = {"authorization", "x-api-key"}
+
+
+@dataclass(slots=True)
+class Record:
+    """One request. Times are seconds since the epoch. `pieces` counts those sent; `ended` None: still running.
+
+    `connection` numbers the connections of one server.
+    """
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    raw_body: bytes
+    connection: int
+    arrived: float = field(default_factory=time.time)
+    first_byte: float | None = None
+    ended_at: float | None = None
+    ended: Ending | None = None
+    status: int | None = None
+    pieces: int = 0
+
+    @property
+    def body(self) -> Any:
+        """The parsed JSON, or None."""
+        try:
+            return json.loads(self.raw_body)
+        except ValueError:
+            return None
+
+    def as_json(self) -> dict[str, Any]:
+        names = {each.name for each in fields(self)} - {"raw_body"} | {"body"}
+        return {name: getattr(self, name) for name in sorted(names)}
+
+
+def without_secrets(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: "present" if name in _SECRET_HEADERS else value for name, value in headers.items()}
+
+
+class Records:
+    """Bounded, and safe to read from another thread than the server's."""
+
+    def __init__(self) -> None:
+        self._records: deque[Record] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+
+    def add(self, record: Record) -> None:
+        with self._changed:
+            self._records.append(record)
+            self._bytes += len(record.raw_body)
+            while len(self._records) > MAX_RECORDS or self._bytes > MAX_BYTES:
+                self._bytes -= len(self._records.popleft().raw_body)
+
+    def end(self, record: Record, ending: Ending) -> None:
+        """The first ending stands."""
+        with self._changed:
+            if record.ended is None:
+                record.ended, record.ended_at = ending, time.time()
+                self._changed.notify_all()
+
+    def clear(self) -> None:
+        with self._changed:
+            self._records.clear()
+            self._bytes = 0
+
+    def find(self, contains: str = "") -> list[Record]:
+        """Oldest first; those whose body, as sent or with JSON's escapes undone, holds the text."""
+        with self._changed:
+            return [record for record in self._records if _holds(record, contains)]
+
+    def finished(self, contains: str = "", count: int = 1, timeout: float = 10.0) -> list[Record]:
+        """Waits until at least `count` matching requests have come and every matching one has ended.
+
+        Raises `TimeoutError` with what is still open.
+        """
+
+        def settled() -> bool:
+            found = [record for record in self._records if _holds(record, contains)]
+            return len(found) >= count and all(record.ended for record in found)
+
+        with self._changed:
+            if not self._changed.wait_for(settled, timeout):
+                found = [record for record in self._records if _holds(record, contains)]
+                raise TimeoutError(f"{len(found)} requests, ended: {[record.ended for record in found]}")
+            return [record for record in self._records if _holds(record, contains)]
+
+
+def _holds(record: Record, text: str) -> bool:
+    if not text or text.encode() in record.raw_body:
+        return True
+    return b"\\" in record.raw_body and text in json.dumps(record.body, ensure_ascii=False)

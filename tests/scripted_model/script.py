@@ -1,0 +1,206 @@
+"""What a scripted answer consists of, and how a request chooses it."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+DEFAULT_TEXT = "This is the scripted model speaking."
+MODEL_PREFIX = "scripted:"
+
+_SCRIPT_LINE = re.compile(r"^[ \t]*script:[ \t]*(\{.*\})[ \t]*$", re.MULTILINE)
+_TOKEN = re.compile(r"\s*\S{1,8}|\s+")
+
+
+class BadScript(ValueError):
+    """The script cannot be played; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error answer. `code` goes where the protocol keeps its machine-readable name; `body` replaces the JSON."""
+
+    status: int = 500
+    message: str = "The scripted model was told to fail."
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One streamed piece. `index` numbers tool calls; `text` of a "call" is its name."""
+
+    kind: Literal["reasoning", "text", "call", "arguments"]
+    text: str
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One answer. Times are seconds; the counts of `*_after` are pieces (reasoning, text and tool call alike).
+
+    `usage`: False sends none, a mapping has `input`, `output`, `cached`, `reasoning`; None computes it roughly.
+    `raw`: payloads of server-sent events sent as they are, in place of everything else. `whole`: JSON that answers
+    with status 200 even where a stream was asked for. `early_headers`: they come at once, not with the first piece.
+    """
+
+    ttft: float = 0.0
+    interval: float = 0.0
+    text: str | None = None
+    tokens: int | None = None
+    reasoning: str = ""
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+    usage: Mapping[str, int] | Literal[False] | None = None
+    finish: str | None = None
+    error: Failure | None = None
+    error_times: int | None = None
+    cut_after: int | None = None
+    malformed_after: int | None = None
+    silent_after: int | None = None
+    early_headers: bool = False
+    context_limit: int | None = None
+    limit_style: Literal["openai", "llamacpp", "anthropic"] | None = None
+    raw: Sequence[Any] | None = None
+    whole: Any = None
+
+
+_STEP_FIELDS = {each.name for each in fields(Step)}
+
+
+def parse_step(value: Any) -> Step:
+    if not isinstance(value, Mapping):
+        raise BadScript("a step is a JSON object")
+    if unknown := value.keys() - _STEP_FIELDS - {"note"}:
+        raise BadScript(f"a step has no field {sorted(unknown)[0]!r}")
+    given = {key: item for key, item in value.items() if key != "note"}
+    if isinstance(given.get("error"), Mapping):
+        try:
+            given["error"] = Failure(**given["error"])
+        except TypeError as error:
+            raise BadScript(f"error: {error}") from error
+    return Step(**given)
+
+
+def parse_script(value: Any) -> tuple[Step, ...]:
+    """`{"steps": [step, ...]}` or one step. A field `note` is free: it tells equal scripts apart."""
+    if isinstance(value, Mapping) and "steps" in value:
+        steps = tuple(parse_step(step) for step in value["steps"])
+        if not steps:
+            raise BadScript("steps is empty")
+        return steps
+    return (parse_step(value),)
+
+
+def split_tokens(text: str) -> list[str]:
+    """Pieces of at most eight visible characters, each with the white space before it; joined they are the text."""
+    return _TOKEN.findall(text)
+
+
+def text_tokens(step: Step) -> list[str]:
+    if step.tokens is not None:
+        return ["t0", *(f" t{number}" for number in range(1, step.tokens))][: step.tokens]
+    if step.text is None and not (step.tool_calls or step.reasoning):
+        return split_tokens(DEFAULT_TEXT)
+    return split_tokens(step.text or "")
+
+
+def expected_text(step: Step | Mapping[str, Any], pieces: int | None = None) -> str:
+    """The text that a step answers with, or only that of its first `pieces` text tokens."""
+    return "".join(text_tokens(step if isinstance(step, Step) else parse_step(step))[:pieces])
+
+
+def call_arguments(call: Mapping[str, Any]) -> str:
+    arguments = call.get("arguments", {})
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def call_id(call: Mapping[str, Any], index: int, cycle: int) -> str:
+    return str(call.get("id") or f"call_{cycle}_{index}")
+
+
+def pieces_of(step: Step) -> list[Piece]:
+    pieces = [Piece("reasoning", token) for token in split_tokens(step.reasoning)]
+    pieces += [Piece("text", token) for token in text_tokens(step)]
+    for index, call in enumerate(step.tool_calls):
+        arguments = call_arguments(call)
+        pieces.append(Piece("call", str(call["name"]), index))
+        pieces += [Piece("arguments", arguments[at : at + 12], index) for at in range(0, len(arguments), 12)]
+    return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The step to play. `key` is the same for every request that plays this step of this script."""
+
+    key: str
+    number: int
+    step: Step
+
+
+def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> Chosen:
+    """Finds the script by model name, or in the newest user message that has a line `script: {json}`.
+
+    The step's number is the number of assistant messages after that user message (for a script by name: after the
+    newest message that a person wrote), so that a cycle of tool calls walks through the steps. The last one repeats.
+    Raises `BadScript`, and `LookupError` when the name is unknown.
+    """
+    messages = [message for message in body.get("messages", ()) if isinstance(message, Mapping)]
+    model = str(body.get("model", ""))
+    if model.startswith(MODEL_PREFIX):
+        name = model.removeprefix(MODEL_PREFIX)
+        if name not in scripts:
+            raise LookupError(name)
+        return _at(name, scripts[name], messages, _newest(messages, lambda text: bool(text.strip())))
+    holder = _newest(messages, lambda text: _SCRIPT_LINE.search(text) is not None)
+    if holder is None:
+        return Chosen("", 0, Step())
+    source = _SCRIPT_LINE.findall(message_text(messages[holder]))[-1]
+    try:
+        script = parse_script(json.loads(source))
+    except (json.JSONDecodeError, TypeError) as error:
+        raise BadScript(f"the script line is not JSON: {error}") from error
+    return _at(source, script, messages, holder)
+
+
+def _at(key: str, script: tuple[Step, ...], messages: Sequence[Mapping[str, Any]], holder: int | None) -> Chosen:
+    after = messages if holder is None else messages[holder + 1 :]
+    number = min(sum(message.get("role") == "assistant" for message in after), len(script) - 1)
+    return Chosen(f"{number} {key}", number, script[number])
+
+
+def _newest(messages: Sequence[Mapping[str, Any]], holds: Callable[[str], bool]) -> int | None:
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].get("role") == "user" and holds(message_text(messages[index])):
+            return index
+    return None
+
+
+def message_text(message: Mapping[str, Any]) -> str:
+    """The text a person wrote, in either protocol's shape; tool results are not part of it."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part.get("text", "")) for part in parts if part.get("type") == "text")
+
+
+def rough_tokens(value: Any) -> int:
+    """A quarter of the characters of every text in a request's messages, system prompt and tools, rounded up."""
+    return -(-_characters(value) // 4)
+
+
+def _characters(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(_characters(item) for key, item in value.items() if key not in ("role", "type", "data", "url"))
+    if isinstance(value, list):
+        return sum(_characters(item) for item in value)
+    return 0
+
+
+def prompt_tokens(body: Mapping[str, Any]) -> int:
+    """What the scripted model reports as input, and compares with `context_limit`."""
+    return rough_tokens([body.get("system", ""), body.get("messages", []), body.get("tools", [])])

@@ -1,0 +1,201 @@
+"""The scripted model's server: which path does what, and how a step is played."""
+
+import asyncio
+import itertools
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+from urllib.parse import unquote
+
+from . import anthropic_wire, openai_wire
+from .connection import Connection, Exchange
+from .records import Records
+from .script import MODEL_PREFIX, BadScript, Chosen, Failure, Step, choose, parse_script, prompt_tokens
+
+_MAX_COUNTERS = 20_000  # scripts whose failures are counted
+_YIELD_EVERY = 50  # pieces without an interval between two looks at the socket
+_WAIT = 10.0
+
+
+class Server:
+    """Speaks both protocols. Belongs to the event loop it is started on; `records` may be read from any thread."""
+
+    def __init__(self) -> None:
+        self.records = Records()
+        self.scripts: dict[str, tuple[Step, ...]] = {}
+        self._failures: OrderedDict[str, int] = OrderedDict()
+        self._listener: asyncio.Server | None = None
+        self._numbers = itertools.count(1)
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+    async def start(self, port: int = 0) -> int:
+        """Listens on loopback and returns the port."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self._connect, "127.0.0.1", port, backlog=1024)
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    def _connect(self) -> Connection:
+        connection = Connection(self._handle, self.records, time.time, next(self._numbers))
+        self._connections.add(connection)
+        return connection
+
+    async def stop(self) -> None:
+        """Stops listening and drops every connection, as a crash would."""
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections):
+            connection.abandon()
+        await asyncio.sleep(0)  # the transports close in the loop's next round
+
+    async def _handle(self, exchange: Exchange) -> None:
+        wire = openai_wire if not exchange.path.endswith("/messages") else anthropic_wire
+        route = f"{exchange.method} {exchange.path}"
+        if exchange.path.startswith("/control/"):
+            await self._control(exchange, route)
+        elif exchange.method == "POST" and not isinstance(exchange.body, dict):
+            await _fail(exchange, wire, Failure(400, "We could not parse the JSON body of your request."))
+        elif route in ("POST /v1/chat/completions", "POST /v1/messages"):
+            await self._answer(exchange, wire)
+        elif route == "POST /v1/embeddings":
+            await exchange.answer(200, openai_wire.embeddings(exchange.body))
+        elif route == "GET /v1/models":
+            names = ["scripted", *(MODEL_PREFIX + name for name in self.scripts)]
+            wire = anthropic_wire if "anthropic-version" in exchange.headers else openai_wire
+            await exchange.answer(200, wire.models(names))
+        else:
+            await _fail(exchange, wire, Failure(404, f"Unknown request URL: {route}"))
+
+    async def _control(self, exchange: Exchange, route: str) -> None:
+        if route.startswith("POST /control/scripts/"):
+            name = unquote(exchange.path.removeprefix("/control/scripts/"))
+            try:
+                self.scripts[name] = parse_script(exchange.body)
+            except BadScript as error:
+                await exchange.answer(400, {"error": str(error)})
+                return
+            await exchange.answer(200, {"model": MODEL_PREFIX + name})
+        elif route == "GET /control/requests":
+            await self._list_requests(exchange)
+        elif route == "DELETE /control/requests":
+            self.records.clear()
+            await exchange.answer(200, {})
+        else:
+            await exchange.answer(404, {"error": f"no {route}"})
+
+    async def _list_requests(self, exchange: Exchange) -> None:
+        contains, count = exchange.query.get("contains", ""), int(exchange.query.get("finished", 0))
+        try:
+            if count:
+                found = await asyncio.to_thread(self.records.finished, contains, count, _WAIT)
+            else:
+                found = self.records.find(contains)
+        except TimeoutError as error:
+            await exchange.answer(504, {"error": str(error)})
+            return
+        await exchange.answer(200, {"requests": [record.as_json() for record in found]})
+
+    async def _answer(self, exchange: Exchange, wire: ModuleType) -> None:
+        body: Mapping[str, Any] = exchange.body
+        if said := wire.refusal(body):
+            await _fail(exchange, wire, Failure(400, said))
+            return
+        try:
+            chosen = choose(body, self.scripts)
+        except BadScript as error:
+            await _fail(exchange, wire, Failure(400, f"scripted model: {error}"))
+            return
+        except LookupError:
+            code = "model_not_found" if wire is openai_wire else None
+            await _fail(exchange, wire, Failure(404, f"The model `{body.get('model')}` does not exist.", code))
+            return
+        step = chosen.step
+        if step.context_limit is not None and (used := prompt_tokens(body)) > step.context_limit:
+            await exchange.answer(400, _too_long(step, used, wire))
+        elif step.error is not None and self._still_fails(chosen):
+            await asyncio.sleep(step.ttft)
+            await _fail(exchange, wire, step.error)
+        elif step.whole is not None:
+            await exchange.answer(200, step.whole)
+        elif body.get("stream"):
+            await _stream(exchange, step, wire.Answer(body, chosen))
+        else:
+            answer = wire.Answer(body, chosen)
+            await asyncio.sleep(step.ttft + step.interval * sum(1 for _ in answer.frames()))
+            await exchange.answer(200, answer.whole())
+
+    def _still_fails(self, chosen: Chosen) -> bool:
+        if chosen.step.error_times is None:
+            return True
+        count = self._failures.pop(chosen.key, 0) + 1
+        self._failures[chosen.key] = count
+        if len(self._failures) > _MAX_COUNTERS:
+            self._failures.popitem(last=False)
+        return count <= chosen.step.error_times
+
+
+async def _fail(exchange: Exchange, wire: ModuleType, failure: Failure) -> None:
+    body = wire.error(failure) if failure.body is None else failure.body
+    await exchange.answer(failure.status, body, dict(failure.headers))
+
+
+def _too_long(step: Step, used: int, wire: ModuleType) -> dict[str, Any]:
+    limit = step.context_limit
+    style = step.limit_style or ("anthropic" if wire is anthropic_wire else "openai")
+    if style == "anthropic":
+        return anthropic_wire.error(Failure(400, f"prompt is too long: {used} tokens > {limit} maximum"))
+    if style == "llamacpp":
+        said = f"request ({used} tokens) exceeds the available context size ({limit} tokens), try increasing it"
+        kind = "exceed_context_size_error"
+        return {"error": {"code": 400, "message": said, "type": kind, "n_prompt_tokens": used, "n_ctx": limit}}
+    said = (
+        f"This model's maximum context length is {limit} tokens. However, your messages resulted in {used} tokens. "
+        "Please reduce the length of the messages."
+    )
+    return openai_wire.error(Failure(400, said, "context_length_exceeded"))
+
+
+async def _stream(exchange: Exchange, step: Step, answer: openai_wire.Answer | anthropic_wire.Answer) -> None:
+    """Plays a step on schedule: piece k is due `ttft + k * interval` after the request, late pieces at once."""
+    headers = {"content-type": answer.content_type, "cache-control": "no-cache"}
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    if step.early_headers:
+        exchange.start(200, headers)
+    count = 0
+    for count, frame in enumerate(answer.frames()):
+        if await _incident(exchange, step, answer, count):
+            return
+        due = begun + step.ttft + count * step.interval - loop.time()
+        if due > 0 or count % _YIELD_EVERY == 0:
+            await asyncio.sleep(max(0.0, due))
+        if exchange.record.status is None:
+            exchange.start(200, headers)
+        await exchange.send(frame)
+        exchange.record.pieces = count + 1
+    if exchange.record.pieces == 0:
+        await asyncio.sleep(step.ttft)
+    if await _incident(exchange, step, answer, exchange.record.pieces):
+        return
+    if exchange.record.status is None:
+        exchange.start(200, headers)
+    await exchange.send(answer.tail())
+    exchange.end()
+
+
+async def _incident(
+    exchange: Exchange, step: Step, answer: openai_wire.Answer | anthropic_wire.Answer, count: int
+) -> bool:
+    """What the script wants to go wrong after `count` pieces. True when the answer is over."""
+    if count == step.silent_after:
+        await asyncio.Event().wait()  # until the client goes away
+    if count == step.cut_after:
+        exchange.cut()
+        return True
+    if count == step.malformed_after:
+        if exchange.record.status is None:
+            exchange.start(200, {"content-type": answer.content_type})
+        await exchange.send(answer.malformed)
+    return False

@@ -1,0 +1,81 @@
+"""PostgreSQL and Redis for a test run, in a temporary directory; nothing of them outlives the run.
+
+`python -m tests.services` starts them, prints one line of JSON with their URLs, and ends with its input.
+"""
+
+import asyncio
+import atexit
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TextIO
+
+from config.embedded import lock
+from config.embedded.children import Children
+from config.embedded.errors import StartError
+from config.embedded.paths import database_url, redis_url
+from config.embedded.services import start_services
+
+# Nothing here has to survive a power cut.
+FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+
+
+def start() -> tuple[str, str]:
+    """(DATABASE_URL, REDIS_URL): those of the environment if both are set, else of services started for this process.
+
+    A killed test process closes the pipe, and the services end with it.
+    """
+    given = os.environ.get("DATABASE_URL"), os.environ.get("REDIS_URL")
+    if given[0] and given[1]:
+        return given[0], given[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.services"],
+        cwd=Path(__file__).resolve().parents[1],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    atexit.register(_end, process)
+    line = process.stdout.readline() if process.stdout else ""
+    if not line:
+        raise RuntimeError("PostgreSQL and Redis did not start; the lines above say why.")
+    urls = json.loads(line)
+    return urls["database"], urls["redis"]
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    if process.stdin:
+        process.stdin.close()
+    process.wait()
+
+
+async def _serve(data: Path, descriptor: int, log: TextIO) -> None:
+    children = Children(descriptor, log)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin, ended.set)
+    try:
+        await children.unless_one_ends(start_services(children, data, settings=FAST))
+        sys.stdout.write(json.dumps({"database": database_url(data), "redis": redis_url(data)}) + "\n")
+        sys.stdout.flush()
+        await children.unless_one_ends(ended.wait())
+    finally:
+        await children.stop()
+
+
+def _main() -> None:
+    with tempfile.TemporaryDirectory(prefix="glasshouse-tests-") as directory:
+        data = Path(directory)
+        with lock.held(data) as descriptor, (data / "log").open("w+") as log:
+            try:
+                asyncio.run(_serve(data, descriptor, log))
+            except StartError as error:
+                log.seek(0)
+                sys.exit(f"{log.read()}{error}")
+
+
+if __name__ == "__main__":
+    _main()
