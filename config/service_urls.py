@@ -1,9 +1,9 @@
 """Service URLs, including the Unix-socket forms that the usual parsers refuse, as each library wants them."""
 
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-# One Redis serves four purposes; each has its own database number, so that flushing one leaves the others.
+# One Redis serves four purposes; each has its own database number, counted from the one in REDIS_URL (0 by default).
 STREAMS_DB, BROKER_DB, CHANNELS_DB, CACHE_DB = 0, 1, 2, 3
 
 
@@ -28,18 +28,24 @@ def database(url: str) -> dict[str, Any]:
 
 
 def redis(url: str, db: int) -> str:
-    """The URL with another database number, for redis-py and channels_redis."""
+    """The URL with the database number of a purpose, for redis-py and channels_redis."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
-        return f"unix://{parts.path}?db={db}"
+        return f"unix://{parts.path}?db={_first_db(parts) + db}"
     if parts.scheme not in ("redis", "rediss"):
         raise ValueError("REDIS_URL must start with redis://, rediss:// or unix://")
-    return parts._replace(path=f"/{db}").geturl()
+    return parts._replace(path=f"/{_first_db(parts) + db}").geturl()
+
+
+def _first_db(parts: SplitResult) -> int:
+    if parts.scheme == "unix":
+        return int(parse_qs(parts.query).get("db", ["0"])[0])
+    return int(parts.path.strip("/") or "0")
 
 
 def broker(redis_url: str) -> str:
     """The same Redis as Celery's broker; kombu spells the socket form in its own way."""
     parts = urlsplit(redis_url)
     if parts.scheme == "unix":
-        return f"redis+socket://{parts.path}?virtual_host={BROKER_DB}"
+        return f"redis+socket://{parts.path}?virtual_host={_first_db(parts) + BROKER_DB}"
     return redis(redis_url, BROKER_DB)

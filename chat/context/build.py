@@ -8,7 +8,7 @@ from chat.context.history import History
 from chat.context.layout import LAYOUTS
 from chat.context.priority import keep_by_priority
 from chat.context.recent import keep_recent
-from chat.context.rendering import Renderer, cost
+from chat.context.rendering import Renderer
 from chat.context.report import Prompt, Report
 from chat.context.turns import current_turn_start, first_whole_turn, read_turn
 from chat.context.types import ContextRequest, PromptMessage
@@ -48,10 +48,10 @@ def build(request: ContextRequest) -> Prompt:
     oldest = min(first_whole_turn(request.messages, request.unloaded), current_start)
     history = policy.keep(renderer, oldest, current_start, left)
     history.orphans |= current.orphans
-    left -= cost(history.messages)
+    left -= history.tokens
     wants_older = request.unloaded > 0 and history.gap is None and left >= renderer.overhead
     note = _omission_note(renderer, history, left)
-    left -= cost(note)
+    left -= sum(sent.tokens for sent in note)
 
     sections["history"] = note + history.messages
     messages = [sent for slot in LAYOUTS[request.layout] for sent in sections.get(slot, ())]

@@ -52,8 +52,8 @@ def split_project_files(
 ) -> tuple[list[Document], list[Document]]:
     """Which project files are sent inline and which are reached by search, each in the given order.
 
-    `room`: window − reserved output − system prompt − persona prompt. All are inline when their sum is below 60 % of it;
-    otherwise the pinned ones that fit whole below that line. A file without a token count is never inline.
+    `room`: window − reserved output − system prompt − persona prompt. All are inline when their sum is below 60 % of
+    it; otherwise the pinned ones that fit whole below that line. A file without a token count is never inline.
     """
     line = floored(max(room, 0), INLINE_SHARE)
     inline: set[str] = set()

@@ -114,7 +114,7 @@ class Fields:
         value = self._values.get(name)
         return default if value is None else value
 
-    def object(self, name: str) -> "Fields | None":
+    def part(self, name: str) -> "Fields | None":
         return Fields(self._values[name], f"{self._path}{name}.") if self.has(name) else None
 
     def objects(self, name: str) -> Iterator["Fields"]:

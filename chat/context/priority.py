@@ -33,15 +33,15 @@ def keep_by_priority(renderer: Renderer, start: int, stop: int, room: int) -> Hi
     Phase 1: tool groups, newest first, with full results, else with stubs. Phase 2: what is left of each turn, newest
     first, all or nothing.
     """
-    messages = renderer.request.messages
+    messages, left = renderer.request.messages, room
     turns = list(older_turns(messages, start, stop))
     kept: dict[str, list[PromptMessage]] = {}
     for turn in turns:
         for group in reversed(turn.groups):
-            room -= _keep_group(renderer, group, room, kept)
+            left -= _keep_group(renderer, group, left, kept)
     for turn in turns:
-        room -= _keep_dialogue(renderer, turn, room, kept)
-    history = History(left_out=start > 0 or len(kept) < sum(len(turn.messages) for turn in turns))
+        left -= _keep_dialogue(renderer, turn, left, kept)
+    history = History(tokens=room - left, left_out=start > 0 or len(kept) < sum(len(turn.messages) for turn in turns))
     for turn in turns:
         history.orphans |= turn.orphans
     history.messages = [sent for message in messages[start:stop] for sent in kept.get(message.id, ())]
@@ -53,7 +53,7 @@ def _keep_group(
 ) -> int:
     """Adds the group to `kept` in the fuller form that fits, if one does; the tokens it takes."""
     full = {message.id: renderer.message("history", message) for message in group}
-    stubbed = {message.id: renderer.older_message(message) for message in group}
+    stubbed = full | {result.id: renderer.older_message(result) for result in group[1:]}
     for form in (full, stubbed):
         tokens = sum(cost(sent) for sent in form.values())
         if tokens <= room:

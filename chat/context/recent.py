@@ -40,6 +40,7 @@ def keep_recent(renderer: Renderer, start: int, stop: int, room: int) -> History
                 history.gap = index
                 break
             room -= tokens
+            history.tokens += tokens
             end, tokens, plain = index, 0, True
     history.left_out = end > 0
     history.messages = _in_order(renderer, rendered, end, stop)
@@ -53,7 +54,7 @@ def _render_turn(renderer: Renderer, start: int, stop: int, history: History) ->
 
 
 def _in_order(renderer: Renderer, rendered: list[RenderedTurn], start: int, stop: int) -> list[PromptMessage]:
-    """The kept messages `[start:stop]`, oldest first: rendered turns (given newest first) and plain ones between them."""
+    """The kept messages `[start:stop]`, oldest first. `rendered` is newest first; the rest are plain."""
     messages = renderer.request.messages
     sent: list[PromptMessage] = []
     for turn in reversed(rendered):

@@ -1,7 +1,7 @@
 """What became of every source (context.md, section 4).
 
-A report is stored with the answer it produced. Making it costs more than making the prompt, so all but the totals is worked
-out when it is asked for.
+A report is stored with the answer it produced. Making it costs more than making the prompt, so all but the totals is
+worked out when it is asked for.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ class Report:
 
     @cached_property
     def sources(self) -> list[SourceReport]:
-        """Sections first, then the messages oldest first, a message's files before it, then the caller's own sources."""
+        """Sections, then messages oldest first, a message's files before it, then the caller's own sources."""
         return [*self._section_sources(), *self._message_sources(), *self._request.extra_sources]
 
     @cached_property

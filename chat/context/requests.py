@@ -117,7 +117,7 @@ def context_request(request: Fields) -> ContextRequest:
     """The engine's request. The blocks are taken as given: what is inline and what the texts say is the caller's."""
     messages = [_message(message) for message in request.objects("messages")]
     _refuse_repeated(request, [message.id for message in messages])
-    persona = request.object("persona")
+    persona = request.part("persona")
     return ContextRequest(
         room=_room(request),
         messages=messages,
@@ -127,14 +127,14 @@ def context_request(request: Fields) -> ContextRequest:
         message_overhead=request.number("message_overhead", 4),
         stub_tokens=request.optional_number("tool_result_stub_tokens"),
         omission_note=request.flag("omission_note"),
-        system=_block(request.object("system")),
-        tasks=_block(request.object("tasks")),
-        summary=_block(request.object("summary")),
+        system=_block(request.part("system")),
+        tasks=_block(request.part("tasks")),
+        summary=_block(request.part("summary")),
         persona=_block(persona),
         persona_replaces_system=persona is not None and persona.flag("replaces_system"),
         project_files=tuple(_document(file) for file in request.objects("project_files")),
-        file_listing=_block(request.object("file_listing")),
-        reminder=_block(request.object("reminder")),
+        file_listing=_block(request.part("file_listing")),
+        reminder=_block(request.part("reminder")),
     )
 
 

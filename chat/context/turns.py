@@ -55,8 +55,8 @@ def older_turns(messages: Sequence[ContextMessage], start: int, stop: int) -> It
 def read_turn(messages: Sequence[ContextMessage]) -> Turn:
     """One turn's messages, sorted into groups, without orphans.
 
-    A result without a call of its id earlier in the turn is left out; a call without a result is taken from its message,
-    and a message that loses all its calls and has no text is left out.
+    A result without a call of its id earlier in the turn is left out; a call without a result is taken from its
+    message, and a message that loses all its calls and has no text is left out.
     """
     turn = Turn()
     group_of = _match_results(messages, turn)

@@ -1,7 +1,7 @@
 """What the engine is given and what it gives back: plain frozen values.
 
-Of the three forms of a message (context.md, section 4) these are the middle one: `ContextMessage` is a stored message as
-the engine sees it, `PromptMessage` is what it decided to send, from which the caller makes an `llm.messages.Message`.
+Of the three forms of a message (context.md, section 4) these are the middle one: `ContextMessage` is a stored message
+as the engine sees it, `PromptMessage` what it decided to send, from which the caller makes an `llm.messages.Message`.
 All token counts are whole tokens.
 """
 
@@ -127,8 +127,8 @@ class SourceReport(NamedTuple):
     """What became of one source of the prompt.
 
     `kind` is `message`, `file`, `project_file`, `image`, or the section's name. `tokens` is what it costs in the prompt
-    (overhead included; 0 when it is not there, None when it is part of a message counted as a whole), `cut_from` what it
-    cost before it was shortened. `exact` is False for estimates.
+    (overhead included; 0 when it is not there, None when it is part of a message counted as a whole), `cut_from` what
+    it cost before it was shortened. `exact` is False for estimates.
     """
 
     kind: str
@@ -146,8 +146,8 @@ class ContextRequest:
 
     `messages` is the branch, oldest first, ids unique; the current turn starts at its last user message. It may be only
     the end of the branch: `unloaded` older messages then count as left out (see `Prompt.wants_older`).
-    `stub_tokens` overrides the cost of the stub. `exact` says whether `tokenizer` is the model's own. `versions` (of the
-    system prompt, the persona, the summary prompt) and `extra_sources` (failed files, files by search, summarised
+    `stub_tokens` overrides the cost of the stub. `exact` says whether `tokenizer` is the model's own. `versions` (of
+    the system prompt, the persona, the summary prompt) and `extra_sources` (failed files, files by search, summarised
     messages) go into the report as they are.
     """
 

@@ -29,17 +29,18 @@ class Program:
     """What to run and how to end it.
 
     `stage` orders the end: the highest stage is stopped first. `says_when_ready`: words of the line in its output that
-    tell it serves. `bereaved` is the signal the kernel sends it when the supervisor is gone.
+    tell it serves. `waits`: its input stays open until `Child.release`. `bereaved` is the signal the kernel sends it when the supervisor is gone.
     """
 
     name: str
     argv: Sequence[str]
     stage: int
-    says_when_ready: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
+    says_when_ready: str = ""
     stop_signal: signal.Signals = signal.SIGTERM
     bereaved: signal.Signals = signal.SIGKILL
     fds: Sequence[int] = ()
+    waits: bool = False
 
 
 class Child:
@@ -50,6 +51,17 @@ class Child:
         self.ready: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[int] = loop.create_future()
         self.unfinished_line = b""
+
+    def release(self, text: str = "") -> None:
+        """Gives it its input and closes that."""
+        if stdin := self.process.stdin:
+            with contextlib.suppress(BrokenPipeError), stdin:
+                stdin.write(text.encode())
+
+    async def status(self) -> int:
+        """0 or a number as the system gave it. Unlike with a plain await, cancellation leaves the future alone."""
+        await asyncio.wait({self.ended})
+        return self.ended.result()
 
 
 class Children:
@@ -71,22 +83,21 @@ class Children:
 
     def start(self, program: Program) -> Child:
         """A server. Its end before `stop` makes `unless_one_ends` fail."""
-        child = self._spawn(program, stdin=subprocess.DEVNULL, stdout=None)
+        child = self._spawn(program, stdout=None)
         child.ended.add_done_callback(lambda status: self._note_end(child, status.result()))
         return child
 
-    async def run(self, program: Program, say: Callable[[], Awaitable[str]] | str = "") -> str:
+    async def run(self, program: Program, text: str = "", first: Callable[[], Awaitable[None]] | None = None) -> str:
         """Runs a program to its end and returns what it wrote to stdout; raises StartError if it fails.
 
-        `say` is its whole input, or a coroutine function that is awaited for it while the program already runs.
+        `text` is the whole input of one that `waits`; it comes when `first`, called after the program began, is done.
         """
         with tempfile.TemporaryFile() as output:
-            child = self._spawn(program, stdin=subprocess.PIPE, stdout=output)
-            text = say if isinstance(say, str) else await say()
-            if stdin := child.process.stdin:
-                with contextlib.suppress(BrokenPipeError), stdin:
-                    stdin.write(text.encode())
-            status = await _status(child)
+            child = self._spawn(program, stdout=output)
+            if first:
+                await first()
+            child.release(text)
+            status = await child.status()
             output.seek(0)
             written = output.read().decode(errors="replace")
         if status != 0:
@@ -113,13 +124,13 @@ class Children:
             await asyncio.gather(*(_end(child) for child in self._all if child.program.stage == stage))
         self._loop.remove_signal_handler(signal.SIGCHLD)
 
-    def _spawn(self, program: Program, *, stdin: int, stdout: IO[bytes] | None) -> Child:
+    def _spawn(self, program: Program, *, stdout: IO[bytes] | None) -> Child:
         """With `stdout`, only stderr is shown; without, both are."""
         if self._stopping:
             raise StartError(f"{program.name} was not started: everything is being stopped.")
         process = subprocess.Popen(
             program.argv,
-            stdin=stdin,
+            stdin=subprocess.PIPE if program.waits else subprocess.DEVNULL,
             stdout=stdout or subprocess.PIPE,
             stderr=subprocess.PIPE if stdout else subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **program.env},
@@ -177,13 +188,7 @@ async def _end(child: Child) -> None:
         await asyncio.wait({child.ended}, timeout=STOP_SECONDS)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.process.pid, signal.SIGKILL)
-    await _status(child)
-
-
-async def _status(child: Child) -> int:
-    """Unlike a plain await, its cancellation leaves the future alone."""
-    await asyncio.wait({child.ended})
-    return child.ended.result()
+    await child.status()
 
 
 def _describe(status: int) -> str:

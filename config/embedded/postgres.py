@@ -57,16 +57,9 @@ async def _create_cluster(children: Children, cluster: Path, user: pwd.struct_pa
     initdb = [binary(WHEEL, f"{BINARIES}/initdb"), "-D", str(new), "-U", DATABASE, "--auth=trust", "--encoding=UTF8"]
     initdb += ["--locale-provider=builtin", "--locale=C.UTF-8", "--no-instructions"]
     await children.run(Program("initdb", _as_user(user, initdb), STAGE))
-    single = [
-        binary(WHEEL, f"{BINARIES}/postgres"),
-        "--single",
-        "-c",
-        "log_min_messages=fatal",
-        "-D",
-        str(new),
-        "postgres",
-    ]
-    await children.run(Program("initdb", _as_user(user, single), STAGE), f"CREATE DATABASE {DATABASE};\n")
+    single = [binary(WHEEL, f"{BINARIES}/postgres"), "--single", "-D", str(new), "-c", "log_min_messages=fatal"]
+    program = Program("initdb", _as_user(user, [*single, "postgres"]), STAGE, waits=True)
+    await children.run(program, f"CREATE DATABASE {DATABASE};\n")
     new.rename(cluster)
 
 

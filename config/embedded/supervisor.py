@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from config.embedded import external, lock
@@ -18,10 +19,11 @@ from config.embedded.services import start_model, start_services
 WORKER_STAGE, WEB_STAGE = 2, 3
 ANSWER_SECONDS = 60
 # Celery warns about root, which is the usual user in a container, on every start.
-CELERY = ("-W", "ignore:You're running the worker", "-m", "celery", "--quiet", "--skip-checks", "-A", "config")
+QUIET = ("-W", "ignore:You're running the worker")
+CELERY = (sys.executable, *QUIET, *["-m", "celery", "--quiet", "--skip-checks", "-A", "config"])
 WORKER = (
-    "worker --pool threads --concurrency 100 -Q turns,background"
-    " --without-gossip --without-mingle --without-heartbeat -n worker1@%h"
+    *["worker", "--pool", "threads", "--concurrency", "100", "-Q", "turns,background", "-n", "worker1@%h"],
+    *["--without-gossip", "--without-mingle", "--without-heartbeat"],
 )
 
 
@@ -56,9 +58,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        reason = (
-            os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
-        )  # names that do not resolve: < 0
+        number = error.errno or 0
+        reason = os.strerror(number) if number > 0 else "there is no such address"  # getaddrinfo's are negative
         raise StartError(
             f"Port {port} on {host} cannot be opened ({reason}); stop what listens there, or set PORT to another one."
         ) from error
@@ -89,41 +90,43 @@ async def _serve(children: Children, site: Site, listening: socket.socket) -> No
         "REDIS_URL": site.redis_url or redis_url(site.data),
         "BUNDLED_MODEL_URL": start_model(children),
     }
-    seeded = await children.unless_one_ends(_prepare(children, site, env))
     descriptor = listening.fileno()
-    web = ["-m", "daphne", "--fd", str(descriptor), "config.asgi:application"]
-    beat = [*CELERY, "beat", "-s", str(site.data / "celerybeat-schedule"), "--pidfile="]
-    children.start(Program("web", [sys.executable, *web], WEB_STAGE, env=env, fds=(descriptor,)))
-    children.start(Program("worker", [sys.executable, *CELERY, *WORKER.split()], WORKER_STAGE, env=env))
-    children.start(Program("beat", [sys.executable, *beat], WEB_STAGE, env=env))
+    web = children.start(
+        Program("web", _python("config.embedded.web", str(descriptor)), WEB_STAGE, env, fds=(descriptor,), waits=True)
+    )
+    prepare = Program("prepare", _python("config.embedded.prepare"), WORKER_STAGE, env, waits=True)
+    services = partial(
+        start_services, children, site.data, postgres=site.database_url is None, redis=site.redis_url is None
+    )
+    seeded = await children.unless_one_ends(children.run(prepare, first=services))
+    web.release()
     port = listening.getsockname()[1]
     listening.close()
+    children.start(Program("worker", [*CELERY, *WORKER], WORKER_STAGE, env))
+    beat = ["beat", "--pidfile=", "-s", str(site.data / "celerybeat-schedule")]
+    children.start(Program("beat", [*CELERY, *beat], WEB_STAGE, env))
     await children.unless_one_ends(_answers(site.host, port))
     _announce(site.host, port, seeded)
     await children.unless_one_ends(asyncio.Event().wait())
 
 
-async def _prepare(children: Children, site: Site, env: dict[str, str]) -> str:
-    """Django loads while the services start. What the seed wrote."""
-
-    async def services_answer() -> str:
-        await start_services(children, site.data, postgres=site.database_url is None, redis=site.redis_url is None)
-        return ""
-
-    program = Program("prepare", [sys.executable, "-m", "config.embedded.prepare"], WORKER_STAGE, env=env)
-    return await children.run(program, services_answer)
+def _python(module: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", module, *arguments]
 
 
 async def _answers(host: str, port: int) -> None:
     """One request is enough: it waits in the socket's queue until the web server takes it."""
-    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-    async with asyncio.timeout(ANSWER_SECONDS):
-        reader, writer = await asyncio.open_connection(local, port)
-        writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        status = (await reader.readline()).decode(errors="replace").split(" ")
-        writer.close()
-    if len(status) < 2 or status[1] >= "500":
-        raise StartError("The web server answers /livez with an error; the lines above say why.")
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            reader, writer = await asyncio.open_connection(local, port)
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            line = (await reader.readline()).decode(errors="replace")
+            writer.close()
+    except OSError as error:
+        raise StartError(f"The web server does not answer on port {port} ({error}).") from error
+    if not line.startswith("HTTP/1.1 2"):
+        raise StartError(f"The web server answers /livez with {line.strip()!r}; the lines above say why.")
 
 
 def _announce(host: str, port: int, seeded: str) -> None:

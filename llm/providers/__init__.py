@@ -1,6 +1,7 @@
 """The kinds of provider there are, and how to make a client of one."""
 
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -24,10 +25,22 @@ def create(kind: str, *, base_url: str, api_key: str, silence_timeout: float = S
 
     `base_url` may be empty: the kind's own. `silence_timeout`: the longest wait, in seconds, for the next bytes of an
     answer; there is no limit to the whole. Raises `KeyError` for an unknown kind, and `ModelError` for a key that no
-    HTTP header can hold.
+    HTTP header can hold or a base URL that is none.
     """
     key = api_key.strip()
     if not (key.isascii() and key.isprintable()):
         raise ModelError("bad_credentials", "The API key holds characters no key has. Paste it anew.", retryable=False)
     timeout = httpx2.Timeout(silence_timeout, connect=CONNECT_TIMEOUT)
-    return _KINDS[kind](base_url=base_url.strip() or DEFAULT_BASE_URLS[kind], api_key=key, timeout=timeout)
+    url = base_url.strip() or DEFAULT_BASE_URLS[kind]
+    if not _is_http(url):
+        sentence = "The provider's base URL must begin with http:// or https:// and a host. Correct it."
+        raise ModelError("provider_unreachable", sentence, retryable=False)
+    return _KINDS[kind](base_url=url, api_key=key, timeout=timeout)
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets or a port that are none
+        return False

@@ -1,7 +1,8 @@
 """Anthropic's Messages protocol.
 
 Its rules for messages, which the mapping keeps: the first is the user's, roles alternate, no text is empty, the ids of
-tool calls are unique and plain, and every call is answered at the start of the next message.
+tool calls are unique and plain, and every call is answered at the start of the next message. A temperature is not
+sent: since version 2026-10-21 the protocol refuses it.
 https://docs.anthropic.com/en/api/messages
 """
 
@@ -37,6 +38,8 @@ class AnthropicProvider:
             api_key=api_key or NO_KEY,
             timeout=timeout,
             max_retries=0,
+            # The client sends the key as a bearer token; compatible servers of before look for it here.
+            default_headers={"x-api-key": api_key or NO_KEY},
             open_telemetry=False,
         )
 
@@ -65,8 +68,6 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         body["tools"] = tools
         if request.tool_choice == "none" or not request.tools:
             body["tool_choice"] = {"type": "none"}
-    if request.temperature is not None:
-        body["temperature"] = request.temperature
     if stop := [text for text in request.stop if text.strip()]:
         body["stop_sequences"] = stop
     return body

@@ -1,11 +1,12 @@
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Protocol
 
 import pytest
 import pytest_asyncio
 
-from llm.events import StepEvent
+from llm.errors import ModelError
+from llm.events import StepEvent, TextDelta
 from llm.messages import Message, ModelRequest
 from llm.providers import create
 from llm.providers.base import Provider
@@ -40,8 +41,23 @@ async def connect(scripted_model: ScriptedModel) -> AsyncIterator[Connect]:
 def asking(script: dict[str, Any] | None = None, *, text: str = "Hello", **fields: Any) -> ModelRequest:
     """A request whose only message holds the script; `fields` are those of `ModelRequest`."""
     line = "" if script is None else f"\nscript: {json.dumps(script)}"
-    request = {"model": "scripted", "messages": (Message("user", text + line),), "max_output": 500}
+    request: dict[str, Any] = {"model": "scripted", "messages": (Message("user", text + line),), "max_output": 500}
     return ModelRequest(**(request | fields))
+
+
+def text_of(events: Iterable[StepEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def failure_after(provider: Provider, request: ModelRequest) -> tuple[list[StepEvent], ModelError]:
+    """The events that come before the call fails, and the failure."""
+    events: list[StepEvent] = []
+    try:
+        async for event in provider.stream(request):
+            events += [event]
+    except ModelError as error:
+        return events, error
+    raise AssertionError(f"the call did not fail: {events}")
 
 
 async def events_of(provider: Provider, request: ModelRequest) -> list[StepEvent]:

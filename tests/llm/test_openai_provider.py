@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from llm.errors import ModelError
 from llm.events import ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
 from llm.messages import Image, Message, ModelRequest, ToolCall, ToolDefinition
 from llm.providers.openai import limit_name
-from tests.llm.conftest import Connect, asking, events_of
+from tests.llm.conftest import Connect, asking, events_of, failure_after
 from tests.scripted_model import ScriptedModel
 
 WEATHER = ToolDefinition("weather", "Tells the weather.", {"type": "object", "properties": {"city": {}}})
@@ -183,12 +182,10 @@ async def test_the_last_report_of_usage_counts(connect: Connect) -> None:
     ],
 )
 async def test_an_error_in_the_stream_ends_it(connect: Connect, event: dict[str, Any], code: str) -> None:
-    said = []
-    with pytest.raises(ModelError) as caught:
-        async for each in connect("openai").stream(asking({"raw": [chunk({"content": "So"}), event, "[DONE]"]})):
-            said.append(each)
+    raw = [chunk({"content": "So"}), event, "[DONE]"]
+    said, failure = await failure_after(connect("openai"), asking({"raw": raw}))
     assert said == [TextDelta("So")]
-    assert caught.value.code == code
+    assert failure.code == code
 
 
 async def test_a_connection_that_breaks_after_the_reason_has_lost_nothing(connect: Connect) -> None:

@@ -14,9 +14,9 @@ from openai import AsyncOpenAI
 from tests.scripted_model import DEFAULT_TEXT, ScriptedModel, expected_text
 
 
-def ask(model: ScriptedModel, messages: list[dict[str, Any]], **fields: Any) -> httpx.Response:
-    body = {"model": "scripted", "messages": messages} | fields
-    return httpx.post(f"{model.url}/v1/chat/completions", json=body)
+def ask(server: ScriptedModel, messages: list[dict[str, Any]], **fields: Any) -> httpx.Response:
+    body = {"model": "scripted", "messages": messages} | fields  # fields may name another model
+    return httpx.post(f"{server.url}/v1/chat/completions", json=body)
 
 
 def said(response: httpx.Response) -> str:

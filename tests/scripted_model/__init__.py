@@ -60,6 +60,10 @@ class ScriptedModel:
         """What came so far, oldest first; only requests whose body holds the text."""
         return self._server.records.find(contains)
 
+    def arrived(self, contains: str = "", count: int = 1) -> list[Record]:
+        """Waits until at least `count` matching requests came, running or not. Raises `TimeoutError`."""
+        return self._server.records.arrived(contains, count)
+
     def finished(self, contains: str = "", count: int = 1) -> list[Record]:
         """Waits until at least `count` matching requests came and all of them ended. Raises `TimeoutError`."""
         return self._server.records.finished(contains, count)

@@ -140,6 +140,8 @@ def refusal(body: Mapping[str, Any]) -> str | None:
     """The sentence with which the real service refuses a request that breaks its rules, or None."""
     if not isinstance(body.get("max_tokens"), int):
         return "max_tokens: Field required"
+    if "temperature" in body:
+        return "temperature: Extra inputs are not permitted"
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return "messages: at least one message is required"

@@ -63,6 +63,7 @@ class Records:
         with self._changed:
             self._records.append(record)
             self._bytes += len(record.raw_body)
+            self._changed.notify_all()
             while len(self._records) > MAX_RECORDS or self._bytes > MAX_BYTES:
                 self._bytes -= len(self._records.popleft().raw_body)
 
@@ -81,6 +82,17 @@ class Records:
     def find(self, contains: str = "") -> list[Record]:
         """Oldest first; those whose body, as sent or with JSON's escapes undone, holds the text."""
         with self._changed:
+            return [record for record in self._records if _holds(record, contains)]
+
+    def arrived(self, contains: str = "", count: int = 1, timeout: float = 10.0) -> list[Record]:
+        """Waits until at least `count` matching requests have come. Raises `TimeoutError`."""
+
+        def enough() -> bool:
+            return sum(_holds(record, contains) for record in self._records) >= count
+
+        with self._changed:
+            if not self._changed.wait_for(enough, timeout):
+                raise TimeoutError(f"fewer than {count} requests came")
             return [record for record in self._records if _holds(record, contains)]
 
     def finished(self, contains: str = "", count: int = 1, timeout: float = 10.0) -> list[Record]:

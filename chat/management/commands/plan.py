@@ -8,13 +8,13 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from chat.context.requests import KINDS, run
 
-# A longer line is read in parts, none of which is a request, so it gets error answers instead of all the memory.
+# Of a longer line only the beginning is read, which is no request, so it gets an error answer and not all the memory.
 LONGEST_LINE = 256 * 1024 * 1024
 
 
 class Command(BaseCommand):
     help = "Answers planning requests, one JSON object a line, without database and model."
-    requires_system_checks: list[str] = []  # noqa: RUF012  Django declares it so
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("kind", choices=KINDS)
@@ -32,3 +32,5 @@ class Command(BaseCommand):
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
     while line := stream.readline(LONGEST_LINE):
         yield line
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(LONGEST_LINE)

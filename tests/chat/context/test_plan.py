@@ -1,0 +1,345 @@
+"""The fine print of `manage.py plan` (context.md, section 8), a sentence a test."""
+
+import json
+from typing import Any
+
+import pytest
+
+from llm.tokens import count
+from tests.chat.context.asking import (
+    BARE,
+    answers,
+    assistant,
+    call,
+    context,
+    error_code,
+    file,
+    message_of,
+    plan,
+    result,
+    sent,
+    user,
+)
+
+MINIMAL = {**BARE, "messages": [user("U1")]}
+PREFIX = "Here are some documents provided for context, they may not all be relevant:"
+
+
+def test_margins_are_exact_decimals_and_floored() -> None:
+    # In binary fractions 1000 × (1 − 0.05) is a little under 950 when computed as 1000 − 1000 × 0.05000000000000000277.
+    assert context(user("U1"), safety_margin=0.05)["report"]["limit"] == 950
+    assert context(user("U1"), window=10, safety_margin=0.07)["report"]["limit"] == 9
+    assert context(user("U1"), window=3_000_000_000_000_000_000_000, safety_margin=0.1)["report"]["limit"] == (
+        2_700_000_000_000_000_000_000
+    )
+
+
+def test_a_ui_share_of_seven_tenths_is_exact() -> None:
+    # 0.7 × 10 is exact, 0.29 × 100 in binary fractions is 28.999999999999996.
+    room = {"window": 100, "prompts": [], "reserved_output": 0, "expected_user": 0, "buffer": 0, "select_margin": 0}
+    assert plan("budget", {**room, "ui_share": 0.29})["offered"] == 29
+
+
+def test_a_limit_of_zero_or_less_is_nothing_special() -> None:
+    assert error_code(context(user("U1"), window=0)) == "context_too_long"
+    assert error_code(context(user("U1"), window=10, buffer=500)) == "context_too_long"
+    nothing = context(user("U1", 0), window=0)
+    assert nothing["ok"] and nothing["report"]["limit"] == nothing["report"]["used"] == 0
+
+
+def test_given_tokens_beat_the_text() -> None:
+    answer = context(user("U1", 7, text="many more words than seven tokens could ever hold, or so it seems to be"))
+    assert answer["report"]["used"] == 7
+
+
+def test_a_message_without_tokens_costs_its_text() -> None:
+    text = "Xin chào, bạn khỏe không? 你好 🦜"
+    assert context(user("U1", None, text=text))["report"]["used"] == count(text)
+
+
+def test_the_tokenizer_can_be_chosen() -> None:
+    text = "Xin chào, bạn khỏe không?"
+    answer = context(user("U1", None, text=text), tokenizer="cl100k_base")
+    assert answer["report"]["used"] == count(text, "cl100k_base") != count(text)
+
+
+def test_a_call_without_tokens_costs_its_name_and_arguments_as_json() -> None:
+    calls = [{"id": "c", "name": "search", "arguments": {"q": "Gänse"}}]
+    answer = context(user("U1", 0), assistant("TC", None, text="Let me see.", tool_calls=calls), result("TR", "c", 0))
+    expected = count("Let me see.") + count('{"name": "search", "arguments": {"q": "Gänse"}}')
+    assert message_of(answer, "TC")["tokens"] == expected
+
+
+def test_a_special_token_in_a_text_is_ordinary_text() -> None:
+    answer = context(user("U1", None, text="<|endoftext|>"))
+    assert answer["ok"] and answer["report"]["used"] > 1
+
+
+def test_files_cost_their_rendered_text_when_only_some_carry_tokens() -> None:
+    files = [file("a", 5_000), file("b", text="Bar")]
+    answer = context(user("U1", 0), project_files=files)
+    expected = (
+        f'{PREFIX}\n{{"documents": [{{"document": 1, "title": "a.txt", "contents": ""}}, '
+        '{"document": 2, "title": "b.txt", "contents": "Bar"}]}'
+    )
+    assert message_of(answer, "project_files")["content"] == expected
+    assert answer["report"]["used"] == count(expected)
+
+
+def test_files_cost_the_sum_of_their_tokens_when_all_carry_some() -> None:
+    answer = context(user("U1", 0, files=[file("a", 3, text="aaa"), file("b", 4)]), message_overhead=4)
+    assert message_of(answer, "a+b")["tokens"] == 7 + 4
+    assert '"contents": "aaa"' in message_of(answer, "a+b")["content"]
+
+
+def test_documents_have_a_fixed_key_order_and_keep_their_characters() -> None:
+    files = [{"text": 'Đây là "tài liệu"\n', "metadata": "trạng thái: 关闭", "title": "Tệp.txt", "id": "p"}]
+    answer = context(user("U1"), project_files=files)
+    assert message_of(answer, "project_files")["content"] == (
+        f'{PREFIX}\n{{"documents": [{{"document": 1, "title": "Tệp.txt", "metadata": "trạng thái: 关闭", '
+        '"contents": "Đây là \\"tài liệu\\"\\n"}]}'
+    )
+
+
+def test_an_absent_title_or_text_is_an_empty_string_and_absent_metadata_is_left_out() -> None:
+    answer = context(user("U1"), project_files=[{"id": "p"}])
+    assert message_of(answer, "project_files")["content"].endswith(
+        '{"documents": [{"document": 1, "title": "", "contents": ""}]}'
+    )
+
+
+def test_the_content_of_a_block_given_by_tokens_alone_is_null() -> None:
+    answer = context(
+        user("U1", files=[file("f", 5)]), system={"tokens": 9}, project_files=[file("p", 5)], reminder={"text": "Mind."}
+    )
+    contents = [message["content"] for message in answer["messages"]]
+    assert contents == [None, None, None, None, "Mind."]
+
+
+def test_a_stub_is_put_in_place_of_a_shorter_result_too() -> None:
+    answer = context(user("U1"), call("TC", "c"), result("TR", "c", 1, text="7"), user("U2"))
+    stub = message_of(answer, "TR")
+    assert stub["content"] == "This tool result is no longer available." and stub["tokens"] == 5
+
+
+def test_a_stub_costs_its_own_count_unless_the_request_says_otherwise() -> None:
+    request = {**BARE, "messages": [user("U1"), call("TC", "c"), result("TR", "c"), user("U2")]}
+    del request["tool_result_stub_tokens"]
+    answer = plan("context", request)
+    assert message_of(answer, "TR")["tokens"] == count("This tool result is no longer available.")
+
+
+def test_in_a_stubs_place_nothing_else_counts() -> None:
+    images = [{"id": "i", "tokens": 900}]
+    answer = context(user("U1"), call("TC", "c"), result("TR", "c", images=images), user("U2"))
+    assert message_of(answer, "TR")["tokens"] == 5 and "images" not in message_of(answer, "TR")
+
+
+def test_a_block_of_no_tokens_is_sent_and_pays_its_overhead() -> None:
+    answer = context(user("U1", 5), system={"tokens": 0}, reminder={"text": ""}, message_overhead=4)
+    assert sent(answer) == ["system", "U1", "reminder"] and answer["report"]["used"] == 4 + 9 + 4
+
+
+def test_an_empty_list_is_no_block() -> None:
+    assert sent(context(user("U1", files=[]), project_files=[])) == ["U1"]
+
+
+def test_a_null_section_is_no_section() -> None:
+    nulls = dict.fromkeys(["system", "tasks", "summary", "persona", "reminder", "file_listing"])
+    assert sent(context(user("U1"), **nulls)) == ["U1"]
+
+
+def test_the_same_file_twice_is_sent_twice_under_one_number() -> None:
+    first, second = file("f", text="Foo"), file("g", text="Bar")
+    answer = context(
+        user("U1", files=[first]),
+        assistant("A1"),
+        user("U2", files=[second, first]),
+        project_files=[file("p", text="P")],
+    )
+    assert '"document": 1, "title": "p.txt"' in message_of(answer, "project_files")["content"]
+    assert '"document": 2, "title": "f.txt"' in message_of(answer, "f")["content"]
+    assert (
+        '[{"document": 3, "title": "g.txt", "contents": "Bar"}, {"document": 2,' in message_of(answer, "g+f")["content"]
+    )
+
+
+def test_numbers_do_not_depend_on_what_was_left_out() -> None:
+    messages = [user("U1", 900, files=[file("f", text="F")]), assistant("A1"), user("U2", files=[file("g", text="G")])]
+    answer = context(*messages, window=500)
+    assert sent(answer) == ["g", "U2"] and '"document": 2' in message_of(answer, "g")["content"]
+
+
+def test_dropped_is_chronological_with_a_turns_files_before_its_message() -> None:
+    answer = context(
+        user("U1", 90, files=[file("f", 1), file("g", 1)]),
+        assistant("A1", 90),
+        user("U2", 90, files=[file("h", 1)]),
+        assistant("A2"),
+        user("U3"),
+        window=20,
+    )
+    assert answer["report"]["dropped"] == ["f", "g", "U1", "A1", "h", "U2", "A2"]
+
+
+def test_a_removed_system_prompt_is_not_among_the_dropped() -> None:
+    answer = context(user("U1", 980), system={"tokens": 900}, policy="priority", omission_note=True)
+    assert sent(answer) == ["U1"] and answer["report"]["dropped"] == []
+
+
+def test_a_result_without_a_call_is_left_out_and_listed() -> None:
+    answer = context(user("U1"), result("TR0", "c"), call("TC", "c"), result("TR", "c"), result("TR2", "x"))
+    assert sent(answer) == ["U1", "TC", "TR"] and answer["report"]["dropped"] == ["TR0", "TR2"]
+
+
+def test_a_call_of_an_earlier_turn_does_not_carry_a_result() -> None:
+    answer = context(user("U1"), call("TC", "c"), result("TR1", "c"), user("U2"), result("TR2", "c"))
+    assert answer["report"]["dropped"] == ["TR2"]
+
+
+def test_a_call_without_results_loses_its_calls() -> None:
+    answer = context(user("U1"), call("TC", "c", text="Let me look."), assistant("A1"), user("U2"))
+    assert sent(answer) == ["U1", "TC", "A1", "U2"] and "tool_calls" not in message_of(answer, "TC")
+
+
+def test_only_the_call_without_a_result_is_taken_from_its_message() -> None:
+    answer = context(user("U1"), call("TC", "a", "b"), result("TRb", "b"))
+    assert [made["id"] for made in message_of(answer, "TC")["tool_calls"]] == ["b"]
+
+
+def test_a_call_without_results_and_text_is_left_out() -> None:
+    answer = context(user("U1"), call("TC", "c"), assistant("A1"), user("U2"))
+    assert sent(answer) == ["U1", "A1", "U2"] and answer["report"]["dropped"] == ["TC"]
+
+
+def test_call_ids_that_come_again_in_a_turn_are_matched_in_order() -> None:
+    answer = context(user("U1"), call("T1", "c"), result("R1", "c"), call("T2", "c"), result("R2", "c"))
+    assert sent(answer) == ["U1", "T1", "R1", "T2", "R2"] and answer["report"]["dropped"] == []
+
+
+def test_a_call_that_is_not_a_dictionary_of_arguments_is_sent_as_written() -> None:
+    calls = [{"id": "c", "name": "run", "arguments": '{"broken": '}]
+    answer = context(user("U1"), assistant("TC", 5, tool_calls=calls), result("TR", "c"))
+    assert message_of(answer, "TC")["tool_calls"][0]["arguments"] == '{"broken": '
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"window": None}, {"window": -1}, {"window": 10.5}, {"window": 1000.0}, {"window": "1000"}, {"window": True},
+        {"reserved_output": -1}, {"buffer": None}, {"message_overhead": 0.5}, {"tools_tokens": "x"},
+        {"safety_margin": -0.1}, {"safety_margin": "0.1"}, {"safety_margin": True}, {"tool_result_stub_tokens": -1},
+        {"policy": "newest"}, {"policy": None}, {"layout": "any"}, {"tokenizer": "gpt2"}, {"omission_note": 1},
+        {"system": "text"}, {"system": {"tokens": -1}}, {"system": {"text": 5}},
+        {"persona": {"replaces_system": "yes"}},
+        {"project_files": [{"title": "no id"}]}, {"project_files": [{"id": "p", "tokens": 1.5}]}, {"project_files": {}},
+        {"messages": {}}, {"messages": ["U1"]},
+        {"messages": [{"role": "user", "tokens": 1}]}, {"messages": [{"id": "", "role": "user", "tokens": 1}]},
+        {"messages": [user("U1"), user("U1")]}, {"messages": [{"id": "U1", "role": "user"}]},
+        {"messages": [user("U1", role="system")]}, {"messages": [{"id": "U1", "tokens": 1}]},
+        {"messages": [user("U1"), assistant("A1", files=[file("f", 1)])]},
+        {"messages": [user("U1"), {"id": "A1", "role": "assistant", "tool_calls": []}]},
+        {"messages": [user("U1", images=[{"id": "i"}])]}, {"messages": [user("U1", -1)]},
+        {"messages": [user("U1", True)]},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_a_malformed_context_request_is_a_bad_request(change: dict[str, Any]) -> None:
+    assert error_code(plan("context", {**MINIMAL, **change})) == "bad_request"
+
+
+def test_a_missing_window_is_a_bad_request() -> None:
+    answer = plan("context", {"messages": [user("U1")]})
+    assert error_code(answer) == "bad_request" and "window" in answer["error"]["message"]
+
+
+def test_a_bad_field_is_named_with_its_place() -> None:
+    answer = context(user("U1"), user("U2", files=[file("f", -3)]))
+    assert "messages[1].files[0].tokens" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"window": -5}, {"prompts": None}, {"prompts": [1.5]}, {"prompts": [None]}, {"ui_share": -1},
+        {"ui_share": "half"},
+        {"selected": ["x"]}, {"candidate": -1}, {"candidate": 2.5}, {"select_margin": None},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_a_malformed_budget_request_is_a_bad_request(change: dict[str, Any]) -> None:
+    assert error_code(plan("budget", {"window": 8_000, "prompts": [1], **change})) == "bad_request"
+
+
+@pytest.mark.parametrize("missing", ["window", "ceiling", "floor", "used", "fixed"])
+def test_a_summary_request_needs_its_numbers(missing: str) -> None:
+    request = {"window": 100, "ceiling": 50, "floor": 10, "used": 60, "fixed": 5, "messages": []}
+    del request[missing]
+    assert error_code(plan("summary", request)) == "bad_request"
+
+
+@pytest.mark.parametrize(
+    "messages", [[{"id": "a", "role": "user"}], [{"id": "a", "role": "x", "tokens": 1}], [user("a"), user("a")]]
+)
+def test_a_malformed_summary_message_is_a_bad_request(messages: list[dict[str, Any]]) -> None:
+    request = {"window": 100, "ceiling": 50, "floor": 10, "used": 60, "fixed": 5, "messages": messages}
+    assert error_code(plan("summary", request)) == "bad_request"
+
+
+def test_unknown_fields_are_ignored_and_blank_lines_skipped() -> None:
+    written, well_formed = answers("context", "", "  \n", json.dumps({**MINIMAL, "mood": "good"}), b"\r\n")
+    assert well_formed and [answer["ok"] for answer in written] == [True]
+
+
+def test_a_missing_question_comes_before_a_length_error() -> None:
+    assert error_code(context(assistant("A1", 5_000), system={"tokens": 9_000})) == "no_user_message"
+    assert error_code(context(window=0)) == "no_user_message"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "not json", "[1]", "null", "3", '"text"', "{", '{"window": NaN}', '{"window": Infinity}', '{"window": 1} {}',
+        b'{"window": "\xff"}', "[" * 200_000, '{"a":' * 200_000, '{"window": ' + "9" * 5_000 + "}",
+        '{"window": 1, "safety_margin": 1e-999999999, "messages": []}',
+        '{"window": 1000, "messages": [{"id": "U1", "role": "user", "text": "\\ud83e"}]}',
+    ],
+    ids=lambda line: str(line[:30]),
+)  # fmt: skip
+def test_a_line_that_is_no_request_gets_an_error_answer_and_the_rest_goes_on(line: str | bytes) -> None:
+    written, well_formed = answers("context", line, json.dumps(MINIMAL))
+    assert [error_code(answer) for answer in written] == ["bad_request", None] and not well_formed
+
+
+def test_numbers_too_large_to_write_are_a_bad_request() -> None:
+    huge = int("9" * 4_300)
+    assert error_code(context(user("U1", huge), system={"tokens": huge}, window=huge)) == "bad_request"
+    assert error_code(context(user("U1"), window=1, buffer=huge, reserved_output=huge)) == "bad_request"
+
+
+@pytest.mark.parametrize("depth", [300, 900, 5_000])
+def test_deeply_nested_arguments_get_an_answer(depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    call_json = f'{{"id": "T", "role": "assistant", "tool_calls": [{{"id": "c", "name": "n", "arguments": {nested}}}]}}'
+    line = f'{{"window": 9000, "messages": [{{"id": "U", "role": "user", "tokens": 1}}, {call_json}]}}'
+    (answer,), well_formed = answers("context", line)
+    assert error_code(answer) in (None, "bad_request") and well_formed == (error_code(answer) is None)
+
+
+def test_a_line_of_ten_megabytes_is_answered() -> None:
+    text = "All work and no play makes Jack a dull boy. " * 240_000
+    (answer,), well_formed = answers("context", json.dumps({**BARE, "messages": [user("U1", None, text=text)]}))
+    assert well_formed and error_code(answer) == "context_too_long"
+
+
+def test_errors_of_a_conversation_are_answers_and_no_failures() -> None:
+    written, well_formed = answers(
+        "context", json.dumps({**MINIMAL, "messages": []}), json.dumps({**MINIMAL, "window": 1})
+    )
+    assert [error_code(answer) for answer in written] == ["no_user_message", "context_too_long"] and well_formed
+
+
+def test_the_same_request_gives_the_same_bytes() -> None:
+    line = json.dumps({**MINIMAL, "window": 60, "messages": [user("U1", 50), assistant("A1", 50), user("U2", 50)]})
+    lines: list[list[dict[str, Any]]] = [answers("context", line)[0] for _ in range(2)]
+    assert json.dumps(lines[0]) == json.dumps(lines[1])

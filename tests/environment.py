@@ -1,0 +1,21 @@
+"""Loaded before Django's settings (`-p tests.environment`): real PostgreSQL and Redis for this test run.
+
+Under xdist the controller starts them once; each worker has its own database (pytest-django names it) and, for what
+would be shared, its own four database numbers of the one Redis.
+"""
+
+import os
+from urllib.parse import urlsplit
+
+from tests import services
+
+worker = os.environ.get("PYTEST_XDIST_WORKER")
+if worker is None:
+    os.environ["DATABASE_URL"], os.environ["REDIS_URL"] = services.start()
+else:
+    first = (int(worker.removeprefix("gw")) % 3 + 1) * 4
+    parts = urlsplit(os.environ["REDIS_URL"])
+    changed = parts._replace(query=f"db={first}") if parts.scheme == "unix" else parts._replace(path=f"/{first}")
+    os.environ["REDIS_URL"] = changed.geturl()
+os.environ.setdefault("SECRET_KEY", "only-for-tests-only-for-tests-only-for-tests-12345")
+os.environ.pop("BUNDLED_MODEL_URL", None)

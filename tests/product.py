@@ -1,0 +1,185 @@
+"""The running product for tests: a web server, a worker and beat as real processes on the test database."""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from tests.scripted_model import ScriptedModel
+
+ROOT = Path(__file__).resolve().parents[1]
+WAIT = 60.0  # seconds; the bound of every wait in tests, far above what a loaded machine needs
+
+
+def die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Product:
+    """`environment` is what every process of the product was started with."""
+
+    url: str
+    model: ScriptedModel
+    environment: dict[str, str]
+    directory: Path
+    processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    _last_answer: str = ""
+
+    def start(self, name: str, *command: str) -> None:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                cwd=ROOT,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - no threads hold locks that the child would need
+            )
+
+    def start_worker(self) -> None:
+        options = ("--pool", "threads", "--concurrency", "120", "-Q", "turns,background")
+        quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+        self.start("worker", "celery", "-A", "config", "worker", *options, *quiet)
+
+    def start_web(self) -> None:
+        port = self.url.rpartition(":")[2]
+        self.start("web", "daphne", "-b", "127.0.0.1", "-p", port, "config.asgi:application")
+
+    def start_beat(self) -> None:
+        self.start("beat", "celery", "-A", "config", "beat", "-s", str(self.directory / "beat"))
+
+    def end(self, name: str, how: int = signal.SIGKILL) -> None:
+        process = self.processes.pop(name)
+        process.send_signal(how)
+        process.wait(WAIT)
+
+    def log(self, name: str) -> str:
+        return (self.directory / f"{name}.log").read_text(errors="replace")
+
+    def wait_until_ready(self) -> None:
+        try:
+            until(lambda: self._answers("/readyz"), "the product is ready")
+        except AssertionError as error:
+            logs = "\n".join(f"{name}:\n{self.log(name)[-3000:]}" for name in self.processes)
+            raise RuntimeError(f"{error}\n{self._last_answer}\n{logs}") from error
+
+    def _answers(self, path: str) -> bool:
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                raise RuntimeError(f"{name} ended:\n{self.log(name)}")
+        try:
+            response = httpx.get(self.url + path, timeout=5)
+            self._last_answer = response.text[:2000]
+            return response.status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+def until(condition: Any, what: str, seconds: float = WAIT) -> Any:
+    """Waits until `condition()` is true and returns its value; fails with `what` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"it did not happen within {seconds:g} s that {what}")
+
+
+def database_url(settings: dict[str, Any]) -> str:
+    """The libpq URL of a Django database setting, for the processes."""
+    login = quote(settings["USER"]) + (f":{quote(settings['PASSWORD'])}" if settings["PASSWORD"] else "")
+    host = settings["HOST"]
+    if host.startswith("/"):
+        return f"postgresql://{login}@/{settings['NAME']}?host={quote(host)}"
+    return f"postgresql://{login}@{host}:{settings['PORT'] or 5432}/{settings['NAME']}"
+
+
+@contextmanager
+def running(database: dict[str, Any]) -> Iterator[Product]:
+    """Everything on the given database, with a scripted model; the caller creates the rows."""
+    with tempfile.TemporaryDirectory(prefix="glasshouse-product-") as directory, ScriptedModel() as model:
+        environment = {**os.environ, "DATABASE_URL": database_url(database), "DATA_DIR": directory}
+        product = Product(f"http://127.0.0.1:{free_port()}", model, environment, Path(directory))
+        try:
+            product.start_web()
+            product.start_worker()
+            product.start_beat()
+            product.wait_until_ready()
+            yield product
+        finally:
+            for name in list(product.processes):
+                product.end(name)
+
+
+class Caller:
+    """A program that uses the REST API as one person; every method returns the response's JSON."""
+
+    def __init__(self, product: Product, token: str) -> None:
+        self.url = product.url
+        self.token = token
+        self.http = httpx.Client(
+            base_url=product.url + "/api/v1/", headers={"Authorization": f"Bearer {token}"}, timeout=WAIT
+        )
+
+    def get(self, path: str, expect: int = 200) -> Any:
+        return self._checked(self.http.get(path), expect)
+
+    def post(self, path: str, body: Any = None, expect: int = 202, **headers: str) -> Any:
+        return self._checked(self.http.post(path, json=body or {}, headers=headers), expect)
+
+    @staticmethod
+    def _checked(response: httpx.Response, expect: int) -> Any:
+        assert response.status_code == expect, f"{response.status_code}: {response.text}"
+        return response.json() if response.content else None
+
+    def conversation(self) -> str:
+        return str(self.post("conversations/", expect=201)["id"])
+
+    def ask(self, text: str, script: dict[str, Any] | None = None, conversation: str | None = None, **more: Any) -> Any:
+        """Sends a message, whose script the model plays; returns the first turn."""
+        full = text if script is None else f"{text}\nscript: {json.dumps(script)}"
+        place = conversation or self.conversation()
+        return self.post(f"conversations/{place}/turns/", {"text": full, **more})["turns"][0]
+
+    def turn(self, turn: str) -> Any:
+        return self.get(f"turns/{turn}/")
+
+    def ended(self, turn: str, seconds: float = WAIT) -> Any:
+        def look() -> Any:
+            state = self.turn(turn)
+            return state if state["status"] not in ("queued", "running") else None
+
+        return until(look, f"turn {turn} ends", seconds)
+
+    def events(self, turn: str, after: int = 0) -> Iterator[dict[str, Any]]:
+        """The turn's events over SSE, until its last."""
+        headers = {"Last-Event-ID": str(after)}
+        with self.http.stream("GET", f"turns/{turn}/events/", headers=headers) as response:
+            assert response.status_code == 200, response.read()
+            for line in response.iter_lines():
+                if line.startswith("data: "):
+                    event = json.loads(line.removeprefix("data: "))
+                    yield event
+                    if event["type"] in ("RUN_FINISHED", "RUN_STOPPED", "RUN_ERROR", "SNAPSHOT"):
+                        return
