@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 from django.views.decorators.http import require_GET
@@ -139,17 +141,24 @@ def _accepted(turns: list[Turn]) -> Response:
 @require_GET
 async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     """Server-sent events of a turn. `Last-Event-ID` (or `?after_seq=`) resumes; a comment keeps silent lines open."""
-    user = await user_of_request(request)
-    if user is None:
-        raise ProductError("not_authenticated", "Sign in, or send a token with the scope “chat”.", status=401)
     after = request.headers.get("Last-Event-ID") or request.GET.get("after_seq") or "0"
     if not (after.isascii() and after.isdigit() and len(after) < 10):
         raise ProductError("bad_sequence", "Last-Event-ID must be the seq of an event, a whole number from 0.")
-    turn = await sockets.turn_async(user, pk)
+    turn = await sync_to_async(_turn_to_follow)(request, pk)
     response = StreamingHttpResponse(_lines(turn.pk, int(after)), content_type="text/event-stream")
     response["Cache-Control"] = "no-store"
     response["X-Accel-Buffering"] = "no"  # nginx would hold events back
     return response
+
+
+def _turn_to_follow(request: HttpRequest, pk: UUID) -> Turn:
+    try:
+        user = user_of_request(request)
+        if user is None:
+            raise ProductError("not_authenticated", "Sign in, or send a token with the scope “chat”.", status=401)
+        return sockets.turn(user, pk)
+    finally:
+        close_old_connections()  # the stream would otherwise hold this connection to its end
 
 
 async def _lines(turn_id: UUID, after: int) -> AsyncIterator[str]:

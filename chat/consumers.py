@@ -4,7 +4,6 @@ import asyncio
 from contextlib import suppress
 from typing import Any, cast
 
-from asgiref.sync import sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 
 from accounts.models import User
@@ -53,14 +52,14 @@ class ConversationConsumer(AsyncJsonWebsocketConsumer):
         """Answered by the acknowledgement alone."""
 
     async def on_watch(self, frame: dict[str, Any]) -> None:
-        conversation = await sync_to_async(sockets.conversation)(self.user, frame.get("conversation"))
+        conversation = await sockets.on_database(sockets.conversation)(self.user, frame.get("conversation"))
         group = group_of(conversation.pk)
         await self.channel_layer.group_add(group, self.channel_name)
         self.watched.add(group)
         await self.send_json({"type": "STATE", "conversation": str(conversation.pk), "state": conversation.state})
 
     async def on_subscribe(self, frame: dict[str, Any]) -> None:
-        turn = await sync_to_async(sockets.turn)(self.user, frame.get("turn"))
+        turn = await sockets.on_database(sockets.turn)(self.user, frame.get("turn"))
         after = sockets.sequence(frame)
         earlier = self.followers.pop(str(turn.pk), None)
         if earlier is not None:
@@ -68,10 +67,10 @@ class ConversationConsumer(AsyncJsonWebsocketConsumer):
         self.followers[str(turn.pk)] = asyncio.create_task(self._follow(turn.pk, after))
 
     async def on_send(self, frame: dict[str, Any]) -> None:
-        await sync_to_async(sockets.send)(self.user, frame)
+        await sockets.on_database(sockets.send)(self.user, frame)
 
     async def on_stop(self, frame: dict[str, Any]) -> None:
-        await sync_to_async(sockets.stop)(self.user, frame.get("turn"))
+        await sockets.on_database(sockets.stop)(self.user, frame.get("turn"))
 
     async def _follow(self, turn_id: Any, after_seq: int) -> None:
         with suppress(asyncio.CancelledError):

@@ -4,10 +4,11 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
 
 from accounts.models import User
 from chat import services, streams
@@ -17,6 +18,10 @@ from llm.errors import NotFound, ProductError
 BAD_FRAME, NOT_SIGNED_IN, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4401, 4403, 4413, 4429
 MAX_FRAME = 1_048_576  # characters
 BURST, PER_SECOND = 60, 20.0  # frames a socket may send at once, and for ever
+
+# On a pool of threads, not on the one that Channels shares between all sockets of a process; and the connection goes
+# back to its pool at once, where Django would keep it until the socket or the stream of events is closed.
+on_database = partial(database_sync_to_async, thread_sensitive=False)
 
 FRAMES = ("ping", "watch", "subscribe", "send", "stop")
 
@@ -86,10 +91,6 @@ def turn(user: User, pk: object) -> Turn:
     return found
 
 
-async def turn_async(user: User, pk: object) -> Turn:
-    return await sync_to_async(turn)(user, pk)
-
-
 def send(user: User, frame: dict[str, Any]) -> None:
     key = frame.get("key")
     ask = services.Ask(text=str(frame.get("text", "")), key=str(key)[:100] if key else None)
@@ -109,7 +110,7 @@ async def events(turn_id: UUID, after_seq: int, *, idle: bool = False) -> AsyncI
 
     When the stream has expired, or misses its last event, one SNAPSHOT sends the reader to the row, which is complete.
     """
-    ended = await sync_to_async(_ended)(turn_id)
+    ended = await on_database(_ended)(turn_id)
     if ended is not None:
         stored = await streams.read(turn_id, after_seq)
         for event in stored:
@@ -121,7 +122,7 @@ async def events(turn_id: UUID, after_seq: int, *, idle: bool = False) -> AsyncI
         if event_or_none is not None:
             yield event_or_none.to_wire()
             continue
-        ended = await sync_to_async(_ended)(turn_id)
+        ended = await on_database(_ended)(turn_id)
         if ended is not None:
             yield _snapshot(ended)
             return

@@ -1,10 +1,13 @@
 """Celery tasks: each loads, calls one function, returns. The row, not the broker, is the truth about a turn."""
 
 import logging
+import threading
 from concurrent.futures import CancelledError
+from typing import Any
 from uuid import UUID
 
 from celery import shared_task
+from celery.signals import worker_ready, worker_shutting_down
 from kombu.exceptions import KombuError, OperationalError
 from redis.exceptions import RedisError
 
@@ -12,6 +15,7 @@ from chat import streams, turns
 from llm import runtime
 
 BROKER_ERRORS = (KombuError, OperationalError, RedisError, OSError)
+GRACE = 7.0  # seconds that running answers get to finish when the worker is asked to end; its supervisor waits 10
 
 logger = logging.getLogger(__name__)
 
@@ -33,3 +37,17 @@ def sweep_turns() -> None:
         runtime.submit(turns.recover(turn_id)).result()
     for turn_id in stale.unclaimed:
         run_turn.apply_async((str(turn_id),), retry=False)
+
+
+@worker_ready.connect
+def _start(**kwargs: Any) -> None:
+    runtime.submit(turns.warm_up()).result()
+    streams.mark_worker_alive()
+
+
+@worker_shutting_down.connect
+def _end(**kwargs: Any) -> None:
+    """Running answers may finish for a while; then they end as interrupted, their text kept."""
+    timer = threading.Timer(GRACE, lambda: runtime.loop().call_soon_threadsafe(turns.interrupt_all))
+    timer.daemon = True
+    timer.start()

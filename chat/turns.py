@@ -18,9 +18,10 @@ from chat.turn_rows import Ending, checkpoint, claim, dump, end, on_database, pe
 from llm import loop
 from llm.errors import ProductError
 from llm.messages import Message, ModelRequest
+from llm.models import Provider
 from llm.services import shared_client
 
-__all__ = ["interrupt_all", "recover", "run", "stale"]
+__all__ = ["interrupt_all", "recover", "run", "stale", "warm_up"]
 
 CHECKPOINT_EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
 INTERRUPTED = Ending(
@@ -43,6 +44,14 @@ _running: "set[asyncio.Task[None]]" = set()
 def group_of(conversation_id: UUID) -> str:
     """The channel group of everyone who looks at a conversation."""
     return f"conversation.{conversation_id}"
+
+
+async def warm_up() -> None:
+    """Builds the providers' clients and the first connections before the first turn needs them."""
+    for provider in await on_database(lambda: list(Provider.objects.filter(enabled=True))):
+        shared_client(provider)
+    with suppress(*streams.CONNECTION_ERRORS):
+        await streams.client().ping()
 
 
 def interrupt_all() -> None:

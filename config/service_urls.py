@@ -21,7 +21,7 @@ def database(url: str) -> dict[str, Any]:
         "PASSWORD": unquote(parts.password or ""),
         "HOST": host,
         "PORT": str(parts.port or query.pop("port", "")),
-        "OPTIONS": {"pool": {"min_size": 1, "max_size": 16, "timeout": 10}, **query},
+        "OPTIONS": {"pool": {"min_size": 1, "max_size": 24, "timeout": 10}, **query},
         "CONN_HEALTH_CHECKS": True,
         "TEST": {"NAME": "test_glasshouse"},
     }

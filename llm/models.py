@@ -2,14 +2,22 @@
 
 from typing import ClassVar
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q, TextChoices
 from uuid_utils.compat import uuid7
 
+from llm.addresses import is_http
 from llm.secrets import EncryptedTextField
 
 UNKNOWN_WINDOW = 4096  # tokens; small enough for every model in use, and the admin shows a warning
+
+
+def validate_base_url(url: str) -> None:
+    # Django's URLField would refuse http://ollama:11434/v1, the way one container calls another.
+    if not is_http(url):
+        raise ValidationError("Begin with http:// or https:// and a host, as in http://127.0.0.1:11434/v1.")
 
 
 class Provider(models.Model):
@@ -20,9 +28,11 @@ class Provider(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=100, unique=True)
     kind = models.CharField(max_length=20, choices=Kind, default=Kind.OPENAI)
-    base_url = models.URLField(
+    base_url = models.CharField(
         "base URL",
+        max_length=200,
         blank=True,
+        validators=[validate_base_url],
         help_text="Empty for the provider's own. For example http://127.0.0.1:11434/v1 for Ollama.",
     )
     api_key = EncryptedTextField("API key", blank=True, default="")

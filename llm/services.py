@@ -1,9 +1,12 @@
 """Every change to providers and models, and the shared provider clients."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
-from django.db import transaction
+from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import ValidationError
+from django.db import connection, transaction
 from django.db.models import F
 
 from llm.errors import ModelError, ProductError
@@ -12,6 +15,16 @@ from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import create
 from llm.providers.base import Provider as ProviderClient
 
+DEFAULT_LOCK = 7_302  # an advisory lock: two admins choosing a default at once choose one after the other
+# What `fill_from_known` can fill, and what stands there when nothing is known.
+UNKNOWN: dict[str, Any] = {
+    "context_window": UNKNOWN_WINDOW,
+    "max_output": None,
+    "input_price": None,
+    "output_price": None,
+    "vision": False,
+    "tools": False,
+}
 RATIO_BOUNDS = (0.5, 2.0)
 RATIO_MEMORY = 20  # samples; later ones move the ratio by at least a twentieth, so that it follows a change
 
@@ -54,11 +67,50 @@ def test_connection(*, provider: Provider) -> list[str]:
     return asyncio.run(ask())
 
 
+def require_staff(user: AbstractUser | None) -> None:
+    """For what only administrators may change. None is the product itself: a command or the seed."""
+    if user is not None and not (user.is_active and user.is_staff):
+        raise ProductError("staff_only", "Only an administrator can change this. Ask one to do it.", status=403)
+
+
 @transaction.atomic
-def set_default_model(*, model: Model) -> None:
+def set_default_model(*, user: AbstractUser | None = None, model: Model) -> None:
+    require_staff(user)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [DEFAULT_LOCK])
     Model.objects.filter(default=True).exclude(pk=model.pk).update(default=False)
     Model.objects.filter(pk=model.pk).update(default=True)
     model.default = True
+
+
+def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | None) -> None:
+    """Stores a row as an administrator's form left it. `api_key` None keeps the stored one, an empty one clears it."""
+    require_staff(user)
+    if api_key is not None:
+        provider.api_key = api_key
+    provider.save()
+
+
+def store_model(*, user: AbstractUser, model: Model, left_empty: Collection[str] = ()) -> dict[str, Any]:
+    """Stores a row as an administrator's form left it; returns what `fill_from_known` found for the empty fields."""
+    require_staff(user)
+    found = fill_from_known(model, left_empty)
+    model.save()
+    return found
+
+
+def fill_from_known(model: Model, names: Collection[str]) -> dict[str, Any]:
+    """Sets the named fields (of `UNKNOWN`) to what is known of the model; returns those that are known."""
+    known = suggest(model.provider.kind, model.name, base_url=model.provider.base_url)
+    values = (
+        {}
+        if known is None
+        else {name: getattr(known, "window" if name == "context_window" else name) for name in names}
+    )
+    found = {name: value for name, value in values.items() if value is not None}
+    for name in names:
+        setattr(model, name, found.get(name, UNKNOWN[name]))
+    return found
 
 
 @transaction.atomic
@@ -68,10 +120,12 @@ def save_provider(
     """Creates or updates a provider and its models by name; `models` are (name, window in tokens or None).
 
     Idempotent. `api_key` None keeps the stored one; `default` makes the first of `models` the workspace's default.
+    Raises `invalid_setting` for what the rows cannot hold.
     """
     if default and not models:
         raise ProductError("no_model", "Name at least one model to make it the default.")
     changes = {"kind": kind, "base_url": base_url, "enabled": True} | ({} if api_key is None else {"api_key": api_key})
+    _check(Provider(name=name, **changes))
     provider, _ = Provider.objects.update_or_create(name=name, defaults=changes)
     for number, (model_name, window) in enumerate(models):
         model = save_model(provider=provider, name=model_name, window=window)
@@ -80,22 +134,27 @@ def save_provider(
     return provider
 
 
-def save_model(*, provider: Provider, name: str, window: int | None) -> Model:
+def save_model(*, user: AbstractUser | None = None, provider: Provider, name: str, window: int | None = None) -> Model:
     """Creates a model with what is known of it, or updates its window. An unknown window is 4,096 tokens."""
+    require_staff(user)
     model = Model.objects.filter(provider=provider, name=name).first()
     if model is None:
-        known = suggest(provider.kind, name)
-        model = Model(provider=provider, name=name, context_window=UNKNOWN_WINDOW)
-        if known is not None:
-            model.context_window = known.window or UNKNOWN_WINDOW
-            model.max_output = known.max_output
-            model.input_price, model.output_price = known.input_price, known.output_price
-            model.vision, model.tools = bool(known.vision), bool(known.tools)
+        model = Model(provider=provider, name=name)
+        fill_from_known(model, UNKNOWN)
     if window is not None:
         model.context_window = window
     model.enabled = True
+    _check(model)
     model.save()
     return model
+
+
+def _check(row: Provider | Model) -> None:
+    try:
+        row.full_clean(validate_unique=False, validate_constraints=False)
+    except ValidationError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        raise ProductError("invalid_setting", f"{row or 'The name'}: {field}: {messages[0]}") from error
 
 
 def learn_ratio(*, model: Model, counted: int, reported: int) -> None:

@@ -1,6 +1,7 @@
 """PostgreSQL and Redis for a test run, in a temporary directory; nothing of them outlives the run.
 
 `python -m tests.services` starts them, prints one line of JSON with their URLs, and ends with its input.
+`python -m tests.services manage.py …` runs a Python program with them, and ends with its status.
 """
 
 import asyncio
@@ -77,5 +78,13 @@ def _main() -> None:
                 sys.exit(f"{log.read()}{error}")
 
 
+def _run(arguments: list[str]) -> int:
+    database, redis = start()
+    urls = {"DATABASE_URL": database, "REDIS_URL": redis}
+    return subprocess.run([sys.executable, *arguments], env={**os.environ, **urls}).returncode
+
+
 if __name__ == "__main__":
+    if arguments := sys.argv[1:]:
+        sys.exit(_run(arguments))
     _main()

@@ -48,14 +48,14 @@ def documents_text(documents: Iterable[Document], numbers: Numbers) -> str:
 
 
 def split_project_files(
-    files: Sequence[Document], *, room: int, pinned: frozenset[str] = frozenset()
+    files: Sequence[Document], *, room: int, pinned: frozenset[str] = frozenset(), share: Decimal = INLINE_SHARE
 ) -> tuple[list[Document], list[Document]]:
     """Which project files are sent inline and which are reached by search, each in the given order.
 
-    `room`: window − reserved output − system prompt − persona prompt. All are inline when their sum is below 60 % of
-    it; otherwise the pinned ones that fit whole below that line. A file without a token count is never inline.
+    `room`: window − reserved output − system prompt − persona prompt. All are inline when their sum is below `share`
+    of it; otherwise the pinned ones that fit whole below that line. A file without a token count is never inline.
     """
-    line = floored(max(room, 0), INLINE_SHARE)
+    line = floored(max(room, 0), share)
     inline: set[str] = set()
     used = 0
     everything = sum(_known(file, line) for file in files) < line

@@ -34,8 +34,11 @@ WENDY = Bounds(ceiling=7_800, floor=3_000, keep_recent=8)
 WENDY_WINDOW = 12_288
 
 
-def default_bounds(input_limit: int) -> Bounds:
-    return Bounds(floored(input_limit, CEILING_SHARE), floored(input_limit, FLOOR_SHARE))
+def bounds_by_share(
+    input_limit: int, ceiling_share: Decimal = CEILING_SHARE, floor_share: Decimal = FLOOR_SHARE, keep_recent: int = 8
+) -> Bounds:
+    """For profiles that give no numbers of their own."""
+    return Bounds(floored(input_limit, ceiling_share), floored(input_limit, floor_share), keep_recent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ class Program:
     """What to run and how to end it.
 
     `stage` orders the end: the highest stage is stopped first. `says_when_ready`: words of the line in its output that
-    tell it serves. `waits`: its input stays open until `Child.release`. `bereaved` is the signal the kernel sends it when the supervisor is gone.
+    tell it serves. `bereaved` is the signal the kernel sends it when the supervisor is gone. `waits`: its input stays
+    open until `Child.release`; it has none otherwise.
     """
 
     name: str

@@ -1,6 +1,7 @@
 """Starts everything in order, waits, stops everything in the opposite order."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -68,7 +69,8 @@ def _listen(host: str, port: int) -> socket.socket:
 async def _until_stopped(site: Site, listening: socket.socket, held: int) -> None:
     asked = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means to stay
+            asyncio.get_running_loop().add_signal_handler(number, asked.set)
     children = Children(held)
     serving = asyncio.create_task(_serve(children, site, listening))
     stop = asyncio.create_task(asked.wait())
@@ -84,12 +86,13 @@ async def _until_stopped(site: Site, listening: socket.socket, held: int) -> Non
 
 
 async def _serve(children: Children, site: Site, listening: socket.socket) -> None:
-    env = {
-        "DATA_DIR": str(site.data),
-        "DATABASE_URL": site.database_url or database_url(site.data),
-        "REDIS_URL": site.redis_url or redis_url(site.data),
-        "BUNDLED_MODEL_URL": start_model(children),
-    }
+    env = {"DATA_DIR": str(site.data)}
+    if not site.database_url:
+        env["DATABASE_URL"] = database_url(site.data)
+    if not site.redis_url:
+        env["REDIS_URL"] = redis_url(site.data)
+    if model := start_model(children):
+        env["BUNDLED_MODEL_URL"] = model
     descriptor = listening.fileno()
     web = children.start(
         Program("web", _python("config.embedded.web", str(descriptor)), WEB_STAGE, env, fds=(descriptor,), waits=True)
@@ -135,5 +138,6 @@ def _announce(host: str, port: int, seeded: str) -> None:
     admin = json.loads(seeded or "{}").get("admin")
     if admin:
         lines.append(f"Sign in as {admin['username']} with the password {admin['password']} (shown this once).")
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()

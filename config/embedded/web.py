@@ -5,11 +5,10 @@ are done. So loading costs no time of its own, and nobody is answered before the
 """
 
 import gc
+import runpy
 import sys
 from importlib import import_module
 
-# Twisted's reactor is chosen by the first import of daphne.
-from daphne.cli import CommandLineInterface
 from django.urls import get_resolver
 
 APPLICATION = "config.asgi"
@@ -22,7 +21,8 @@ def main(descriptor: str) -> None:
     gc.freeze()
     gc.enable()
     sys.stdin.read()
-    CommandLineInterface().run(["--fd", descriptor, f"{APPLICATION}:application"])
+    sys.argv = ["daphne", "--fd", descriptor, f"{APPLICATION}:application"]
+    runpy.run_module("daphne", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """The kinds of provider there are, and how to make a client of one."""
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 import httpx2
 
+from llm.addresses import is_http
 from llm.errors import ModelError
 from llm.providers import anthropic, openai
 from llm.providers.base import Provider
@@ -32,15 +32,7 @@ def create(kind: str, *, base_url: str, api_key: str, silence_timeout: float = S
         raise ModelError("bad_credentials", "The API key holds characters no key has. Paste it anew.", retryable=False)
     timeout = httpx2.Timeout(silence_timeout, connect=CONNECT_TIMEOUT)
     url = base_url.strip() or DEFAULT_BASE_URLS[kind]
-    if not _is_http(url):
+    if not is_http(url):
         sentence = "The provider's base URL must begin with http:// or https:// and a host. Correct it."
         raise ModelError("provider_unreachable", sentence, retryable=False)
     return _KINDS[kind](base_url=url, api_key=key, timeout=timeout)
-
-
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets or a port that are none
-        return False

@@ -16,7 +16,7 @@ from chat.context.build import build
 from chat.context.layout import LAYOUTS
 from chat.context.report import Prompt
 from chat.context.room import Room
-from chat.context.types import Block, ContextMessage, ContextRequest, Document
+from chat.context.types import Block, ContextMessage, ContextRequest, Document, Role
 from llm.tokens import Tokenizer, tokenizer
 
 Row = dict[str, Any]
@@ -107,7 +107,7 @@ def _shared(layout: str) -> float:
     A message counts when its bytes and those of all messages before it are the same.
     """
     assert layout in LAYOUTS
-    before: list[tuple[str, str | None]] = []
+    before: list[tuple[Role, str | None]] = []
     shared = total = 0
     for turn in range(TURNS):
         messages = _project_turn(turn, layout).messages

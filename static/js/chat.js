@@ -1,0 +1,174 @@
+/** Wires the page of a conversation: pending answers, the socket, the composer, the status line. */
+import { Answer } from "./blocks.js";
+import { Composer, forgetDrafts } from "./composer.js";
+import "./copy.js";
+import { Scroll } from "./scroll.js";
+import { Socket } from "./socket.js";
+import { say } from "./words.js";
+
+const conversation = document.querySelector("main").dataset.conversation;
+const messages = document.getElementById("messages");
+const status = document.getElementById("status");
+const title = document.title;
+/** @type {Map<string, Answer>} */
+const answers = new Map();
+
+const scroll = new Scroll(
+  document.getElementById("transcript"),
+  messages,
+  /** @type {HTMLButtonElement} */ (document.getElementById("to-newest")),
+);
+const composer = new Composer(
+  /** @type {HTMLFormElement} */ (document.getElementById("composer")),
+  conversation,
+  { onStop: stop, onBusy: () => tell(say("busy")) },
+);
+const socket = conversation ? connect() : null;
+
+function connect() {
+  const made = new Socket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/`);
+  made.addEventListener("lost", () => tell(say("lost")));
+  made.addEventListener("ended", () => tell(say("ended")));
+  made.addEventListener("open", () => status.textContent === say("lost") && tell(answers.size ? say("answering") : ""));
+  made.addEventListener("state", ({ detail }) => onState(detail.state));
+  made.addEventListener("turn", ({ detail }) => onTurn(detail.turn));
+  made.watch(conversation);
+  return made;
+}
+
+/** @param {string} text */
+function tell(text) {
+  if (status.textContent !== text) status.textContent = text;
+}
+
+/** @param {string} mark */
+function mark(mark) {
+  document.title = mark ? `${mark} ${title}` : title;
+}
+
+// Answers
+
+function findPending(root = messages) {
+  for (const button of root.querySelectorAll("[data-copy-answer]")) button.hidden = false;
+  const pending = root.querySelectorAll('[data-turn][data-status="pending"]');
+  for (const article of pending) if (!answers.has(article.dataset.turn)) follow(article);
+  composer.show(answers.size > 0);
+}
+
+/** @param {HTMLElement} article */
+function follow(article) {
+  const answer = new Answer(article, {
+    onDoing: (word) => tell(say(word) || word),
+    onEnd: (how) => end(answer, how),
+  });
+  answers.set(answer.turn, answer);
+  tell(say("waiting"));
+  mark("…");
+  socket.follow(answer.turn, answer);
+}
+
+/** @param {Answer} answer @param {string} how done, stopped, failed or interrupted */
+async function end(answer, how) {
+  socket.unfollow(answer.turn);
+  await finish(answer.article);
+  answers.delete(answer.turn);
+  composer.show(answers.size > 0);
+  if (answers.size) return;
+  tell(say(how, { count: words(answer.article) }));
+  mark(document.hidden ? "●" : "");
+}
+
+/** Takes over what the server says of an ended answer; parts that are the same already stay, so nothing flickers. */
+async function finish(article) {
+  const response = await fetch(article.dataset.url, { headers: { "HX-Request": "true" } });
+  if (!response.ok) return void (article.dataset.status = "interrupted");
+  const final = parse(await response.text()).querySelector("article");
+  const [shown, stored] = [article, final].map((each) => each.querySelector("[data-parts]"));
+  if (bare(shown) !== bare(stored)) shown.replaceWith(stored);
+  article.querySelector(".message-foot").replaceWith(final.querySelector(".message-foot"));
+  article.dataset.status = final.dataset.status;
+  window.htmx.process(article);
+  for (const button of article.querySelectorAll("[data-copy-answer]")) button.hidden = false;
+}
+
+function bare(parts) {
+  const copy = parts.cloneNode(true);
+  for (const details of copy.querySelectorAll("details")) details.open = false;
+  return copy.innerHTML.replace(/>\s+</g, "><").trim();
+}
+
+function parse(html) {
+  return new DOMParser().parseFromString(html, "text/html");
+}
+
+function words(article) {
+  const text = [...article.querySelectorAll(".prose")].map((part) => part.textContent).join(" ");
+  return text.split(/\s+/).filter(Boolean).length;
+}
+
+function stop() {
+  tell(say("stopping"));
+  for (const turn of answers.keys())
+    socket.ask({ type: "stop", turn }).catch((error) => tell(error.code === "closed" ? say("lost") : error.message));
+}
+
+// Other tabs
+
+function onState(state) {
+  if (state === "answering" && !answers.size) sync();
+  if (state === "summarising") tell(say("summarising"));
+}
+
+/** @param {string} turn */
+function onTurn(turn) {
+  if (!answers.has(turn) && !messages.querySelector(`[data-turn="${CSS.escape(turn)}"]`)) sync();
+}
+
+let syncing = Promise.resolve();
+
+/** Takes over what another tab added or replaced. One after the other, and not while this tab's own message is on its way. */
+function sync() {
+  syncing = syncing.then(async () => {
+    if (composer.sending) return;
+    const response = await fetch(location.pathname);
+    if (!response.ok || composer.sending) return;
+    const theirs = parse(await response.text()).querySelectorAll("#messages > article");
+    if (composer.sending || !theirs.length) return;
+    const known = new Set(Array.from(theirs, (each) => each.id));
+    const mine = [...messages.querySelectorAll("article")];
+    const first = mine.findIndex((each) => known.has(each.id));
+    if (first >= 0) for (const each of mine.slice(first)) if (!known.has(each.id)) each.remove();
+    for (const each of theirs) if (!document.getElementById(each.id)) messages.append(each);
+    window.htmx.process(messages);
+    findPending();
+  });
+}
+
+// The page
+
+document.body.addEventListener("htmx:afterSwap", () => findPending());
+document.getElementById("composer").addEventListener("htmx:afterSwap", () => scroll.toEnd());
+document.body.addEventListener("htmx:beforeSwap", (event) => {
+  const { xhr } = event.detail;
+  // A refusal that names its place is a sentence; any other page of an error has no place in this one.
+  if (xhr.status < 400 || xhr.getResponseHeader("HX-Retarget")) return;
+  event.detail.shouldSwap = false;
+  problem(say("refused"));
+});
+document.body.addEventListener("htmx:sendError", () => problem(say("unreachable")));
+
+/** @param {string} text */
+function problem(text) {
+  const line = document.createElement("p");
+  line.className = "problem";
+  line.role = "alert";
+  line.textContent = text;
+  document.getElementById("problem").replaceChildren(line);
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && answers.size && !document.querySelector(":popover-open")) stop();
+});
+document.addEventListener("visibilitychange", () => !document.hidden && !answers.size && mark(""));
+document.querySelector("[data-sign-out]").addEventListener("submit", forgetDrafts);
+findPending();

@@ -1,0 +1,99 @@
+/**
+ * The field in which a message is written. Enter sends, Shift+Enter is a new line, Esc stops the answer.
+ * A draft is kept per conversation, in this browser, until it is sent.
+ */
+const DRAFT = "draft:";
+
+export class Composer {
+  /**
+   * @param {HTMLFormElement} form
+   * @param {string} conversation its id, or "" for one that does not exist yet
+   * @param {{onStop: () => void, onBusy: () => void}} tell
+   */
+  constructor(form, conversation, tell) {
+    this.form = form;
+    this.text = form.querySelector("textarea");
+    this.send = form.querySelector("#send");
+    this.stop = form.querySelector("#stop");
+    this.draft = DRAFT + (conversation || "new");
+    this.tell = tell;
+    this.sending = false;
+    this.answering = false;
+    this.usable = !this.send.disabled; // without a model there is nothing to send to
+    if (!this.text.value) this.text.value = localStorage.getItem(this.draft) ?? "";
+    this.#renewKey();
+    this.text.addEventListener("input", () => this.#typed());
+    this.text.addEventListener("keydown", (event) => this.#key(event));
+    this.stop.addEventListener("click", () => tell.onStop());
+    form.addEventListener("htmx:beforeRequest", (event) => this.#begin(event));
+    form.addEventListener("htmx:afterRequest", (event) => this.#end(event.detail.successful));
+    this.#typed();
+  }
+
+  /** @param {boolean} answering */
+  show(answering) {
+    this.answering = answering;
+    this.#show();
+  }
+
+  #show() {
+    const focused = document.activeElement === this.stop;
+    this.stop.hidden = !this.answering;
+    this.send.hidden = this.answering;
+    this.send.disabled = !this.usable || this.sending || !this.text.value.trim();
+    if (focused && !this.answering) this.text.focus();
+  }
+
+  #typed() {
+    if (!CSS.supports("field-sizing", "content")) this.#grow();
+    if (this.text.value) localStorage.setItem(this.draft, this.text.value);
+    else localStorage.removeItem(this.draft);
+    this.#show();
+  }
+
+  /** Set through the object model, which the content security policy allows; a style attribute it would not. */
+  #grow() {
+    this.text.style.height = "auto";
+    this.text.style.height = `${this.text.scrollHeight}px`;
+  }
+
+  /** @param {KeyboardEvent} event */
+  #key(event) {
+    // While an input method composes a word, Enter chooses the word. On a touch keyboard Enter is a new line.
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || matchMedia("(pointer: coarse)").matches) return;
+    event.preventDefault();
+    if (this.answering) this.tell.onBusy();
+    else if (!this.send.disabled) this.form.requestSubmit();
+  }
+
+  #begin(event) {
+    if (this.answering || this.sending) {
+      event.preventDefault();
+      this.tell.onBusy();
+      return;
+    }
+    this.sending = true;
+    document.getElementById("problem").replaceChildren();
+    this.#show();
+  }
+
+  #end(successful) {
+    this.sending = false;
+    if (successful) {
+      this.text.value = "";
+      this.#renewKey();
+    }
+    this.#typed();
+  }
+
+  /** The same key for a repeated try makes it the same turn; crypto.randomUUID exists on secure origins only. */
+  #renewKey() {
+    const bytes = crypto.getRandomValues(new Uint8Array(16));
+    this.form.elements.namedItem("key").value = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  }
+}
+
+/** Whoever signs out leaves no drafts behind. */
+export function forgetDrafts() {
+  for (const key of Object.keys(localStorage)) if (key.startsWith(DRAFT)) localStorage.removeItem(key);
+}

@@ -1,0 +1,124 @@
+/**
+ * The page's one WebSocket: acknowledged frames, back-off, and resumption of every turn from the last event seen.
+ *
+ * @typedef {{type: string, turn?: string, seq?: number, [field: string]: any}} WireEvent
+ * @typedef {{seq: number, receive: (event: WireEvent) => void}} Follower
+ */
+
+const FIRST_WAIT = 500; // ms
+const LONGEST_WAIT = 15_000;
+const PING_EVERY = 25_000;
+const ACK_WITHIN = 10_000;
+const NOT_SIGNED_IN = 4401;
+const FOR_GOOD = new Set([4400, 4403, 4413]); // trying again would end the same way
+
+export class Socket extends EventTarget {
+  /** @type {WebSocket | null} */ #socket = null;
+  /** @type {Map<string, Follower>} */ #followers = new Map();
+  /** @type {Map<number, {resolve: Function, reject: Function, timer: number}>} */ #asked = new Map();
+  /** @type {string | null} */ #watched = null;
+  #wait = FIRST_WAIT;
+  #id = 0;
+  /** @type {number | undefined} */ #retry;
+
+  /** @param {string} url */
+  constructor(url) {
+    super();
+    this.url = url;
+    addEventListener("online", () => this.#soon(0));
+    addEventListener("pagehide", () => this.#socket?.close());
+    addEventListener("pageshow", (event) => event.persisted && this.#soon(0));
+    setInterval(() => this.open && this.ask({ type: "ping" }).catch(() => this.#socket?.close()), PING_EVERY);
+    this.connect();
+  }
+
+  get open() {
+    return this.#socket?.readyState === WebSocket.OPEN;
+  }
+
+  connect() {
+    if (this.#socket && this.#socket.readyState <= WebSocket.OPEN) return;
+    const socket = new WebSocket(this.url);
+    this.#socket = socket;
+    socket.onopen = () => this.#opened();
+    socket.onmessage = (message) => this.#received(JSON.parse(message.data));
+    socket.onclose = (event) => socket === this.#socket && this.#closed(event.code);
+  }
+
+  /** Tells of states and new turns of a conversation, as `state` and `turn` events. @param {string} conversation */
+  watch(conversation) {
+    this.#watched = conversation;
+    if (this.open) this.#tell({ type: "watch", conversation });
+  }
+
+  /** @param {string} turn @param {Follower} follower its `seq` is where to go on from */
+  follow(turn, follower) {
+    this.#followers.set(turn, follower);
+    if (this.open) this.#subscribe(turn, follower);
+  }
+
+  /** @param {string} turn */
+  unfollow(turn) {
+    this.#followers.delete(turn);
+  }
+
+  /** Resolves when the server has acknowledged the frame. @param {object} frame */
+  ask(frame) {
+    if (!this.open) return Promise.reject(new Error("not connected"));
+    const id = ++this.#id;
+    const answered = new Promise((resolve, reject) => {
+      const timer = setTimeout(() => this.#settle({ type: "ERROR", id, code: "timeout" }), ACK_WITHIN);
+      this.#asked.set(id, { resolve, reject, timer });
+    });
+    this.#socket.send(JSON.stringify({ ...frame, id }));
+    return answered;
+  }
+
+  #tell(frame) {
+    this.ask(frame).catch(() => {}); // a lost connection asks again when it is back
+  }
+
+  #subscribe(turn, follower) {
+    this.#tell({ type: "subscribe", turn, after_seq: follower.seq });
+  }
+
+  #opened() {
+    this.#wait = FIRST_WAIT;
+    this.dispatchEvent(new Event("open"));
+    if (this.#watched) this.watch(this.#watched);
+    for (const [turn, follower] of this.#followers) this.#subscribe(turn, follower);
+  }
+
+  /** @param {WireEvent} event */
+  #received(event) {
+    if (event.type === "ACK" || event.type === "ERROR") this.#settle(event);
+    else if (event.type === "STATE" || event.type === "TURN")
+      this.dispatchEvent(new CustomEvent(event.type.toLowerCase(), { detail: event }));
+    else this.#followers.get(event.turn)?.receive(event);
+  }
+
+  #settle(event) {
+    const asked = this.#asked.get(event.id);
+    if (!asked) return;
+    this.#asked.delete(event.id);
+    clearTimeout(asked.timer);
+    if (event.type === "ACK") asked.resolve();
+    else asked.reject(Object.assign(new Error(event.detail ?? event.code), { code: event.code }));
+  }
+
+  /** @param {number} code */
+  #closed(code) {
+    this.#socket = null;
+    for (const id of [...this.#asked.keys()]) this.#settle({ type: "ERROR", id, code: "closed" });
+    if (code === NOT_SIGNED_IN) return location.reload();
+    if (FOR_GOOD.has(code)) return void this.dispatchEvent(new Event("ended"));
+    this.dispatchEvent(new Event("lost"));
+    this.#soon(this.#wait * (0.75 + Math.random() / 2)); // many pages must not come back at the same moment
+    this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
+  }
+
+  #soon(wait) {
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => this.connect(), wait);
+  }
+}

@@ -1,0 +1,156 @@
+"""The turn's own cost: what the whole path adds to the model's time to first token, and many streams at once.
+
+The peer of every row is the same scripted server read directly, in the same run.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import psutil
+
+from tests.product import Caller, Product
+from tests.scripted_model import expected_text
+
+RUNS = 50
+TTFT = 0.05  # seconds the scripted model waits before its first token
+LIMIT_MS = 25.0
+
+
+def _direct(product: Product, client: httpx.Client, script: dict[str, Any]) -> float:
+    """Seconds from the request to the first token, without us."""
+    body = {
+        "model": "scripted",
+        "stream": True,
+        "messages": [{"role": "user", "content": f"hi\nscript: {json.dumps(script)}"}],
+    }
+    began = time.perf_counter()
+    with client.stream("POST", product.model.openai_url + "/chat/completions", json=body) as response:
+        for line in response.iter_lines():
+            if '"content"' in line and not line.endswith('"content":""'):
+                return time.perf_counter() - began
+    raise RuntimeError("the scripted model said nothing")
+
+
+def _through(caller: Caller, script: dict[str, Any]) -> float:
+    """Seconds from the post to the first text event at the client."""
+    conversation = caller.conversation()
+    began = time.perf_counter()
+    turn = caller.ask("hi", script, conversation)
+    for event in caller.events(turn["id"]):
+        if event["type"] == "TEXT_MESSAGE_CONTENT":
+            elapsed = time.perf_counter() - began
+            break
+    caller.ended(turn["id"])
+    return elapsed
+
+
+def first_token(product: Product, caller: Caller) -> list[dict[str, Any]]:
+    script = {"ttft": TTFT, "tokens": 3, "interval": 0.001}
+    with httpx.Client() as client:
+        for _ in range(5):
+            _direct(product, client, script), _through(caller, script)
+        pairs = [(_direct(product, client, script), _through(caller, script)) for _ in range(RUNS)]
+    added = sorted((through - direct) * 1000 for direct, through in pairs)
+    rows = [
+        ("added to first token, p50", statistics.median(added)),
+        ("added to first token, p95", added[int(0.95 * RUNS)]),
+    ]
+    model = statistics.median(direct for direct, _ in pairs) * 1000
+    return [
+        {"name": name, "value": round(value, 1), "unit": "ms", "limit": LIMIT_MS, "ratio": round(value / LIMIT_MS, 2)}
+        for name, value in rows
+    ] + [{"name": "the model alone, p50", "value": round(model, 1), "unit": "ms"}]
+
+
+def _cpu(processes: list[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def _delays(events: list[tuple[float, dict[str, Any]]]) -> list[float]:
+    """Milliseconds between the worker's stamp of a text event and its arrival here."""
+    return [(at - event["ts"]) * 1000 for at, event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
+
+
+def streams(product: Product, caller: Caller, count: int, tokens: int = 250) -> list[dict[str, Any]]:
+    """`count` answers at 50 tokens/s at once: is every one complete, in order and stored, and at what delay and CPU."""
+    script = {"tokens": tokens, "interval": 0.02, "ttft": 0.1}
+    wanted = expected_text(script)
+    places = [caller.conversation() for _ in range(count)]
+    processes = [psutil.Process(process.pid) for process in product.processes.values()]
+
+    def one(place: str) -> tuple[bool, bool, list[float]]:
+        own = Caller(product, caller.token)
+        turn = own.ask("go", script, place)
+        events = [(time.time(), event) for event in own.events(turn["id"])]
+        text = "".join(event["delta"] for _, event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+        in_order = [event.get("seq") for _, event in events] == list(range(1, len(events) + 1))
+        complete = text == wanted == own.ended(turn["id"])["text"]
+        return complete, in_order, _delays(events)
+
+    before = _cpu(processes)
+    with ThreadPoolExecutor(count) as pool:
+        results = list(pool.map(one, places))
+    spent = _cpu(processes) - before
+    delays = sorted(delay for _, _, some in results for delay in some)
+    direct = _direct_cpu(product, script, count)
+    label = f"{count} streams at 50/s"
+    return [
+        {"name": f"{label}: complete, in order and stored", "value": sum(a and b for a, b, _ in results), "limit": count,
+         "unit": "answers", "ratio": sum(a and b for a, b, _ in results) / count},
+        {"name": f"{label}: delay of an event, p50", "value": round(statistics.median(delays), 1), "unit": "ms"},
+        {"name": f"{label}: delay of an event, p99", "value": round(delays[int(0.99 * len(delays))], 1), "unit": "ms"},
+        {"name": f"{label}: CPU a token, all our processes", "value": round(spent / count / tokens * 1e6), "unit": "µs",
+         "limit": round(direct * 1e6), "ratio": round(spent / count / tokens / direct, 1)},
+    ]  # fmt: skip
+
+
+def _direct_cpu(product: Product, script: dict[str, Any], count: int) -> float:
+    """CPU seconds a token of a plain client that reads the same server's stream, as the peer."""
+    body = {
+        "model": "scripted",
+        "stream": True,
+        "messages": [{"role": "user", "content": f"hi\nscript: {json.dumps({**script, 'interval': 0})}"}],
+    }
+    began = time.thread_time()
+    with (
+        httpx.Client(timeout=60) as client,
+        client.stream("POST", product.model.openai_url + "/chat/completions", json=body) as response,
+    ):
+        pieces = sum(1 for line in response.iter_lines() if line.startswith("data: {") and json.loads(line[6:]))
+    return (time.thread_time() - began) / max(1, pieces)
+
+
+def stop(product: Product, caller: Caller) -> list[dict[str, Any]]:
+    """From the stop request to the end of the turn and of the provider's connection, at several token rates."""
+    rows = []
+    for interval in (0.005, 0.02, 0.05, 0.2):
+        ended, closed = zip(*(_stop_once(product, caller, interval) for _ in range(5)), strict=True)
+        for what, values in (("turn ended", ended), ("provider connection closed", closed)):
+            worst = max(values) * 1000
+            name = f"stop at {interval * 1000:g} ms a token: {what}, worst of 5"
+            rows.append(
+                {"name": name, "value": round(worst, 1), "unit": "ms", "limit": 200, "ratio": round(worst / 200, 2)}
+            )
+    return rows
+
+
+def _stop_once(product: Product, caller: Caller, interval: float) -> tuple[float, float]:
+    mark = f"stop {time.time_ns()}"
+    turn = caller.ask(mark, {"tokens": 5000, "interval": interval})
+    asked = 0.0
+    for event in caller.events(turn["id"]):
+        if event["type"] == "TEXT_MESSAGE_CONTENT" and not asked:
+            asked = time.time()
+            caller.post(f"turns/{turn['id']}/stop/")
+        if event["type"] == "RUN_STOPPED":
+            ended = event["ts"]
+    record = product.model.finished(mark)[0]
+    return ended - asked, (record.ended_at or 0) - asked
+
+
+Bench = Callable[[Product, Caller], list[dict[str, Any]]]

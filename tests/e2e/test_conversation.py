@@ -1,0 +1,312 @@
+"""A person talks with a model in a browser."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, scripted, status
+
+pytestmark = [pytest.mark.browser, pytest.mark.product]
+
+MARKDOWN = """# A heading
+
+Some **bold** words and `code`.
+
+```python
+def answer(question):
+    return 42
+```
+
+| a | b |
+|---|--:|
+| 1 | 2 |
+"""
+WORDS = " ".join(f"word{number}" for number in range(60))
+
+
+def test_somebody_signs_in_and_out(visit: OpenBrowser) -> None:
+    opened = visit()
+    opened.page.goto(opened.product.url + "/")
+    expect(opened.page.get_by_role("heading", name="Sign in")).to_be_visible()
+    opened.page.get_by_label("Username").fill(opened.person.username)
+    opened.page.get_by_label("Password").fill("wrong")
+    opened.page.get_by_role("button", name="Sign in").click()
+    expect(opened.page.get_by_role("alert")).to_contain_text("do not belong together")
+    page = opened.sign_in()
+    field(page).fill("a draft")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert page.evaluate("localStorage.length") == 0
+
+
+def test_a_first_message_starts_a_conversation_and_its_answer_streams(page: Page) -> None:
+    ask(page, "Tell me words", text=WORDS, interval=0.05)
+    expect(page).to_have_url(re.compile(r"/c/[0-9a-f-]{36}/$"))
+    expect(page.locator("article.question")).to_contain_text("Tell me words")
+    expect(answer(page)).to_contain_text("word3")
+    expect(answer(page)).to_have_attribute("data-status", "pending")  # the beginning is there before the end
+    expect_complete(page)
+    expect(answer(page).locator(".prose")).to_have_text(WORDS)
+    expect(status(page)).to_have_text("Answer complete, 60 words.")
+    expect(page.get_by_role("navigation").get_by_role("link", name="Tell me words")).to_have_attribute(
+        "aria-current", "page"
+    )
+
+
+def test_a_second_message_is_added_without_leaving_the_page(page: Page) -> None:
+    ask(page, "One", text="First answer.")
+    expect_complete(page)
+    page.evaluate("window.stayed = true")
+    ask(page, "Two", text="Second answer.")
+    expect(answer(page, 1)).to_contain_text("Second answer.")
+    expect_complete(page)
+    expect(field(page)).to_have_value("")
+    assert page.evaluate("window.stayed") is True
+
+
+def test_markdown_looks_the_same_while_it_streams_and_after_a_reload(page: Page) -> None:
+    ask(page, "Markdown, please", text=MARKDOWN, interval=0.005)
+    expect_complete(page)
+    expect(answer(page).locator(".code .k").first).to_have_text("def")
+    keyword, text = (
+        answer(page).locator(place).first.evaluate("each => getComputedStyle(each).color")
+        for place in (".code .k", ".code code")
+    )
+    assert keyword != text
+    streamed = answer(page).locator(".block").evaluate_all("blocks => blocks.map(block => block.innerHTML)")
+    page.reload()
+    assert answer(page).locator(".block").evaluate_all("blocks => blocks.map(block => block.innerHTML)") == streamed
+    assert len(streamed) == 4
+
+
+def test_code_is_copied_as_it_was_written(visit: OpenBrowser) -> None:
+    page = visit(permissions=["clipboard-read", "clipboard-write"]).sign_in()
+    ask(page, "Code", text=MARKDOWN)
+    expect_complete(page)
+    answer(page).get_by_role("button", name="Copy").first.click()
+    expect(answer(page).get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "def answer(question):\n    return 42\n"
+
+
+@pytest.mark.parametrize("how", ["button", "escape"])
+def test_an_answer_is_stopped_and_keeps_its_text(page: Page, how: str) -> None:
+    ask(page, "Go on for long", tokens=2_000, interval=0.05)
+    expect(answer(page)).to_contain_text("t5")
+    if how == "button":
+        page.get_by_role("button", name="Stop the answer").click()
+    else:
+        field(page).press("Escape")
+    expect(answer(page)).to_contain_text("Stopped. What was written is kept.")
+    expect(answer(page)).to_have_attribute("data-status", "stopped")
+    expect(answer(page).locator(".prose")).to_contain_text("t5")
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    expect(answer(page).get_by_role("button", name="Try again")).to_be_visible()
+
+
+def test_a_reload_in_the_middle_loses_and_doubles_nothing(page: Page) -> None:
+    ask(page, "Words", text=WORDS, interval=0.05)
+    expect(answer(page)).to_contain_text("word5")
+    page.reload()
+    expect(answer(page)).to_contain_text("word5")
+    expect_complete(page)
+    expect(answer(page).locator(".prose")).to_have_text(WORDS)
+
+
+def test_a_lost_connection_is_taken_up_where_it_broke(visit: OpenBrowser) -> None:
+    opened = visit()
+    page = opened.sign_in()
+    sockets = []
+    page.route_web_socket("**/ws/", lambda socket: sockets.append((socket, socket.connect_to_server())))
+    ask(page, "Words", text=WORDS, interval=0.05)
+    expect(answer(page)).to_contain_text("word5")
+    sockets[-1][0].close(code=1012)
+    expect_complete(page)
+    assert len(sockets) == 2
+    expect(answer(page).locator(".prose")).to_have_text(WORDS)
+
+
+def test_two_tabs_see_the_same(visit: OpenBrowser) -> None:
+    opened = visit()
+    first = opened.sign_in()
+    ask(first, "One", text="First answer.")
+    expect_complete(first)
+    second = opened.tab(first.url.removeprefix(opened.product.url))
+    expect(answer(second)).to_contain_text("First answer.")
+    ask(first, "Two", text=WORDS, interval=0.02)
+    expect(answer(second, 1)).to_contain_text("word5")
+    for tab in (first, second):
+        expect_complete(tab)
+        expect(tab.locator("article")).to_have_count(4)
+        expect(answer(tab, 1).locator(".prose")).to_have_text(WORDS)
+
+
+def test_a_failed_answer_says_why_and_is_tried_again(page: Page) -> None:
+    ask(page, "Fail once", text="Now it works.", error={"status": 401, "message": "bad key"}, error_times=1)
+    failed = answer(page)
+    expect(failed).to_have_attribute("data-status", "failed")
+    expect(failed.locator(".problem")).not_to_be_empty()
+    expect(status(page)).to_have_text("The answer failed.")
+    failed.get_by_role("button", name="Try again").click()
+    expect(answer(page)).to_contain_text("Now it works.")
+    expect_complete(page)
+    expect(page.locator("article")).to_have_count(2)
+
+
+def test_reasoning_is_folded_away(page: Page) -> None:
+    ask(page, "Think", reasoning="First this, then that.", text="Done.")
+    expect_complete(page)
+    thinking = answer(page).locator("details")
+    expect(thinking.get_by_text("First this, then that.")).to_be_hidden()
+    thinking.get_by_text("Thinking").click()
+    expect(thinking.get_by_text("First this, then that.")).to_be_visible()
+
+
+def test_a_message_that_could_not_be_sent_stays_in_the_field(visit: OpenBrowser) -> None:
+    opened = visit()
+    opened.expected = ["Failed to load resource", "Response Status Error Code 409", "htmx:sendError", "net::ERR_FAILED"]
+    page = opened.sign_in()
+    ask(page, "One", text="First answer.")
+    expect_complete(page)
+    page.route("**/turns/", lambda route: route.abort())
+    ask(page, "Two")
+    expect(page.locator("#problem")).to_contain_text("cannot be reached")
+    expect(field(page)).to_have_value("Two")
+    page.unroute("**/turns/")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("article")).to_have_count(4)
+    expect(page.locator("#problem")).to_be_empty()
+
+
+def test_a_draft_survives_a_reload(page: Page) -> None:
+    field(page).fill("half a thought")
+    page.reload()
+    expect(field(page)).to_have_value("half a thought")
+
+
+def test_a_conversation_is_renamed_and_deleted(page: Page) -> None:
+    ask(page, "One", text="First answer.")
+    expect_complete(page)
+    page.get_by_role("button", name="Rename or delete").click()
+    page.get_by_label("Title").fill("A better name")
+    page.get_by_role("button", name="Rename", exact=True).click()
+    expect(page.get_by_role("heading", name="A better name")).to_be_visible()
+    page.get_by_role("button", name="Rename or delete").click()
+    page.get_by_role("button", name="Delete this conversation…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+    expect(page.get_by_role("link", name="A better name")).to_have_count(0)
+
+
+def test_somebody_reads_and_sends_without_scripts(visit: OpenBrowser) -> None:
+    page = visit(java_script_enabled=False).sign_in()
+    ask(page, "One", text="A **plain** answer.")
+    expect(page.locator("article.question")).to_contain_text("One")
+    while answer(page).get_attribute("data-status") == "pending":
+        page.reload()
+    expect(answer(page).locator("strong")).to_have_text("plain")
+    expect(page.get_by_role("button", name="Copy")).to_have_count(0)
+    ask(page, "   ")
+    expect(page.get_by_role("alert")).to_contain_text("empty")
+
+
+def test_an_answer_is_stopped_without_scripts(visit: OpenBrowser) -> None:
+    page = visit(java_script_enabled=False).sign_in()
+    ask(page, "Go on for long", tokens=2_000, interval=0.05)
+    page.get_by_role("button", name="Stop", exact=True).click()
+    while answer(page).get_attribute("data-status") == "pending":
+        page.reload()
+    expect(answer(page)).to_have_attribute("data-status", "stopped")
+
+
+def test_everything_is_done_with_the_keyboard(visit: OpenBrowser) -> None:
+    opened = visit()
+    page = opened.page
+    page.goto(opened.product.url + "/")
+    page.keyboard.type(opened.person.username)
+    page.keyboard.press("Tab")
+    page.keyboard.type(opened.person.password)
+    page.keyboard.press("Enter")
+    expect(field(page)).to_be_focused()
+    page.keyboard.type("line one")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type(scripted("line two", text="Heard.").replace("\n", " \t"))
+    assert "\n" in field(page).input_value()
+    page.keyboard.press("Enter")
+    expect(answer(page)).to_have_attribute("data-status", "done")
+    expect(field(page)).to_be_focused()
+    reached = set()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("(document.activeElement.innerText || '').trim()"))
+    assert {"Skip to the message field", "New conversation", "Sign out", "Rename or delete", "Copy"} <= reached
+
+
+def test_a_reader_who_scrolled_up_is_left_in_peace(page: Page) -> None:
+    ask(page, "Much", text="\n\n".join(f"Paragraph {number}." for number in range(60)))
+    expect_complete(page)
+    scroller = page.locator("#transcript")
+    assert scroller.evaluate("each => each.scrollTop") == 0
+    ask(page, "More", text="\n\n".join(f"Paragraph {number}." for number in range(60)), interval=0.02)
+    expect(answer(page, 1)).to_contain_text("Paragraph 3.")
+    scroller.evaluate("each => { each.scrollTop = -each.scrollHeight / 2 }")
+    place = page.locator("article").first.bounding_box()
+    expect(page.get_by_role("button", name="Newest")).to_be_visible()
+    expect_complete(page)
+    assert page.locator("article").first.bounding_box() == place
+    page.get_by_role("button", name="Newest").click()
+    expect(page.get_by_role("button", name="Newest")).to_be_hidden()
+    expect(answer(page, 1).get_by_text("Paragraph 59.")).to_be_in_viewport()
+
+
+def test_a_phone_shows_everything_without_scrolling_sideways(phone: Page) -> None:
+    long = "x" * 300
+    ask(phone, f"Wide {long}", text=f"{MARKDOWN}\n\n```\n{long}\n```\n\n{long}\n\n| {' | '.join('abcdefghij' * 3)} |")
+    expect_complete(phone)
+    assert phone.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    assert phone.locator("#transcript").evaluate("each => each.scrollWidth <= each.clientWidth")
+    side = phone.get_by_role("navigation", name="Conversations")
+    expect(side).to_be_hidden()
+    phone.get_by_role("button", name="Conversations").click()
+    expect(side).to_be_visible()
+    phone.get_by_role("link", name="New conversation").click()
+    expect(phone.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+
+
+def luminance(colour: str) -> float:
+    channels = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
+    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_light_and_dark(visit: OpenBrowser, scheme: str) -> None:
+    """WCAG AA: 4.5 to 1, for every text on the page against the nearest background behind it."""
+    page = visit(color_scheme=scheme).sign_in()
+    ask(page, "Colours", text=MARKDOWN + "\n> quoted\n\n```python\n# comment\nx = 'text' + str(1)\n```")
+    expect_complete(page)
+    pairs = page.evaluate(
+        """() => [...document.querySelectorAll("body *")].filter((each) => each.checkVisibility() &&
+            [...each.childNodes].some((node) => node.nodeType === 3 && node.data.trim())).map((each) => {
+              let behind = each;
+              while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+              return [each.className + " " + each.textContent.trim().slice(0, 40), getComputedStyle(each).color,
+                      getComputedStyle(behind).backgroundColor];
+            })"""
+    )
+    assert len(pairs) > 20
+    page_light = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert (page_light > 0.5) == (scheme == "light")
+    for what, front, back in pairs:
+        lighter, darker = sorted((luminance(front), luminance(back)), reverse=True)
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, (what, front, back)
+
+
+def test_an_unknown_address_is_answered_in_the_look_of_the_product(visit: OpenBrowser) -> None:
+    opened = visit()
+    opened.expected = ["404"]
+    page = opened.sign_in()
+    page.goto(opened.product.url + "/c/01890000-0000-7000-8000-000000000000/")
+    expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    page.get_by_role("link", name="To your conversations").click()
+    expect(field(page)).to_be_visible()
