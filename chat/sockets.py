@@ -16,7 +16,7 @@ from chat.models import Conversation, Turn
 from llm.errors import NotFound, ProductError
 
 BAD_FRAME, NOT_SIGNED_IN, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4401, 4403, 4413, 4429
-MAX_FRAME = 1_048_576  # characters
+MAX_FRAME = 524_288  # characters; below the web server's own limit of 1 MiB, which drops the connection without a word
 BURST, PER_SECOND = 60, 20.0  # frames a socket may send at once, and for ever
 
 # On a pool of threads, not on the one that Channels shares between all sockets of a process; and the connection goes

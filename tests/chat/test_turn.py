@@ -1,10 +1,13 @@
 """One turn, from the question to the stored answer, through the running product."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.product import Caller, Product
+from tests.conftest import Person
+from tests.product import Caller, Product, until
 from tests.scripted_model import expected_text
 
 pytestmark = pytest.mark.product
@@ -23,6 +26,23 @@ def test_an_answer_streams_in_order_and_is_stored_as_it_was_sent(caller: Caller)
     assert stored["usage"]["output"] > 0
 
 
+def test_many_answers_at_once_arrive_whole_and_in_order(caller: Caller, product: Product) -> None:
+    script = {"tokens": 100, "interval": 0.02, "ttft": 0.05}
+    wanted = expected_text(script)
+    places = [caller.conversation() for _ in range(40)]
+
+    def one(place: str) -> tuple[bool, bool]:
+        own = Caller(product, caller.token)
+        turn = own.ask("Count.", script, place)
+        events = list(own.events(turn["id"]))
+        text = "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+        in_order = [event.get("seq") for event in events] == list(range(1, len(events) + 1))
+        return in_order, text == wanted == own.ended(turn["id"])["text"]
+
+    with ThreadPoolExecutor(len(places)) as pool:
+        assert list(pool.map(one, places)) == [(True, True)] * len(places)
+
+
 def test_the_model_gets_the_system_prompt_and_the_whole_conversation(caller: Caller, product: Product) -> None:
     conversation = caller.conversation()
     first = caller.ask("My name is Ada.", {"text": "Hello Ada."}, conversation)
@@ -34,3 +54,152 @@ def test_the_model_gets_the_system_prompt_and_the_whole_conversation(caller: Cal
     assert roles == ["system", "user", "assistant", "user"]
     assert record.body["messages"][2]["content"] == "Hello Ada."
     assert json.dumps(record.body).count("My name is Ada.") == 1
+
+
+def test_reasoning_is_kept_apart_from_the_answer_and_never_replayed(caller: Caller, product: Product) -> None:
+    conversation = caller.conversation()
+    first = caller.ask("Think.", {"reasoning": "private thoughts", "text": "Done thinking."}, conversation)
+    stored = caller.ended(first["id"])
+    assert [part["type"] for part in stored["parts"]] == ["reasoning", "text"]
+    assert stored["text"] == "Done thinking."
+    caller.ended(caller.ask("And now, after the thinking?", None, conversation)["id"])
+    replayed = product.model.finished("after the thinking")[0].body["messages"]
+    assert [message["content"] for message in replayed if message["role"] == "assistant"] == ["Done thinking."]
+
+
+def test_a_reader_who_comes_back_gets_only_what_it_missed(caller: Caller) -> None:
+    turn = caller.ask("Count.", {"tokens": 40, "interval": 0.01})
+    seen = list(caller.events(turn["id"]))
+    middle = len(seen) // 2
+    assert list(caller.events(turn["id"], after=middle)) == seen[middle:]
+
+
+@pytest.mark.parametrize("interval", [0.005, 0.02, 0.05, 0.2])
+def test_stop_ends_the_answer_keeps_its_text_and_closes_the_providers_connection(
+    caller: Caller, product: Product, interval: float
+) -> None:
+    question = f"Stop me at {interval}."
+    script = {"tokens": 5000, "interval": interval}
+    turn = caller.ask(question, script)
+    for event in caller.events(turn["id"]):
+        if event["type"] == "TEXT_MESSAGE_CONTENT":
+            caller.post(f"turns/{turn['id']}/stop/")
+    assert event["type"] == "RUN_STOPPED"
+    stored = caller.turn(turn["id"])
+    assert stored["status"] == "stopped" and stored["error"] is None
+    assert stored["text"] and expected_text(script).startswith(stored["text"])
+    assert product.model.finished(question)[0].ended == "client_closed"
+
+
+def test_stop_ends_a_model_that_is_still_silent(caller: Caller, product: Product) -> None:
+    turn = caller.ask("Silence, please.", {"ttft": 600, "text": "never"})
+    product.model.arrived("Silence, please.")
+    caller.post(f"turns/{turn['id']}/stop/")
+    assert caller.ended(turn["id"])["status"] == "stopped"
+    assert product.model.finished("Silence, please.")[0].ended == "client_closed"
+
+
+def test_two_sends_at_once_make_one_turn_and_one_conflict(caller: Caller, product: Product) -> None:
+    place = caller.conversation()
+    barrier = threading.Barrier(2)
+
+    def send(number: int) -> int:
+        own = Caller(product, caller.token)
+        barrier.wait()
+        body = {"text": f"Number {number}\nscript: {json.dumps({'ttft': 0.5, 'text': 'ok'})}"}
+        return own.http.post(f"conversations/{place}/turns/", json=body).status_code
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(send, range(2))) == [202, 409]
+    until(lambda: caller.get(f"conversations/{place}/")["state"] == "idle", "the turn ends")
+    assert len(caller.get(f"conversations/{place}/messages/")["results"]) == 2
+
+
+def test_the_same_idempotency_key_again_is_the_same_turn(caller: Caller) -> None:
+    place = caller.conversation()
+    headers = {"Idempotency-Key": "once-only"}
+    first = caller.post(f"conversations/{place}/turns/", {"text": "Hello"}, **headers)
+    again = caller.post(f"conversations/{place}/turns/", {"text": "Hello"}, **headers)
+    caller.ended(first["turns"][0]["id"])
+    later = caller.post(f"conversations/{place}/turns/", {"text": "Hello"}, **headers)
+    assert first["turns"][0]["id"] == again["turns"][0]["id"] == later["turns"][0]["id"]
+
+
+def test_three_models_answer_side_by_side_and_a_failing_one_leaves_the_others(
+    caller: Caller, product: Product, committed: None, scripted_model_row: object
+) -> None:
+    names = [
+        product.model.set_script("side-a", {"text": "From A."}),
+        product.model.set_script("side-b", {"error": {"status": 500}}),
+        product.model.set_script("side-c", {"text": "From C."}),
+    ]
+    provider = scripted_model_row.provider  # type: ignore[attr-defined]  # the fixture's row
+    ids = [str(provider.models.get_or_create(name=name, context_window=8192)[0].pk) for name in names]
+    place = caller.conversation()
+    turns = caller.post(f"conversations/{place}/turns/", {"text": "All of you.", "models": ids})["turns"]
+    ended = [caller.ended(turn["id"]) for turn in turns]
+    assert [turn["status"] for turn in ended] == ["done", "failed", "done"]
+    assert [turn["text"] for turn in ended] == ["From A.", "", "From C."]
+    assert ended[1]["error"]["code"] == "provider_overloaded"
+
+
+def test_a_failed_answer_says_why_and_try_again_works(caller: Caller) -> None:
+    script = {"error": {"status": 429, "message": "slow down"}, "error_times": 1, "note": "fails once"}
+    turn = caller.ask("Fail once.", {"steps": [{**script, "text": "Now it works."}]})
+    events = list(caller.events(turn["id"]))
+    assert events[-1]["type"] == "RUN_ERROR" and events[-1]["code"] == "rate_limited"
+    failed = caller.turn(turn["id"])
+    assert failed["status"] == "failed" and "try again" in failed["error"]["detail"].lower()
+    again = caller.post(f"messages/{failed['message']}/regenerate/")["turns"][0]
+    assert caller.ended(again["id"])["text"] == "Now it works."
+
+
+def test_a_connection_cut_in_the_middle_keeps_what_came(caller: Caller) -> None:
+    script = {"tokens": 50, "interval": 0.005, "cut_after": 20}
+    stored = caller.ended(caller.ask("Cut.", script)["id"])
+    assert stored["status"] == "failed" and stored["error"]["code"] == "stream_cut"
+    assert stored["text"] and expected_text(script).startswith(stored["text"])
+
+
+def test_a_model_that_says_nothing_is_an_error_and_not_an_empty_answer(caller: Caller) -> None:
+    stored = caller.ended(caller.ask("Nothing.", {"text": ""})["id"])
+    assert stored["status"] == "failed" and stored["error"]["code"] == "empty_answer"
+
+
+def test_bad_messages_are_refused_in_words_and_change_nothing(caller: Caller) -> None:
+    place = caller.conversation()
+    for body, code in [
+        ({"text": "   "}, "empty_message"),
+        ({}, "invalid"),
+        ({"text": "x", "models": ["not-a-uuid"]}, "invalid"),
+        ({"text": "x", "models": ["01900000-0000-7000-8000-000000000000"]}, "not_found"),
+        ({"text": "x", "parent": "01900000-0000-7000-8000-000000000000"}, "not_found"),
+    ]:
+        response = caller.http.post(f"conversations/{place}/turns/", json=body)
+        assert response.status_code in (400, 404), response.text
+        assert response.headers["content-type"] == "application/problem+json"
+        problem = response.json()
+        assert problem["code"] == code and problem["detail"] and problem["request_id"]
+    broken = caller.http.post(f"conversations/{place}/turns/", content=b"{", headers={"Content-Type": "application/json"})
+    assert broken.status_code == 400 and broken.json()["code"] == "parse_error"
+    assert caller.get(f"conversations/{place}/messages/")["results"] == []
+
+
+def test_text_with_a_nul_or_half_a_character_does_not_break_the_turn(caller: Caller) -> None:
+    stored = caller.ended(caller.ask("Odd bytes.", {"text": "before\x00after \ud83d end"})["id"])
+    assert stored["status"] == "done" and stored["text"].startswith("before")
+    response = caller.http.post(f"conversations/{caller.conversation()}/turns/", json={"text": "nul \x00 here"})
+    assert response.status_code == 400
+
+
+def test_somebody_elses_rows_do_not_exist(caller: Caller, stranger: Person) -> None:
+    place = caller.conversation()
+    turn = caller.ask("Mine.", None, place)
+    caller.ended(turn["id"])
+    other = stranger.caller
+    for path in (f"conversations/{place}/", f"conversations/{place}/messages/", f"turns/{turn['id']}/",
+                 f"messages/{turn['message']}/", f"turns/{turn['id']}/events/"):  # fmt: skip
+        assert other.http.get(path).status_code == 404, path
+    for path in (f"conversations/{place}/turns/", f"turns/{turn['id']}/stop/", f"messages/{turn['message']}/regenerate/"):
+        assert other.http.post(path, json={"text": "x"}).status_code == 404, path
+    assert other.get("conversations/")["results"] == []

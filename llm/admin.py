@@ -1,0 +1,268 @@
+"""Providers and models, as administrators set them up."""
+
+from typing import Any, ClassVar, cast
+
+from django.contrib import admin, messages
+from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.decorators import method_decorator
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.views.decorators.debug import sensitive_post_parameters
+from unfold.admin import ModelAdmin
+from unfold.decorators import action, display
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from llm import services
+from llm.errors import ModelError
+from llm.forms import ModelForm, ProviderForm
+from llm.known_models import SOURCE, Suggestion, suggest
+from llm.models import UNKNOWN_WINDOW, Model, Provider
+
+IN_WORDS = {
+    "context_window": "a window of {:,} tokens",
+    "max_output": "at most {:,} tokens an answer",
+    "input_price": "${:f} a million prompt tokens",
+    "output_price": "${:f} a million answer tokens",
+}
+
+
+def in_words(found: dict[str, Any]) -> str:
+    """What is known of a model as a list in a sentence."""
+    words = [text.format(found[name]) for name, text in IN_WORDS.items() if found.get(name) is not None]
+    words += [f"{'' if found[name] else 'no '}{name}" for name in ("vision", "tools") if found.get(name) is not None]
+    return ", ".join(words)
+
+
+def go(url: str) -> HttpResponse:
+    """The end of an unfold dialog, which htmx has posted: the page goes to `url`."""
+    return HttpResponse(headers={"HX-Redirect": url})
+
+
+def acting(request: HttpRequest) -> AbstractUser:
+    return cast("AbstractUser", request.user)  # the admin site lets nobody else in
+
+
+@admin.register(Provider)
+class ProviderAdmin(ModelAdmin):
+    form = ProviderForm
+    list_display = ("name", "kind", "address", "key_state", "enabled", "model_count")
+    list_filter = ("kind", "enabled")
+    search_fields = ("name", "base_url")
+    actions = ("test_selected",)
+    actions_detail = ("test",)
+    readonly_fields = ("models_of_it",)
+    fieldsets = (
+        (None, {"fields": ("name", "kind", "base_url", "enabled", "silence_timeout")}),
+        ("Secret", {"fields": ("new_api_key", "clear_api_key")}),
+        ("Models", {"fields": ("models_of_it",)}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Provider]:
+        rows: QuerySet[Provider] = super().get_queryset(request)
+        return rows.annotate(number_of_models=Count("models"))
+
+    def get_fieldsets(self, request: HttpRequest, obj: Provider | None = None) -> Any:
+        """Whoever may only look sees whether there is a key; the switch is there when there is one to remove."""
+        general, secret, models = self.fieldsets
+        changeable = obj is None or self.has_change_permission(request, obj)
+        if not changeable:
+            secret = ("Secret", {"fields": ("key_state",)})
+        elif obj is None or not obj.api_key:
+            secret = ("Secret", {"fields": ("new_api_key",)})
+        return (general, secret, models) if obj else (general, secret)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Provider | None = None) -> tuple[str, ...]:
+        return ("models_of_it", "key_state")
+
+    @method_decorator(sensitive_post_parameters("new_api_key"))
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return super().changeform_view(request, *args, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: Provider, form: ProviderForm, change: Any) -> None:
+        services.store_provider(user=acting(request), provider=obj, api_key=form.api_key)
+
+    @display(description="Address")
+    def address(self, provider: Provider) -> str:
+        return provider.base_url or "the provider's own"
+
+    @display(description="API key", label={"stored": "success", "none": "warning"})
+    def key_state(self, provider: Provider) -> str:
+        return "stored" if provider.api_key else "none"
+
+    @display(description="Models", ordering="number_of_models")
+    def model_count(self, provider: Provider) -> SafeString:
+        url = reverse("admin:llm_model_changelist") + f"?provider__id__exact={provider.pk}"
+        return format_html('<a href="{}">{}</a>', url, getattr(provider, "number_of_models", 0))
+
+    @display(description="Models")
+    def models_of_it(self, provider: Provider) -> str:
+        context = {"provider": provider, "models": provider.models.order_by("name")}
+        return render_to_string("admin/llm/provider/models.html", context)
+
+    @admin.action(description="Test the connection", permissions=["change"])
+    def test_selected(self, request: HttpRequest, providers: QuerySet[Provider]) -> None:
+        for provider in providers:
+            try:
+                offered = services.test_connection(provider=provider)
+            except ModelError as error:
+                self.message_user(request, f"{provider}: {error.detail}", messages.ERROR)
+            else:
+                self.message_user(request, f"{provider} answers and offers {len(offered)} models.", messages.SUCCESS)
+
+    @action(description="Test connection", icon="network_check", permissions=["change"])
+    def test(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What the endpoint offers, each model with what is known of it; the chosen ones are added."""
+        provider = self.get_object(request, object_id)
+        if provider is None:
+            raise Http404
+        if request.method == "POST":
+            return self._add_models(request, provider)
+        offered, failure = [], None
+        try:
+            offered = services.test_connection(provider=provider)
+        except ModelError as error:
+            failure = error
+        added = set(provider.models.values_list("name", flat=True))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Connection test of {provider}",
+            "opts": self.opts,
+            "provider": provider,
+            "failure": failure,
+            "source": SOURCE,
+            "rows": [(name, name in added, _known(provider, name)) for name in sorted(offered)],
+        }
+        return TemplateResponse(request, "admin/llm/provider/test.html", context)
+
+    def _add_models(self, request: HttpRequest, provider: Provider) -> HttpResponse:
+        if not request.user.has_perm("llm.add_model"):
+            raise PermissionDenied
+        names = request.POST.getlist("model")
+        for name in names:
+            services.save_model(user=acting(request), provider=provider, name=name)
+        self.message_user(request, f"Added {', '.join(names)}." if names else "No model was chosen.")
+        return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
+
+
+def _known(provider: Provider, name: str) -> Suggestion | None:
+    return suggest(provider.kind, name, base_url=provider.base_url)
+
+
+class MakeDefault(BaseDialogForm):
+    """A confirmation: nothing but its button."""
+
+
+@admin.register(Model)
+class ModelAdminPage(ModelAdmin):
+    form = ModelForm
+    list_display = ("name", "provider", "window", "abilities", "prices", "enabled", "is_default")
+    list_filter = ("provider", "enabled")
+    list_select_related = ("provider",)
+    search_fields = ("name", "provider__name")
+    actions_detail = ("make_default",)
+    readonly_fields = ("known", "is_default", "token_ratio", "ratio_samples")
+    fieldsets = (
+        (None, {"fields": ("provider", "name", "known", "enabled")}),
+        ("Room", {"fields": ("context_window", "max_output", "tokenizer")}),
+        ("Abilities", {"fields": ("vision", "tools", "several_system_messages")}),
+        ("Price in US dollars a million tokens", {"fields": ("input_price", "output_price")}),
+        ("Learnt from use", {"fields": ("is_default", "token_ratio", "ratio_samples")}),
+    )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        return self.fieldsets if obj else self.fieldsets[:-1]
+
+    def get_form(self, request: HttpRequest, obj: Model | None = None, change: bool = False, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, change=change, **kwargs)
+        if obj is None and "name" in form.base_fields:
+            asks = {
+                "hx-get": reverse("admin:llm_model_suggestion"),
+                "hx-include": "#id_provider",
+                "hx-trigger": "input changed delay:300ms, change from:#id_provider",
+                "hx-target": "#suggestion",
+            }
+            form.base_fields["name"].widget = UnfoldAdminTextInputWidget(attrs=asks)
+        return form
+
+    def get_custom_urls(self) -> Any:
+        return (("suggestion/", "llm_model_suggestion", self.suggestion_view),)
+
+    def suggestion_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """What is known of the name being typed: a fragment for the form."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        chosen = request.GET.get("provider", "")
+        providers = {str(provider.pk): provider for provider in Provider.objects.all()}
+        name = request.GET.get("name", "").strip()
+        if chosen not in providers or not name:
+            return HttpResponse(WAITING)
+        return HttpResponse(_suggestion(Model(provider=providers[chosen], name=name)))
+
+    def save_model(self, request: HttpRequest, obj: Model, form: ModelForm, change: Any) -> None:
+        left_empty = form.left_empty
+        found = services.store_model(user=acting(request), model=obj, left_empty=left_empty)
+        if found:
+            self.message_user(request, f"{obj}: {in_words(found)}, from {SOURCE}. Correct what is wrong.")
+        if "context_window" in left_empty and "context_window" not in found:
+            said = f"{obj}: its window is not known, so it is {UNKNOWN_WINDOW:,} tokens until you enter the real one."
+            self.message_user(request, said, messages.WARNING)
+
+    @display(description="What is known")
+    def known(self, model: Model) -> str:
+        content = _suggestion(model) if model.provider_id else WAITING
+        return format_html('<div id="suggestion" aria-live="polite">{}</div>', content)
+
+    @display(description="Window", ordering="context_window")
+    def window(self, model: Model) -> str:
+        return f"{model.context_window:,}"
+
+    @display(description="Abilities")
+    def abilities(self, model: Model) -> str:
+        return ", ".join(name for name in ("vision", "tools") if getattr(model, name)) or "text only"
+
+    @display(description="$ per million in / out")
+    def prices(self, model: Model) -> str:
+        shown = ["–" if price is None else f"{price:.2f}" for price in (model.input_price, model.output_price)]
+        return " / ".join(shown)
+
+    @display(description="Default", boolean=True, ordering="default")
+    def is_default(self, model: Model) -> bool:
+        return model.default
+
+    @action(
+        description="Make default",
+        icon="check_circle",
+        permissions=["change"],
+        dialog={
+            "title": "Make this the workspace's default model?",
+            "description": "It answers whenever neither the person nor the persona chooses another.",
+            "form_class": MakeDefault,
+            "form_submit_text": "Make default",
+        },
+    )
+    def make_default(self, request: HttpRequest, form: MakeDefault, object_id: str) -> HttpResponse:
+        model = self.get_object(request, object_id)
+        if model is None:
+            raise Http404
+        services.set_default_model(user=acting(request), model=model)
+        self.message_user(request, f"{model} is now the default model.", messages.SUCCESS)
+        return go(reverse("admin:llm_model_change", args=[model.pk]))
+
+
+WAITING = "Choose a provider and type a name."
+
+
+def _suggestion(model: Model) -> str:
+    known = _known(model.provider, model.name)
+    context: ClassVar[dict[str, Any]]
+    return render_to_string(
+        "admin/llm/model/suggestion.html",
+        {"model": model, "known": known, "words": in_words(known_fields(known)), "source": SOURCE},
+    )

@@ -1,0 +1,111 @@
+"""The admin's forms for providers and models."""
+
+from typing import Any, ClassVar
+
+from django import forms
+from unfold.widgets import UnfoldAdminNullBooleanSelectWidget, UnfoldAdminPasswordWidget, UnfoldBooleanSwitchWidget
+
+from llm.addresses import is_http, origin
+from llm.models import Model, Provider
+from llm.providers import DEFAULT_BASE_URLS
+from llm.services import UNKNOWN
+
+
+class ProviderForm(forms.ModelForm[Provider]):
+    """The stored key never comes back: an empty field keeps it, a switch removes it."""
+
+    new_api_key = forms.CharField(
+        label="API key",
+        required=False,
+        widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password", "spellcheck": "false"}),
+    )
+    clear_api_key = forms.BooleanField(
+        label="Remove the stored key", required=False, widget=UnfoldBooleanSwitchWidget()
+    )
+
+    class Meta:
+        model = Provider
+        fields: ClassVar = ["name", "kind", "base_url", "enabled", "silence_timeout"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Somebody who may only look at the provider gets no fields.
+        self._had_key, self._address = bool(self.instance.api_key), self._origin(self.instance)
+        if "new_api_key" in self.fields:
+            self.fields["new_api_key"].help_text = (
+                "A key is stored and never shown. Leave empty to keep it."
+                if self._had_key
+                else "No key is stored. It is encrypted and never shown again."
+            )
+        if not self._had_key:
+            self.fields.pop("clear_api_key", None)
+
+    @property
+    def api_key(self) -> str | None:
+        """What to store: a new key, "" to remove the old one, None to keep it."""
+        if self.cleaned_data.get("clear_api_key"):
+            return ""
+        return self.cleaned_data.get("new_api_key") or None
+
+    def clean_new_api_key(self) -> str:
+        key = str(self.cleaned_data["new_api_key"])
+        if not (key.isascii() and key.isprintable()):
+            raise forms.ValidationError("The API key holds characters no key has. Paste it anew.")
+        return key
+
+    def clean(self) -> dict[str, Any] | None:
+        cleaned = super().clean()
+        if self.api_key and self.cleaned_data.get("clear_api_key"):
+            self.add_error("clear_api_key", "Enter a new key or remove the stored one, not both.")
+        return cleaned
+
+    def _post_clean(self) -> None:
+        super()._post_clean()
+        # Otherwise whoever may edit a provider could read its key by sending it to a server of their own.
+        if self._had_key and not self.errors and self.api_key is None and self._origin(self.instance) != self._address:
+            self.add_error(
+                "new_api_key",
+                "The stored key belongs to the address before. Enter the key for the new one, or remove the stored key.",
+            )
+
+    @staticmethod
+    def _origin(provider: Provider) -> tuple[str, str | None, int | None]:
+        url = provider.base_url.strip() or DEFAULT_BASE_URLS[provider.kind]
+        return origin(url) if is_http(url) else ("", None, None)
+
+
+class ModelForm(forms.ModelForm[Model]):
+    """What is left empty for a new model is filled with what is known of its name; the row decides from then on."""
+
+    class Meta:
+        model = Model
+        fields: ClassVar = [
+            *("provider", "name", "context_window", "max_output", "tokenizer"),
+            *("vision", "tools", "several_system_messages", "enabled", "input_price", "output_price"),
+        ]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        window = self.fields.get("context_window")
+        if window is not None:
+            window.required = False
+            window.help_text = "Tokens. Empty: what is known of the model, else 4,096."
+        if self.instance._state.adding and window is not None:
+            self._ask_for_new()
+
+    def _ask_for_new(self) -> None:
+        self.initial["context_window"] = None
+        for name in ("context_window", "input_price", "output_price"):
+            self.fields[name].widget.attrs["placeholder"] = "as known"
+        for name in ("vision", "tools"):
+            self.fields[name] = forms.NullBooleanField(
+                label=self.fields[name].label,
+                help_text=self.fields[name].help_text,
+                widget=UnfoldAdminNullBooleanSelectWidget(),
+            )
+
+    @property
+    def left_empty(self) -> list[str]:
+        """The fields to fill from what is known: for a stored model only its window, as no price is a price too."""
+        names = UNKNOWN if self.instance._state.adding else ["context_window"]
+        return [name for name in names if self.cleaned_data.get(name) is None]

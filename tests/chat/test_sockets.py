@@ -1,0 +1,118 @@
+"""The page's WebSocket, spoken to as a browser does."""
+
+import pytest
+
+from tests.conftest import Person
+from tests.product import Caller, Product
+from tests.sockets import socket_of
+
+pytestmark = pytest.mark.product
+
+
+def test_a_socket_delivers_the_answer_and_acknowledges_every_frame(product: Product, person: Person) -> None:
+    place = person.caller.conversation()
+    with socket_of(product, person) as socket:
+        socket.send("watch", id=1, conversation=place)
+        assert [frame["type"] for frame in socket.until("ACK")] == ["STATE", "ACK"]
+        turn = person.caller.ask("Count.", {"tokens": 30, "interval": 0.005, "ttft": 0.3}, place)
+        started = socket.until("TURN")[-1]
+        assert (started["turn"], started["message"]) == (turn["id"], turn["message"])
+        socket.send("subscribe", id=2, turn=turn["id"], after_seq=0)
+        frames = socket.until("RUN_FINISHED")
+    events = [frame for frame in frames if frame.get("seq")]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert {"type": "ACK", "id": 2} in frames
+
+
+def test_two_tabs_see_the_same_and_a_closed_one_changes_nothing(product: Product, person: Person) -> None:
+    turn = person.caller.ask("Count.", {"tokens": 60, "interval": 0.01})
+    with socket_of(product, person) as closed:
+        closed.send("subscribe", turn=turn["id"], after_seq=0)
+        closed.until("TEXT_MESSAGE_CONTENT")
+    seen = []
+    for _ in range(2):
+        with socket_of(product, person) as tab:
+            tab.send("subscribe", turn=turn["id"], after_seq=0)
+            seen.append([frame for frame in tab.until("RUN_FINISHED") if frame.get("seq")])
+    assert seen[0] == seen[1]
+    assert person.caller.turn(turn["id"])["status"] == "done"
+
+
+def test_stop_over_the_socket_stops_the_answer(product: Product, person: Person) -> None:
+    turn = person.caller.ask("Long.", {"tokens": 5000, "interval": 0.02})
+    with socket_of(product, person) as socket:
+        socket.send("subscribe", turn=turn["id"], after_seq=0)
+        socket.until("TEXT_MESSAGE_CONTENT")
+        socket.send("stop", id=7, turn=turn["id"])
+        assert socket.until("RUN_STOPPED")
+
+
+def test_a_message_can_be_sent_over_the_socket(product: Product, person: Person) -> None:
+    place = person.caller.conversation()
+    with socket_of(product, person) as socket:
+        socket.send("watch", id=1, conversation=place)
+        socket.send("send", id=2, conversation=place, text="Hello")
+        assert {"type": "ACK", "id": 2} in socket.until("ACK") + socket.until("TURN")
+
+
+@pytest.mark.parametrize("frame", ["not json", "[]", '{"type": "dance"}', '{"no": "type"}', "[" * 100_000])
+def test_a_bad_frame_closes_the_socket_with_4400(product: Product, person: Person, frame: str) -> None:
+    with socket_of(product, person) as socket:
+        socket.connection.send(frame)
+        assert socket.close_code() == 4400
+
+
+def test_bytes_close_the_socket_with_4400(product: Product, person: Person) -> None:
+    with socket_of(product, person) as socket:
+        socket.connection.send(b"\x00\x01")
+        assert socket.close_code() == 4400
+
+
+def test_nobody_signed_in_is_closed_with_4401(product: Product) -> None:
+    with socket_of(product, None) as socket:
+        assert socket.close_code() == 4401
+
+
+def test_somebody_elses_turn_is_not_found_and_closes_with_4403(
+    product: Product, person: Person, stranger: Person
+) -> None:
+    turn = person.caller.ask("Mine.", {"text": "secret answer"})
+    for frame in (
+        {"type_": "subscribe", "turn": turn["id"], "after_seq": 0},
+        {"type_": "stop", "turn": turn["id"]},
+        {"type_": "watch", "conversation": turn["conversation"]},
+        {"type_": "send", "conversation": turn["conversation"], "text": "x"},
+        {"type_": "subscribe", "turn": "nonsense"},
+    ):
+        with socket_of(product, stranger) as socket:
+            socket.send(**frame)
+            assert socket.receive()["code"] == "not_found"
+            assert socket.close_code() == 4403
+
+
+def test_a_wrong_sequence_number_is_an_error_and_not_the_end(product: Product, caller: Caller, person: Person) -> None:
+    turn = caller.ask("Hello.")
+    with socket_of(product, person) as socket:
+        for after in (-1, "3", True, 1.5, None):
+            socket.send("subscribe", id=1, turn=turn["id"], after_seq=after)
+            assert socket.receive()["code"] == "bad_sequence"
+        socket.send("ping", id=2)
+        assert socket.receive() == {"type": "ACK", "id": 2}
+
+
+def test_a_frame_that_is_too_large_closes_the_socket_with_4413(product: Product, person: Person) -> None:
+    with socket_of(product, person) as socket:
+        socket.send("ping", padding="x" * 600_000)
+        assert socket.close_code() == 4413
+
+
+def test_frames_without_end_close_the_socket_with_4429(product: Product, person: Person) -> None:
+    with socket_of(product, person) as socket:
+        for number in range(200):
+            socket.connection.send(f'{{"type": "ping", "id": {number}}}')
+        assert socket.close_code() == 4429
+
+
+def test_a_page_of_another_site_gets_no_socket(product: Product, person: Person) -> None:
+    with pytest.raises(Exception, match="403"), socket_of(product, person, origin="https://evil.example"):
+        pass

@@ -1,0 +1,52 @@
+"""A page's WebSocket for tests, signed in by the session cookie as a browser is."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+from django.test import Client
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from tests.conftest import Person
+from tests.product import WAIT, Product
+
+
+class Socket:
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    def send(self, type_: str, **fields: Any) -> None:
+        self.connection.send(json.dumps({"type": type_, **fields}))
+
+    def receive(self) -> Any:
+        return json.loads(self.connection.recv(WAIT))
+
+    def until(self, *types: str) -> list[Any]:
+        """Everything up to the first frame of one of the types, that frame included."""
+        frames = [self.receive()]
+        while frames[-1]["type"] not in types:
+            frames.append(self.receive())
+        return frames
+
+    def close_code(self) -> int:
+        """Reads on until the server closes."""
+        try:
+            while True:
+                self.connection.recv(WAIT)
+        except ConnectionClosed as closed:
+            return closed.rcvd.code if closed.rcvd else 1006
+
+
+@contextmanager
+def socket_of(product: Product, person: Person | None, origin: str | None = None) -> Iterator[Socket]:
+    headers = {}
+    if person is not None:
+        client = Client()
+        client.force_login(person.user)
+        headers["Cookie"] = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+    url = product.url.replace("http", "ws") + "/ws/"
+    with connect(url, additional_headers=headers, origin=origin or product.url, max_size=None) as connection:  # type: ignore[arg-type]  # an origin is a plain string
+        yield Socket(connection)
