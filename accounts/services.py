@@ -4,8 +4,12 @@ import hashlib
 import secrets
 from datetime import datetime
 
+from django.contrib.auth.models import AbstractUser
+from django.utils import timezone
+
 from accounts.models import ApiToken, User
-from llm.errors import ProductError
+from llm.errors import NotFound, ProductError
+from llm.services import require_staff
 
 TOKEN_PREFIX = "gh_"  # noqa: S105 - a marker by which secret scanners recognise our tokens, not a secret
 
@@ -27,3 +31,35 @@ def create_token(
     token = TOKEN_PREFIX + secrets.token_urlsafe(32)
     row = ApiToken.objects.create(user=user, name=name, digest=token_digest(token), scopes=chosen, expires=expires)
     return row, token
+
+
+def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
+    """Ends a token at once; its row stays as a record. One's own, or anybody's for an administrator."""
+    if token.user_id != user.pk and not user.is_staff:
+        raise NotFound("token")
+    token.expires = timezone.now()
+    token.save(update_fields=["expires"])
+
+
+LAST_ADMIN = "This is the last administrator who can do everything. Make somebody else a superuser first."
+
+
+def is_last_admin(person: User) -> bool:
+    admins = User.objects.filter(is_active=True, is_superuser=True)
+    return admins.filter(pk=person.pk).exists() and not admins.exclude(pk=person.pk).exists()
+
+
+def save_user(*, user: AbstractUser, person: User) -> None:
+    """Stores a row as an administrator's form left it. Raises `last_admin` rather than locking everybody out."""
+    require_staff(user)
+    if not (person.is_active and person.is_superuser) and is_last_admin(person):
+        raise ProductError("last_admin", LAST_ADMIN, status=409)
+    person.save()
+
+
+def delete_user(*, user: AbstractUser, person: User) -> None:
+    """Removes somebody with everything that is theirs."""
+    require_staff(user)
+    if is_last_admin(person):
+        raise ProductError("last_admin", LAST_ADMIN, status=409)
+    person.delete()

@@ -51,7 +51,7 @@ async def warm_up() -> None:
     for provider in await on_database(lambda: list(Provider.objects.filter(enabled=True))):
         shared_client(provider)
     with suppress(*streams.CONNECTION_ERRORS):
-        await streams.client().ping()
+        await streams.read("warm-up")
 
 
 def interrupt_all() -> None:

@@ -3,6 +3,8 @@
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
+from config.embedded.errors import StartError
+
 # One Redis serves four purposes; each has its own database number, counted from the one in REDIS_URL (0 by default).
 STREAMS_DB, BROKER_DB, CHANNELS_DB, CACHE_DB = 0, 1, 2, 3
 
@@ -11,7 +13,7 @@ def database(url: str) -> dict[str, Any]:
     """Django's settings for a libpq URL: `postgresql://user:password@host:5432/name` or `…/name?host=/socket/dir`."""
     parts = urlsplit(url)
     if parts.scheme not in ("postgres", "postgresql"):
-        raise ValueError("DATABASE_URL must start with postgresql://")
+        raise StartError("DATABASE_URL must start with postgresql://, as in postgresql://user:password@host:5432/name.")
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     host = query.pop("host", None) or parts.hostname or ""
     return {
@@ -33,7 +35,7 @@ def redis(url: str, db: int) -> str:
     if parts.scheme == "unix":
         return f"unix://{parts.path}?db={_first_db(parts) + db}"
     if parts.scheme not in ("redis", "rediss"):
-        raise ValueError("REDIS_URL must start with redis://, rediss:// or unix://")
+        raise StartError("REDIS_URL must start with redis://, rediss:// or unix://, as in redis://host:6379/0.")
     return parts._replace(path=f"/{_first_db(parts) + db}").geturl()
 
 

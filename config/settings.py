@@ -176,6 +176,7 @@ UNFOLD = {
     "SITE_SYMBOL": "visibility",
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": True,
+    "SIDEBAR": {"navigation": "config.admin_menu.navigation"},
 }
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")

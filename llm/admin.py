@@ -1,12 +1,11 @@
 """Providers and models, as administrators set them up."""
 
-from typing import Any, ClassVar, cast
+from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -14,15 +13,14 @@ from django.utils.decorators import method_decorator
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.debug import sensitive_post_parameters
-from unfold.admin import ModelAdmin
-from unfold.decorators import action, display
-from unfold.forms import BaseDialogForm
+from unfold.decorators import display
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from llm import services
+from llm.administration import Confirmation, RowAdmin, acting, button, confirmed, go
 from llm.errors import ModelError
 from llm.forms import ModelForm, ProviderForm
-from llm.known_models import SOURCE, Suggestion, suggest
+from llm.known_models import SOURCE
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 
 IN_WORDS = {
@@ -31,6 +29,7 @@ IN_WORDS = {
     "input_price": "${:f} a million prompt tokens",
     "output_price": "${:f} a million answer tokens",
 }
+WAITING = "Choose a provider and type a name."
 
 
 def in_words(found: dict[str, Any]) -> str:
@@ -40,24 +39,15 @@ def in_words(found: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def go(url: str) -> HttpResponse:
-    """The end of an unfold dialog, which htmx has posted: the page goes to `url`."""
-    return HttpResponse(headers={"HX-Redirect": url})
-
-
-def acting(request: HttpRequest) -> AbstractUser:
-    return cast("AbstractUser", request.user)  # the admin site lets nobody else in
-
-
 @admin.register(Provider)
-class ProviderAdmin(ModelAdmin):
+class ProviderAdmin(RowAdmin):
     form = ProviderForm
     list_display = ("name", "kind", "address", "key_state", "enabled", "model_count")
     list_filter = ("kind", "enabled")
     search_fields = ("name", "base_url")
     actions = ("test_selected",)
     actions_detail = ("test",)
-    readonly_fields = ("models_of_it",)
+    readonly_fields = ("models_of_it", "key_state")
     fieldsets = (
         (None, {"fields": ("name", "kind", "base_url", "enabled", "silence_timeout")}),
         ("Secret", {"fields": ("new_api_key", "clear_api_key")}),
@@ -68,7 +58,7 @@ class ProviderAdmin(ModelAdmin):
         rows: QuerySet[Provider] = super().get_queryset(request)
         return rows.annotate(number_of_models=Count("models"))
 
-    def get_fieldsets(self, request: HttpRequest, obj: Provider | None = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Whoever may only look sees whether there is a key; the switch is there when there is one to remove."""
         general, secret, models = self.fieldsets
         changeable = obj is None or self.has_change_permission(request, obj)
@@ -78,14 +68,11 @@ class ProviderAdmin(ModelAdmin):
             secret = ("Secret", {"fields": ("new_api_key",)})
         return (general, secret, models) if obj else (general, secret)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Provider | None = None) -> tuple[str, ...]:
-        return ("models_of_it", "key_state")
-
     @method_decorator(sensitive_post_parameters("new_api_key"))
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         return super().changeform_view(request, *args, **kwargs)
 
-    def save_model(self, request: HttpRequest, obj: Provider, form: ProviderForm, change: Any) -> None:
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.store_provider(user=acting(request), provider=obj, api_key=form.api_key)
 
     @display(description="Address")
@@ -116,12 +103,10 @@ class ProviderAdmin(ModelAdmin):
             else:
                 self.message_user(request, f"{provider} answers and offers {len(offered)} models.", messages.SUCCESS)
 
-    @action(description="Test connection", icon="network_check", permissions=["change"])
+    @button("Test connection", icon="network_check")
     def test(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """What the endpoint offers, each model with what is known of it; the chosen ones are added."""
-        provider = self.get_object(request, object_id)
-        if provider is None:
-            raise Http404
+        provider = self.row(request, object_id)
         if request.method == "POST":
             return self._add_models(request, provider)
         offered, failure = [], None
@@ -137,7 +122,10 @@ class ProviderAdmin(ModelAdmin):
             "provider": provider,
             "failure": failure,
             "source": SOURCE,
-            "rows": [(name, name in added, _known(provider, name)) for name in sorted(offered)],
+            "rows": [
+                (name, name in added, in_words(services.known_of(Model(provider=provider, name=name))))
+                for name in sorted(offered)
+            ],
         }
         return TemplateResponse(request, "admin/llm/provider/test.html", context)
 
@@ -151,16 +139,15 @@ class ProviderAdmin(ModelAdmin):
         return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
 
 
-def _known(provider: Provider, name: str) -> Suggestion | None:
-    return suggest(provider.kind, name, base_url=provider.base_url)
-
-
-class MakeDefault(BaseDialogForm):
-    """A confirmation: nothing but its button."""
+def suggestion(model: Model) -> str:
+    """What is known of a model, where from, and what follows for its window: a fragment of the form."""
+    known = services.known_of(model)
+    context = {"model": model, "known": known, "words": in_words(known), "source": SOURCE, "window": UNKNOWN_WINDOW}
+    return render_to_string("admin/llm/model/suggestion.html", context)
 
 
 @admin.register(Model)
-class ModelAdminPage(ModelAdmin):
+class ModelRowAdmin(RowAdmin):
     form = ModelForm
     list_display = ("name", "provider", "window", "abilities", "prices", "enabled", "is_default")
     list_filter = ("provider", "enabled")
@@ -176,10 +163,10 @@ class ModelAdminPage(ModelAdmin):
         ("Learnt from use", {"fields": ("is_default", "token_ratio", "ratio_samples")}),
     )
 
-    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.fieldsets if obj else self.fieldsets[:-1]
 
-    def get_form(self, request: HttpRequest, obj: Model | None = None, change: bool = False, **kwargs: Any) -> Any:
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, change=change, **kwargs)
         if obj is None and "name" in form.base_fields:
             asks = {
@@ -203,9 +190,9 @@ class ModelAdminPage(ModelAdmin):
         name = request.GET.get("name", "").strip()
         if chosen not in providers or not name:
             return HttpResponse(WAITING)
-        return HttpResponse(_suggestion(Model(provider=providers[chosen], name=name)))
+        return HttpResponse(suggestion(Model(provider=providers[chosen], name=name)))
 
-    def save_model(self, request: HttpRequest, obj: Model, form: ModelForm, change: Any) -> None:
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         left_empty = form.left_empty
         found = services.store_model(user=acting(request), model=obj, left_empty=left_empty)
         if found:
@@ -216,7 +203,7 @@ class ModelAdminPage(ModelAdmin):
 
     @display(description="What is known")
     def known(self, model: Model) -> str:
-        content = _suggestion(model) if model.provider_id else WAITING
+        content = suggestion(model) if model.provider_id else WAITING
         return format_html('<div id="suggestion" aria-live="polite">{}</div>', content)
 
     @display(description="Window", ordering="context_window")
@@ -236,33 +223,14 @@ class ModelAdminPage(ModelAdmin):
     def is_default(self, model: Model) -> bool:
         return model.default
 
-    @action(
-        description="Make default",
+    @confirmed(
+        "Make default",
         icon="check_circle",
-        permissions=["change"],
-        dialog={
-            "title": "Make this the workspace's default model?",
-            "description": "It answers whenever neither the person nor the persona chooses another.",
-            "form_class": MakeDefault,
-            "form_submit_text": "Make default",
-        },
+        ask="Make this the workspace's default model?",
+        explain="It answers whenever neither the person nor the persona chooses another.",
     )
-    def make_default(self, request: HttpRequest, form: MakeDefault, object_id: str) -> HttpResponse:
-        model = self.get_object(request, object_id)
-        if model is None:
-            raise Http404
+    def make_default(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        model = self.row(request, object_id)
         services.set_default_model(user=acting(request), model=model)
         self.message_user(request, f"{model} is now the default model.", messages.SUCCESS)
         return go(reverse("admin:llm_model_change", args=[model.pk]))
-
-
-WAITING = "Choose a provider and type a name."
-
-
-def _suggestion(model: Model) -> str:
-    known = _known(model.provider, model.name)
-    context: ClassVar[dict[str, Any]]
-    return render_to_string(
-        "admin/llm/model/suggestion.html",
-        {"model": model, "known": known, "words": in_words(known_fields(known)), "source": SOURCE},
-    )

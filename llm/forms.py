@@ -29,9 +29,9 @@ class ProviderForm(forms.ModelForm[Provider]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Somebody who may only look at the provider gets no fields.
-        self._had_key, self._address = bool(self.instance.api_key), self._origin(self.instance)
-        if "new_api_key" in self.fields:
+        self._had_key = bool(self.instance.api_key)
+        self._before = _origin(self.instance.kind, self.instance.base_url)
+        if "new_api_key" in self.fields:  # not for somebody who may only look
             self.fields["new_api_key"].help_text = (
                 "A key is stored and never shown. Leave empty to keep it."
                 if self._had_key
@@ -53,25 +53,21 @@ class ProviderForm(forms.ModelForm[Provider]):
             raise forms.ValidationError("The API key holds characters no key has. Paste it anew.")
         return key
 
-    def clean(self) -> dict[str, Any] | None:
-        cleaned = super().clean()
-        if self.api_key and self.cleaned_data.get("clear_api_key"):
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("clear_api_key") and cleaned.get("new_api_key"):
             self.add_error("clear_api_key", "Enter a new key or remove the stored one, not both.")
+        # Otherwise whoever may edit a provider could read its key by sending it to a server of their own.
+        moved = _origin(cleaned.get("kind", ""), cleaned.get("base_url", "")) != self._before
+        if self._had_key and self.api_key is None and not self.errors and moved:
+            sentence = "The stored key is for the address before. Enter the key for this one, or remove the stored key."
+            self.add_error("new_api_key", sentence)
         return cleaned
 
-    def _post_clean(self) -> None:
-        super()._post_clean()
-        # Otherwise whoever may edit a provider could read its key by sending it to a server of their own.
-        if self._had_key and not self.errors and self.api_key is None and self._origin(self.instance) != self._address:
-            self.add_error(
-                "new_api_key",
-                "The stored key belongs to the address before. Enter the key for the new one, or remove the stored key.",
-            )
 
-    @staticmethod
-    def _origin(provider: Provider) -> tuple[str, str | None, int | None]:
-        url = provider.base_url.strip() or DEFAULT_BASE_URLS[provider.kind]
-        return origin(url) if is_http(url) else ("", None, None)
+def _origin(kind: str, base_url: str) -> tuple[str, str | None, int | None] | None:
+    url = base_url.strip() or DEFAULT_BASE_URLS.get(kind, "")
+    return origin(url) if is_http(url) else None
 
 
 class ModelForm(forms.ModelForm[Model]):

@@ -99,18 +99,21 @@ def store_model(*, user: AbstractUser, model: Model, left_empty: Collection[str]
     return found
 
 
+def known_of(model: Model) -> dict[str, Any]:
+    """The fields of `UNKNOWN` that are known of a model by its name and its provider's address."""
+    known = suggest(model.provider.kind, model.name, base_url=model.provider.base_url)
+    if known is None:
+        return {}
+    values = {name: getattr(known, "window" if name == "context_window" else name) for name in UNKNOWN}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def fill_from_known(model: Model, names: Collection[str]) -> dict[str, Any]:
     """Sets the named fields (of `UNKNOWN`) to what is known of the model; returns those that are known."""
-    known = suggest(model.provider.kind, model.name, base_url=model.provider.base_url)
-    values = (
-        {}
-        if known is None
-        else {name: getattr(known, "window" if name == "context_window" else name) for name in names}
-    )
-    found = {name: value for name, value in values.items() if value is not None}
+    known = known_of(model) if names else {}
     for name in names:
-        setattr(model, name, found.get(name, UNKNOWN[name]))
-    return found
+        setattr(model, name, known.get(name, UNKNOWN[name]))
+    return {name: known[name] for name in names if name in known}
 
 
 @transaction.atomic

@@ -1,6 +1,6 @@
 """Every change to personas, system prompts, reminders and budget profiles."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import connection, transaction
@@ -9,34 +9,52 @@ from django.db.models import F, Max
 from accounts.models import User
 from llm.errors import NotFound, ProductError
 from llm.models import Model
+from llm.services import require_staff
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
 
-VERSION_LOCK = 7_301  # an advisory lock: two admins saving at once get two versions
+ONE_AT_A_TIME = 7_301  # an advisory lock: two admins saving at once get two versions, of which one is active
 
 
 @transaction.atomic
 def save_system_prompt(*, user: User | None, text: str, note: str = "", activate: bool = True) -> SystemPrompt:
     """Stores the text as the next version, active unless told otherwise."""
+    require_staff(user)
     if not text.strip():
         raise ProductError("empty_prompt", "The system prompt is empty. Write one, or roll back to an earlier version.")
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [VERSION_LOCK])
+    _wait_for_other_admins()
     newest = SystemPrompt.objects.aggregate(newest=Max("version"))["newest"] or 0
     prompt = SystemPrompt.objects.create(version=newest + 1, text=text, note=note, author=user)
     if activate:
-        activate_system_prompt(prompt=prompt)
+        activate_system_prompt(user=user, prompt=prompt)
     return prompt
 
 
 @transaction.atomic
-def activate_system_prompt(*, prompt: SystemPrompt) -> None:
+def activate_system_prompt(*, user: User | None = None, prompt: SystemPrompt) -> None:
+    """Also the way back to an earlier version."""
+    require_staff(user)
+    _wait_for_other_admins()
     SystemPrompt.objects.filter(active=True).exclude(pk=prompt.pk).update(active=False)
     SystemPrompt.objects.filter(pk=prompt.pk).update(active=True)
     prompt.active = True
 
 
+def _wait_for_other_admins() -> None:
+    """Until the transaction ends nobody else changes what is active or the default."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ONE_AT_A_TIME])
+
+
+def save_profile(*, user: User, profile: BudgetProfile) -> None:
+    """Stores a row that the caller's form validated."""
+    require_staff(user)
+    profile.save()
+
+
 @transaction.atomic
-def set_default_profile(*, profile: BudgetProfile) -> None:
+def set_default_profile(*, user: User | None = None, profile: BudgetProfile) -> None:
+    require_staff(user)
+    _wait_for_other_admins()
     BudgetProfile.objects.filter(default=True).exclude(pk=profile.pk).update(default=False)
     BudgetProfile.objects.filter(pk=profile.pk).update(default=True)
     profile.default = True
@@ -68,6 +86,17 @@ def update_persona(*, user: User, persona: Persona, fields: Mapping[str, Any], r
     if reminder is not None:
         _set_own_reminder(persona, reminder)
     return persona
+
+
+def set_reminders(*, user: User, persona: Persona, reminders: Iterable[Reminder]) -> None:
+    """Which of the shared reminders the persona uses."""
+    require_owner(user=user, persona=persona)
+    persona.reminders.set(reminders)
+
+
+def save_reminder(*, user: User, reminder: Reminder) -> None:
+    require_staff(user)
+    reminder.save()
 
 
 def delete_persona(*, user: User, persona: Persona) -> None:

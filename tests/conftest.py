@@ -14,7 +14,7 @@ from llm.models import Model, Provider
 from llm.services import save_provider
 from personas.models import BudgetProfile
 from personas.services import save_system_prompt, set_default_profile
-from tests.product import Caller, Product, running
+from tests.product import Caller, Product, database_url, running
 
 PASSWORD = "correct horse battery"
 
@@ -50,7 +50,10 @@ def django_db_setup(
 @pytest.fixture(scope="session")
 def product(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Product]:
     """The whole product, once per test process. Tests keep apart by using a person of their own each."""
-    with django_db_blocker.unblock(), running(connection.settings_dict) as started:
+    with (
+        django_db_blocker.unblock(),
+        running(DATABASE_URL=database_url(connection.settings_dict)) as started,
+    ):
         save_provider(
             name="Scripted",
             kind=Provider.Kind.OPENAI,

@@ -53,7 +53,7 @@ class Product:
                 env=self.environment,
                 stdout=log,
                 stderr=log,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - no threads hold locks that the child would need
+                preexec_fn=die_with_parent,
             )
 
     def start_worker(self) -> None:
@@ -116,10 +116,10 @@ def database_url(settings: dict[str, Any]) -> str:
 
 
 @contextmanager
-def running(database: dict[str, Any]) -> Iterator[Product]:
-    """Everything on the given database, with a scripted model; the caller creates the rows."""
+def running(**environment: str) -> Iterator[Product]:
+    """Everything, with a scripted model, in our environment and what is given; the caller creates the rows."""
     with tempfile.TemporaryDirectory(prefix="glasshouse-product-") as directory, ScriptedModel() as model:
-        environment = {**os.environ, "DATABASE_URL": database_url(database), "DATA_DIR": directory}
+        environment = {**os.environ, "DATA_DIR": directory, **environment}
         product = Product(f"http://127.0.0.1:{free_port()}", model, environment, Path(directory))
         try:
             product.start_web()
@@ -130,6 +130,24 @@ def running(database: dict[str, Any]) -> Iterator[Product]:
         finally:
             for name in list(product.processes):
                 product.end(name)
+
+
+@contextmanager
+def installed(database: str, redis: str) -> "Iterator[tuple[Product, Caller]]":
+    """The product on empty services, set up with its own commands as an operator would; and its admin's program."""
+    urls = {"DATABASE_URL": database, "REDIS_URL": redis}
+
+    def manage(*arguments: str, **more: str) -> str:
+        command = [sys.executable, "manage.py", *arguments]
+        environment = {**os.environ, **urls, **more}
+        return subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    manage("migrate", "-v0")
+    manage("seed")
+    with running(**urls) as product:
+        endpoint = ("--base-url", product.model.openai_url, "--model", "scripted:128000", "--default")
+        manage("provider", "Scripted", *endpoint, PROVIDER_API_KEY="secret-of-the-scripted-provider")
+        yield product, Caller(product, manage("token", "admin").strip())
 
 
 class Caller:

@@ -1,6 +1,7 @@
 """PostgreSQL and Redis for a test run, in a temporary directory; nothing of them outlives the run.
 
 `python -m tests.services` starts them, prints one line of JSON with their URLs, and ends with its input.
+`python -m tests.services --in DIR redis` starts only what is named, in a directory that stays.
 `python -m tests.services manage.py …` runs a Python program with them, and ends with its status.
 """
 
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -32,34 +34,44 @@ def start() -> tuple[str, str]:
     given = os.environ.get("DATABASE_URL"), os.environ.get("REDIS_URL")
     if given[0] and given[1]:
         return given[0], given[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.services"],
-        cwd=Path(__file__).resolve().parents[1],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        process_group=0,
-    )
-    atexit.register(_end, process)
-    line = process.stdout.readline() if process.stdout else ""
-    if not line:
-        raise RuntimeError("PostgreSQL and Redis did not start; the lines above say why.")
-    urls = json.loads(line)
-    return urls["database"], urls["redis"]
+    process = Services()
+    atexit.register(process.end)
+    return process.database, process.redis
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
-    if process.stdin:
-        process.stdin.close()
-    process.wait()
+class Services:
+    """A process that runs both services in a temporary directory, or the named ones in `directory`."""
+
+    def __init__(self, directory: Path | None = None, *names: str) -> None:
+        where = ["--in", str(directory), *names] if directory else []
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.services", *where],
+            cwd=Path(__file__).resolve().parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        if not line:
+            raise RuntimeError("PostgreSQL and Redis did not start; the lines above say why.")
+        urls = json.loads(line)
+        self.database, self.redis = urls["database"], urls["redis"]
+
+    def end(self) -> None:
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._process.wait()
 
 
-async def _serve(data: Path, descriptor: int, log: TextIO) -> None:
+async def _serve(data: Path, descriptor: int, log: TextIO, names: Sequence[str]) -> None:
     children = Children(descriptor, log)
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, ended.set)
     try:
-        await children.unless_one_ends(start_services(children, data, settings=FAST))
+        await children.unless_one_ends(
+            start_services(children, data, postgres="postgres" in names, redis="redis" in names, settings=FAST)
+        )
         sys.stdout.write(json.dumps({"database": database_url(data), "redis": redis_url(data)}) + "\n")
         sys.stdout.flush()
         await children.unless_one_ends(ended.wait())
@@ -67,12 +79,12 @@ async def _serve(data: Path, descriptor: int, log: TextIO) -> None:
         await children.stop()
 
 
-def _main() -> None:
-    with tempfile.TemporaryDirectory(prefix="glasshouse-tests-") as directory:
-        data = Path(directory)
+def _main(directory: Path | None, names: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="glasshouse-tests-") as temporary:
+        data = directory or Path(temporary)
         with lock.held(data) as descriptor, (data / "log").open("w+") as log:
             try:
-                asyncio.run(_serve(data, descriptor, log))
+                asyncio.run(_serve(data, descriptor, log, names))
             except StartError as error:
                 log.seek(0)
                 sys.exit(f"{log.read()}{error}")
@@ -85,6 +97,10 @@ def _run(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if arguments := sys.argv[1:]:
-        sys.exit(_run(arguments))
-    _main()
+    match sys.argv[1:]:
+        case []:
+            _main(None, ("postgres", "redis"))
+        case ["--in", place, *chosen]:
+            _main(Path(place), chosen)
+        case command:
+            sys.exit(_run(command))

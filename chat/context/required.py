@@ -44,11 +44,9 @@ def required_sections(renderer: Renderer, current: Turn) -> Sections:
 def fit(sections: Sections, current: Turn, limit: int, renderer: Renderer, *, cuts_system: bool) -> None:
     """Makes the required sections fit into `limit`, in place. Raises `file_too_long` or `context_too_long`.
 
-    First the tool results of the current turn are shortened; then, where the policy `cuts_system`, S.
+    First the tool results of the current turn are shortened; then, where the policy `cuts_system`, S. The newest user
+    message is never touched, so one that is too long by itself ends in `context_too_long`.
     """
-    question = current.messages[0]
-    if next(sent for sent in sections["current"] if sent.source == question.id).tokens > limit:
-        raise _context_too_long(sections, limit)
     block = system_block(renderer.request)
     if cuts_system and block:
         _put_system(sections, priority.cut_to_share(sections["system"][0], block, limit, renderer))
@@ -61,7 +59,7 @@ def fit(sections: Sections, current: Turn, limit: int, renderer: Renderer, *, cu
         _put_system(sections, priority.cut_to_rest(system, block, system.tokens - excess, renderer))
         excess = total(sections) - limit
     if excess > 0:
-        raise _refusal(sections, question, limit, renderer)
+        raise _refusal(sections, current.messages[0], limit, renderer)
 
 
 def total(sections: Sections) -> int:
@@ -100,6 +98,8 @@ def _shorten_result(sent: PromptMessage, result: ContextMessage, excess: int, re
         text = cut_middle(text, target, SHORTEST_RESULT, renderer.tokenizer)
         if result.tokens is None:
             target = renderer.tokenizer.count(text)
+            if target >= tokens:  # the marker takes more than could be left out
+                return sent
     return sent._replace(tokens=target + fixed, text=text, state="shortened", cut_from=sent.tokens)
 
 

@@ -1,23 +1,20 @@
 """The kinds of provider there are, and how to make a client of one."""
 
-from collections.abc import Callable
+from importlib import import_module
 
 import httpx2
 
 from llm.addresses import is_http
 from llm.errors import ModelError
-from llm.providers import anthropic, openai
 from llm.providers.base import Provider
 
 SILENCE_TIMEOUT = 120.0  # seconds; a model on a slow processor may think that long before its first token
 CONNECT_TIMEOUT = 10.0
 
-DEFAULT_BASE_URLS = {"openai": openai.DEFAULT_BASE_URL, "anthropic": anthropic.DEFAULT_BASE_URL}
-
-_KINDS: dict[str, Callable[..., Provider]] = {
-    "openai": openai.OpenAIProvider,
-    "anthropic": anthropic.AnthropicProvider,
-}
+DEFAULT_BASE_URLS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+# Modules by name, loaded at the first client of a kind: the official clients take most of a second to import, and of
+# all processes only the worker talks to models.
+_MODULES = {"openai": "llm.providers.openai", "anthropic": "llm.providers.anthropic"}
 
 
 def create(kind: str, *, base_url: str, api_key: str, silence_timeout: float = SILENCE_TIMEOUT) -> Provider:
@@ -35,4 +32,5 @@ def create(kind: str, *, base_url: str, api_key: str, silence_timeout: float = S
     if not is_http(url):
         sentence = "The provider's base URL must begin with http:// or https:// and a host. Correct it."
         raise ModelError("provider_unreachable", sentence, retryable=False)
-    return _KINDS[kind](base_url=url, api_key=key, timeout=timeout)
+    client: Provider = import_module(_MODULES[kind]).Client(base_url=url, api_key=key, timeout=timeout)
+    return client

@@ -21,7 +21,6 @@ from llm.messages import Message, ModelRequest, ToolCall
 from llm.providers.anthropic_stream import AnthropicReader
 from llm.providers.streaming import model_names, read_step
 
-DEFAULT_BASE_URL = "https://api.anthropic.com"
 NO_KEY = "none"  # without a key the client looks for one in the environment
 NOTHING = "(empty)"  # stands where the protocol wants a text and there is none
 
@@ -30,7 +29,7 @@ _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 Block = dict[str, Any]
 
 
-class AnthropicProvider:
+class Client:
     def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
         self._api_key = api_key
         self._client = AsyncAnthropic(

@@ -14,11 +14,11 @@ from llm.messages import Message, ModelRequest, ToolDefinition
 from llm.providers.openai_stream import OpenAIReader
 from llm.providers.streaming import model_names, read_step
 
-DEFAULT_BASE_URL = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 NO_KEY = "none"  # the client insists on a key; servers without accounts ignore it
 
 
-class OpenAIProvider:
+class Client:
     def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
         self._api_key = api_key
         self._client = AsyncOpenAI(base_url=base_url, api_key=api_key or NO_KEY, timeout=timeout, max_retries=0)
@@ -41,7 +41,7 @@ class OpenAIProvider:
 
 def limit_name(base_url: str) -> str:
     """OpenAI's newer models refuse `max_tokens`; most other servers know no other name."""
-    own = urlsplit(base_url).hostname == urlsplit(DEFAULT_BASE_URL).hostname
+    own = urlsplit(base_url).hostname == urlsplit(OPENAI_URL).hostname
     return "max_completion_tokens" if own else "max_tokens"
 
 

@@ -6,7 +6,6 @@ The peer of every row is the same scripted server read directly, in the same run
 import json
 import statistics
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -151,6 +150,3 @@ def _stop_once(product: Product, caller: Caller, interval: float) -> tuple[float
             ended = event["ts"]
     record = product.model.finished(mark)[0]
     return ended - asked, (record.ended_at or 0) - asked
-
-
-Bench = Callable[[Product, Caller], list[dict[str, Any]]]

@@ -180,7 +180,8 @@ def test_bad_messages_are_refused_in_words_and_change_nothing(caller: Caller) ->
         assert response.headers["content-type"] == "application/problem+json"
         problem = response.json()
         assert problem["code"] == code and problem["detail"] and problem["request_id"]
-    broken = caller.http.post(f"conversations/{place}/turns/", content=b"{", headers={"Content-Type": "application/json"})
+    json_type = {"Content-Type": "application/json"}
+    broken = caller.http.post(f"conversations/{place}/turns/", content=b"{", headers=json_type)
     assert broken.status_code == 400 and broken.json()["code"] == "parse_error"
     assert caller.get(f"conversations/{place}/messages/")["results"] == []
 
@@ -200,6 +201,7 @@ def test_somebody_elses_rows_do_not_exist(caller: Caller, stranger: Person) -> N
     for path in (f"conversations/{place}/", f"conversations/{place}/messages/", f"turns/{turn['id']}/",
                  f"messages/{turn['message']}/", f"turns/{turn['id']}/events/"):  # fmt: skip
         assert other.http.get(path).status_code == 404, path
-    for path in (f"conversations/{place}/turns/", f"turns/{turn['id']}/stop/", f"messages/{turn['message']}/regenerate/"):
+    regenerate = f"messages/{turn['message']}/regenerate/"
+    for path in (f"conversations/{place}/turns/", f"turns/{turn['id']}/stop/", regenerate):
         assert other.http.post(path, json={"text": "x"}).status_code == 404, path
     assert other.get("conversations/")["results"] == []

@@ -1,5 +1,6 @@
 """`manage.py plan`: what the context engine would do, JSON lines in and out (context.md, section 8)."""
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -20,7 +21,13 @@ class Command(BaseCommand):
         parser.add_argument("kind", choices=KINDS)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not run(options["kind"], _lines(sys.stdin.buffer), self._write):
+        try:
+            well_formed = run(options["kind"], _lines(sys.stdin.buffer), self._write)
+        except BrokenPipeError:
+            # Nobody reads any more (`| head`). What is still buffered must go somewhere when the process ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            well_formed = False
+        if not well_formed:
             sys.exit(1)
 
     def _write(self, line: str) -> None:

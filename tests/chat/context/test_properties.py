@@ -105,6 +105,7 @@ def test_a_prompt_never_exceeds_the_limit_as_it_is_really_sent(request: ContextR
         for message in prompt.messages:
             assert message.text is not None
             message.text.encode()
+            assert really_costs(message) <= message.tokens
         assert sum(map(really_costs, prompt.messages)) <= prompt.report.used <= request.room.input_limit
 
 

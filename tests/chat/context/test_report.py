@@ -78,11 +78,14 @@ def test_orphans_are_reported_with_their_own_reason() -> None:
     asked = request(user("U1"), assistant("T1", tool_calls=(CALL,)), lost, user("U2"))
     assert states(asked)["T1"] == ("left_out", "call_without_result")
     assert states(asked)["R9"] == ("left_out", "result_without_call")
+    current = request(user("U1"), assistant("T1", tool_calls=(CALL,)), lost)
+    assert states(current)["T1"] == ("left_out", "call_without_result")
 
 
 def test_images_and_counts_of_another_tokenizer_are_estimates() -> None:
     assert build(request(user("U1"))).report.exact
-    assert not build(request(user("U1", images=(ImageRef("i", 20),)))).report.exact
+    report = build(request(user("U1", images=(ImageRef("i", 20),)))).report
+    assert [source.exact for source in report.sources] == [False, False] and not report.exact
     assert not build(request(user("U1"), exact=False)).report.exact
 
 
@@ -118,6 +121,12 @@ def test_a_caller_is_asked_for_more_while_there_is_room() -> None:
     assert build(end_of_conversation(5, window=215)).wants_older
     assert build(end_of_conversation(len(CONVERSATION) - 2, window=5_000)).wants_older
     assert not build(request(*CONVERSATION, window=5_000)).wants_older
+
+
+def test_a_caller_is_not_asked_for_more_when_no_message_could_fit() -> None:
+    asked = replace(end_of_conversation(5, window=73), message_overhead=4)
+    assert build(asked).report.left == 3 and not build(asked).wants_older
+    assert build(replace(asked, room=Room(74, reserved_output=0, buffer=0))).wants_older
 
 
 def test_a_turn_that_was_not_loaded_whole_is_not_sent() -> None:

@@ -55,6 +55,13 @@ def test_a_tool_result_is_never_shortened_below_256_tokens() -> None:
     assert context(user("U1", 5), *running, window=527)["report"]["used"] == 527
 
 
+def test_overhead_and_images_do_not_count_among_a_results_256_tokens() -> None:
+    running = [call("T1", "a"), result("R1", "a", 900, images=[{"id": "i", "tokens": 100}])]
+    answer = context(user("U1", 5), *running, window=5 + 5 + 356 + 3 * 4, message_overhead=4)
+    assert message_of(answer, "R1")["tokens"] == 256 + 100 + 4
+    assert error_code(context(user("U1", 5), *running, window=377, message_overhead=4)) == "context_too_long"
+
+
 def test_a_short_tool_result_is_passed_over() -> None:
     running = [call("T1", "a"), result("R1", "a", 256), call("T2", "b"), result("R2", "b", 900)]
     answer = context(user("U1", 5), *running, window=1_000)
@@ -72,11 +79,18 @@ def test_a_shortened_result_keeps_head_and_tail_around_a_counted_marker() -> Non
 
 
 def test_a_result_at_its_shortest_still_has_256_tokens_in_any_script() -> None:
-    for text in ("🪿" * 900, "ᚠᛇᚻ" * 900, "word " * 900, "字" * 3_000, "\u0301" * 3_000):
+    for text in ("🪿" * 900, "𒀀" * 900, "a𒀀" * 900, "word " * 900, "字" * 3_000, "\u0301" * 3_000):
         first = [call("T1", "a", tokens=0), result("R1", "a", None, text=text)]
         second = [call("T2", "b", tokens=0), result("R2", "b", 10_000)]
         shortened = message_of(context(user("U1", 5), *first, *second, window=900), "R1")
-        assert 256 <= shortened["tokens"] == count(shortened["content"]) <= 259
+        assert 256 <= shortened["tokens"] == count(shortened["content"]) <= 261
+
+
+def test_a_result_that_would_not_get_shorter_stays_as_it_is() -> None:
+    text = "𒀀" * 64 + "a"
+    answer = context(user("U1", 5), call("TC", "c", tokens=0), result("TR", "c", None, text=text), window=261)
+    assert count(text) == 257 and error_code(answer) == "context_too_long"
+    assert answer["error"]["sections"] == {"current": 262}
 
 
 def test_an_upload_that_does_not_fit_is_named_with_its_size_and_room() -> None:
@@ -138,6 +152,19 @@ def test_the_omission_note_never_pushes_a_message_out() -> None:
     turns = [user("U1", 900), user("U2", 50), user("U3", 50)]
     assert sent(context(*turns, window=100 + count(NOTE) - 1, omission_note=True)) == ["U2", "U3"]
     assert sent(context(*turns, window=100 + count(NOTE), omission_note=True)) == ["omitted", "U2", "U3"]
+
+
+def test_the_omission_note_is_for_what_priority_skipped_too() -> None:
+    turns = [user("U1", 900), assistant("A1", 90), user("U2", 10), assistant("A2", 10)]
+    assert sent(context(*turns, user("U3", 10), policy="priority", omission_note=True))[0] == "omitted"
+    answer = context(*turns, user("U3", 10), policy="priority", omission_note=True, window=2_000)
+    assert sent(answer) == ["U1", "A1", "U2", "A2", "U3"]
+
+
+def test_messages_without_a_partner_are_left_out_and_call_for_the_omission_note() -> None:
+    answer = context(user("U1"), result("TR", "lost"), user("U2"), omission_note=True)
+    assert sent(answer) == ["omitted", "U1", "U2"]
+    assert sent(context(user("U1"), result("TR", "lost"), omission_note=True)) == ["omitted", "U1"]
 
 
 def test_stubs_and_a_cut_system_prompt_do_not_call_for_the_omission_note() -> None:

@@ -1,0 +1,96 @@
+"""The admin's parts that need several apps: what the context engine makes of a budget profile."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from chat.context.budget import DocumentBudget, Reserves, document_budget
+from chat.context.room import Room, floored
+from llm.models import Model
+from personas.admin import BudgetProfileAdmin
+from personas.models import BudgetProfile
+
+# The example of the design: a model of 8,000 tokens, a system prompt of 300 and a persona of 200.
+EXAMPLE_WINDOW = 8_000
+EXAMPLE_PROMPTS = (300, 200)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkedExample:
+    """What a profile's numbers come to in one window; everything in tokens."""
+
+    title: str
+    window: int
+    documents: DocumentBudget
+    inline_below: int
+    exact_limit: int
+    catch_all_limit: int
+    ceiling: int
+    floor: int
+
+
+def worked_example(profile: BudgetProfile, title: str, window: int) -> WorkedExample:
+    usable = min(window, profile.window or window)
+    reserves = Reserves(
+        reserved_output=profile.reserved_output,
+        expected_user=profile.expected_user,
+        buffer=profile.buffer,
+        ui_share=profile.ui_share,
+        select_margin=profile.select_margin,
+    )
+    exact, catch_all = (
+        Room(usable, profile.reserved_output, profile.buffer, margin).input_limit
+        for margin in (profile.safety_margin, profile.catch_all_margin)
+    )
+    return WorkedExample(
+        title=title,
+        window=usable,
+        documents=document_budget(usable, EXAMPLE_PROMPTS, reserves),
+        inline_below=max(0, floored(usable - profile.reserved_output - sum(EXAMPLE_PROMPTS), profile.project_share)),
+        exact_limit=max(0, exact),
+        catch_all_limit=max(0, catch_all),
+        ceiling=profile.ceiling or floored(max(0, exact), profile.ceiling_share),
+        floor=profile.floor or floored(max(0, exact), profile.floor_share),
+    )
+
+
+@admin.register(BudgetProfile)
+class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
+    change_form_template = "admin/personas/budgetprofile/change_form.html"
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+    ) -> Any:
+        profile = BudgetProfile.objects.filter(pk=object_id).first() if object_id else None
+        context = {**self._examples(profile or BudgetProfile()), **(extra_context or {})}
+        return super().changeform_view(request, object_id, form_url, context)
+
+    def get_custom_urls(self) -> Any:
+        return (("example/", "personas_budgetprofile_example", self.example_view),)
+
+    def example_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """The example for the numbers in the form as they are now, or what is wrong with them: a fragment."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        form = self.get_form(request, None)(request.POST)
+        form.is_valid()
+        errors = [error for name, found in form.errors.items() if name != "name" for error in found]
+        context = {"errors": errors} if errors else self._examples(form.instance)
+        return TemplateResponse(request, "admin/personas/budgetprofile/example.html", context)
+
+    def _examples(self, profile: BudgetProfile) -> dict[str, Any]:
+        examples = [worked_example(profile, "A window of 8,000", EXAMPLE_WINDOW)]
+        model = Model.objects.usable().filter(default=True).first()
+        if model is not None:
+            examples.append(worked_example(profile, f"{model.name}, the default model", model.context_window))
+        return {
+            "examples": examples,
+            "profile": profile,
+            "prompts": EXAMPLE_PROMPTS,
+            "example_url": reverse("admin:personas_budgetprofile_example"),
+        }

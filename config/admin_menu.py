@@ -1,0 +1,42 @@
+"""The admin's menu, in the order in which a workspace is set up."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+GROUPS = {
+    "Models": {"llm.Provider": "dns", "llm.Model": "neurology"},
+    "Prompts": {
+        "personas.SystemPrompt": "history_edu",
+        "personas.Persona": "face",
+        "personas.Reminder": "campaign",
+        "personas.BudgetProfile": "tune",
+    },
+    "People": {"accounts.User": "person", "auth.Group": "group", "accounts.ApiToken": "key"},
+    "Use": {"chat.Conversation": "forum", "chat.Turn": "bolt"},
+}
+
+
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    """Unfold's groups of links to what this administrator may see; what has no group comes last."""
+    pages = {
+        f"{app['app_label']}.{page['object_name']}": page
+        for app in admin.site.get_app_list(request)
+        for page in app["models"]
+    }
+    grouped = {label for labels in GROUPS.values() for label in labels}
+    rest = {label: "table" for label in pages if label not in grouped}
+    return [
+        {
+            "title": title,
+            "separator": True,
+            "items": [
+                {"title": pages[label]["name"], "icon": icon, "link": pages[label]["admin_url"]}
+                for label, icon in labels.items()
+                if label in pages
+            ],
+        }
+        for title, labels in {**GROUPS, "More": rest}.items()
+        if any(label in pages for label in labels)
+    ]

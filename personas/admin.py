@@ -1,0 +1,251 @@
+"""Who answers, and under which rules, as administrators set it up."""
+
+from typing import Any, cast
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, ManyToManyField, Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from accounts.models import User
+from llm.administration import Confirmation, RowAdmin, acting, button, confirmed, go
+from llm.tokens import count
+from personas import services
+from personas.diff import compare
+from personas.forms import PersonaForm, SystemPromptForm
+from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
+
+
+def person(request: HttpRequest) -> User:
+    return cast("User", acting(request))
+
+
+@admin.register(SystemPrompt)
+class SystemPromptAdmin(RowAdmin):
+    """A history: versions are added and activated, never changed or removed."""
+
+    form = SystemPromptForm
+    list_display = ("__str__", "is_active", "note", "author", "created")
+    list_display_links = ("__str__",)
+    list_select_related = ("author",)
+    search_fields = ("text", "note")
+    actions = ("compare_selected",)
+    actions_detail = ("activate", "compare_with_active")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_activate_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return acting(request).has_perm("personas.change_systemprompt")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        if obj is None:
+            return ("text", "note", "activate", "based_on")
+        return ("is_active", "note", "author", "created", "tokens", "whole_text")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.get_fields(request, obj) if obj else ()
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> Any:
+        active = SystemPrompt.objects.filter(active=True).first()
+        start = {"text": active.text, "based_on": active.version} if active else {"based_on": 0}
+        return start | super().get_changeform_initial_data(request)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        given = form.cleaned_data
+        stored = services.save_system_prompt(
+            user=person(request), text=given["text"], note=given["note"], activate=given["activate"]
+        )
+        obj.pk, obj.version, obj.active = stored.pk, stored.version, stored.active
+
+    @display(description="Active", boolean=True, ordering="active")
+    def is_active(self, prompt: SystemPrompt) -> bool:
+        return prompt.active
+
+    @display(description="Tokens")
+    def tokens(self, prompt: SystemPrompt) -> str:
+        return f"{count(prompt.text):,}"
+
+    @display(description="Text")
+    def whole_text(self, prompt: SystemPrompt) -> SafeString:
+        return format_html('<div style="white-space: pre-wrap">{}</div>', prompt.text)
+
+    @admin.action(description="Compare two versions", permissions=["view"])
+    def compare_selected(self, request: HttpRequest, prompts: QuerySet[SystemPrompt]) -> HttpResponse | None:
+        versions = sorted(prompts.values_list("version", flat=True))
+        if len(versions) != 2:
+            self.message_user(request, "Select exactly two versions to compare.", messages.WARNING)
+            return None
+        return HttpResponseRedirect(comparison_url(*versions))
+
+    @button("Compare with the active one", icon="compare_arrows", permission="view")
+    def compare_with_active(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        prompt: SystemPrompt = self.row(request, object_id)
+        active = SystemPrompt.objects.filter(active=True).first() or prompt
+        return HttpResponseRedirect(comparison_url(*sorted((prompt.version, active.version))))
+
+    @confirmed(
+        "Make active",
+        icon="history",
+        ask="Make this version active?",
+        explain="The next answers are written under it. An earlier version comes back this way; no version is lost.",
+        permission="activate",
+    )
+    def activate(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        prompt = self.row(request, object_id)
+        services.activate_system_prompt(user=person(request), prompt=prompt)
+        self.log_change(request, prompt, "Made active.")
+        self.message_user(request, f"{prompt} is active.", messages.SUCCESS)
+        return go(reverse("admin:personas_systemprompt_changelist"))
+
+    def get_custom_urls(self) -> Any:
+        return (("compare/", "personas_systemprompt_compare", self.compare_view),)
+
+    def compare_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """`?old=` and `?new=` are versions; whatever is no version is the newest."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        prompts = {str(prompt.version): prompt for prompt in SystemPrompt.objects.select_related("author")}
+        newest = next(iter(prompts.values()), SystemPrompt(version=0))
+        old, new = (prompts.get(request.GET.get(name, ""), newest) for name in ("old", "new"))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Compare {old} with {new}",
+            "opts": self.opts,
+            "prompts": prompts.values(),
+            "old": old,
+            "new": new,
+            "rows": compare(old.text, new.text),
+        }
+        return TemplateResponse(request, "admin/personas/systemprompt/compare.html", context)
+
+
+def comparison_url(old: int, new: int) -> str:
+    return reverse("admin:personas_systemprompt_compare") + f"?old={old}&new={new}"
+
+
+@admin.register(Persona)
+class PersonaAdmin(RowAdmin):
+    """Those of the workspace and the administrator's own; other people's private ones are theirs alone."""
+
+    form = PersonaForm
+    list_display = ("name", "visibility", "owner", "model", "budget_profile", "version", "updated")
+    list_filter = ("visibility", "model", "budget_profile")
+    list_select_related = ("owner", "model", "budget_profile")
+    search_fields = ("name", "description")
+    readonly_fields = ("owner", "version")
+    filter_horizontal = ("reminders",)
+    fieldsets = (
+        (None, {"fields": ("name", "description", "visibility", "owner", "version")}),
+        ("Prompt", {"fields": ("instructions", "replaces_system_prompt", "date_awareness", "reminders")}),
+        ("Answers with", {"fields": ("model", "budget_profile", "tools")}),
+        ("Start", {"fields": ("starter_messages",)}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Persona]:
+        rows: QuerySet[Persona] = super().get_queryset(request)
+        return rows.filter(pk__in=Persona.objects.visible_to(acting(request)))
+
+    def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name == "reminders":
+            kwargs["queryset"] = reminders_for(request)
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        fields = {name: value for name, value in form.cleaned_data.items() if name != "reminders"}
+        if change:
+            services.update_persona(user=person(request), persona=obj, fields=fields)
+        else:
+            obj.pk = services.create_persona(user=person(request), fields=fields).pk
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
+        services.set_reminders(
+            user=person(request), persona=form.instance, reminders=form.cleaned_data.get("reminders", ())
+        )
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        services.delete_persona(user=person(request), persona=obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Persona]) -> None:
+        for persona in queryset:
+            services.delete_persona(user=person(request), persona=persona)
+
+
+def reminders_for(request: HttpRequest) -> QuerySet[Reminder]:
+    """All but those that only other people's private personas use."""
+    hidden = ~Q(personas=None) & ~Q(personas__in=Persona.objects.visible_to(acting(request)))
+    return Reminder.objects.exclude(hidden, scope=Reminder.Scope.PERSONA)
+
+
+@admin.register(Reminder)
+class ReminderAdmin(RowAdmin):
+    list_display = ("text", "scope", "enabled", "used_by")
+    list_filter = ("scope", "enabled")
+    search_fields = ("text",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Reminder]:
+        return reminders_for(request).annotate(number_of_personas=Count("personas"))
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        services.save_reminder(user=person(request), reminder=obj)
+
+    @display(description="Used by")
+    def used_by(self, reminder: Reminder) -> str:
+        if reminder.scope == Reminder.Scope.EVERYWHERE:
+            return "every conversation"
+        return f"{getattr(reminder, 'number_of_personas', 0)} personas"
+
+
+class BudgetProfileAdmin(RowAdmin):
+    """Registered by `config.admin`, which shows beside the fields what the engine makes of the numbers."""
+
+    list_display = ("name", "is_default", "policy", "layout", "window", "reserved_output", "summaries")
+    list_filter = ("policy", "layout")
+    search_fields = ("name",)
+    readonly_fields = ("is_default",)
+    actions_detail = ("make_default",)
+    fieldsets = (
+        (None, {"fields": ("name", "is_default", "policy", "layout")}),
+        (
+            "Room for the prompt",
+            {
+                "fields": (
+                    *("window", "reserved_output", "buffer", "message_overhead", "safety_margin", "catch_all_margin"),
+                    "omission_note",
+                )
+            },
+        ),
+        ("Documents", {"fields": ("expected_user", "ui_share", "select_margin", "project_share")}),
+        (
+            "Summaries",
+            {"fields": ("summaries", "ceiling", "floor", "ceiling_share", "floor_share", "keep_recent")},
+        ),
+        ("Turn", {"fields": ("max_cycles",)}),
+    )
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        services.save_profile(user=person(request), profile=obj)
+
+    @display(description="Default", boolean=True, ordering="default")
+    def is_default(self, profile: BudgetProfile) -> bool:
+        return profile.default
+
+    @confirmed(
+        "Make default",
+        icon="check_circle",
+        ask="Make this the default profile?",
+        explain="It holds for every conversation whose persona names no other.",
+    )
+    def make_default(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        profile = self.row(request, object_id)
+        services.set_default_profile(user=person(request), profile=profile)
+        self.message_user(request, f"{profile} is now the default profile.", messages.SUCCESS)
+        return go(reverse("admin:personas_budgetprofile_change", args=[profile.pk]))
