@@ -52,6 +52,7 @@ class ApiToken(models.Model):
 
     class Meta:
         ordering: ClassVar = ["-created"]
+        verbose_name = "API token"
 
     def __str__(self) -> str:
         return self.name

@@ -62,6 +62,7 @@ class ConversationAdmin(RecordAdmin):
 
 @admin.register(Turn)
 class TurnAdmin(RecordAdmin):
+    ordering = ("-id",)
     list_display = ("id", "person", "model", "status_label", "tokens", "took", "error_code", "created")
     list_select_related = ("model", "conversation__owner")
     list_filter = ("status", "model")

@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -99,22 +99,41 @@ class Ending:
     retryable: bool = False
 
 
-def end(turn: Turn, ending: Ending, *, parts: list[dict[str, Any]], seq: int, usage: dict[str, int]) -> bool:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call."""
+
+    parts: list[dict[str, Any]]
+    seq: int
+    usage: dict[str, int] = field(default_factory=dict)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+
+def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
     """Ends the turn and completes its answer, once: False when somebody else has ended it already."""
     with transaction.atomic():
         ours = Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt)
         changed = ours.update(
-            status=ending.status, seq=seq, usage=usage, finished=timezone.now(), attempt=F("attempt") + 1
+            status=ending.status,
+            seq=outcome.seq,
+            usage=outcome.usage,
+            report={"calls": outcome.calls} if outcome.calls else F("report"),
+            finished=timezone.now(),
+            attempt=F("attempt") + 1,
         )
         if not changed:
             return False
         # A NUL cannot be stored in PostgreSQL's text; a model that writes one must not lose its answer.
-        clean = json.loads(json.dumps(parts).replace("\\u0000", ""))
+        clean = json.loads(json.dumps(outcome.parts).replace("\\u0000", ""))
         Message.objects.filter(pk=turn.answer_id).update(
             parts=clean, status=ending.status, error_code=ending.code, error_detail=ending.detail
         )
         settle(turn.conversation_id)
     return True
+
+
+def store_report(turn: Turn, calls: list[dict[str, Any]]) -> None:
+    Turn.objects.filter(pk=turn.pk).update(report={"calls": calls})
 
 
 def settle(conversation_id: UUID) -> None:
@@ -151,7 +170,7 @@ def end_queued(turn: Turn, ending: Ending) -> bool:
     """Ends a turn that no worker has claimed yet."""
     with transaction.atomic():
         queued = Turn.objects.select_for_update().filter(pk=turn.pk, status=Turn.Status.QUEUED).first()
-        return queued is not None and end(queued, ending, parts=[], seq=0, usage={})
+        return queued is not None and end(queued, ending, Outcome([], 0))
 
 
 dump = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))

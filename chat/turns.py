@@ -9,17 +9,31 @@ from typing import Any
 from uuid import UUID
 
 from channels.layers import get_channel_layer
+from django.db import DatabaseError
 
-from chat import prompts, streams
+from chat import prompts, reports, streams
 from chat.answers import Answer
+from chat.context.report import Prompt
 from chat.events import EventType, fold
 from chat.models import Conversation, Turn
-from chat.turn_rows import Ending, checkpoint, claim, dump, end, on_database, persistently, stale, stale_turn
+from chat.turn_rows import (
+    Ending,
+    Outcome,
+    checkpoint,
+    claim,
+    dump,
+    end,
+    on_database,
+    persistently,
+    stale,
+    stale_turn,
+    store_report,
+)
 from llm import loop
 from llm.errors import ProductError
 from llm.messages import Message, ModelRequest
-from llm.models import Provider
-from llm.services import shared_client
+from llm.models import Model, Provider
+from llm.services import learn_ratio, learn_refusal, shared_client
 
 __all__ = ["interrupt_all", "recover", "run", "stale", "warm_up"]
 
@@ -78,6 +92,8 @@ class _Run:
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self.answer = Answer(str(turn.pk))
+        self.reports: list[dict[str, Any]] = []
+        self._storing: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
 
@@ -87,7 +103,9 @@ class _Run:
         self.answer.emit(EventType.RUN_STARTED, **identity, model=model_name)
         self._news.set()
         publisher = asyncio.create_task(self._publish())
-        hint = asyncio.create_task(self._tell({"type": "turn.started", "turn": str(self.turn.pk), **identity}))
+        hint = asyncio.create_task(
+            announce(self.turn.conversation_id, {"type": "turn.started", "turn": str(self.turn.pk), **identity})
+        )
         ending = await self._work(publisher)
         self.answer.close()
         await self._end(ending, publisher)
@@ -121,11 +139,10 @@ class _Run:
             model = self.turn.model
             if model is None:
                 raise ProductError("model_gone", "The model of this answer was removed. Choose another and try again.")
-
-            async def prepare(cycle: int, last: bool, added: Sequence[Message]) -> ModelRequest:
-                return await on_database(prompts.build, self.turn, model, added)
-
-            async with aclosing(loop.run(shared_client(model.provider), prepare, {})) as events:
+            setting = await on_database(self._setting, model)
+            prepare = partial(self._prepare, setting)
+            cycles = setting.profile.max_cycles
+            async with aclosing(loop.run(shared_client(model.provider), prepare, {}, max_cycles=cycles)) as events:
                 async for event in events:
                     self.answer.add(event)
                     self._news.set()
@@ -137,6 +154,38 @@ class _Run:
         except Exception:
             logger.exception("turn %s failed", self.turn.pk)
             return UNEXPECTED
+
+    def _setting(self, model: Model) -> prompts.Setting:
+        conversation = self.turn.conversation
+        asked_at = self.turn.user_message.created
+        return prompts.setting(user=conversation.owner, model=model, persona=conversation.persona, asked_at=asked_at)
+
+    async def _prepare(self, setting: prompts.Setting, cycle: loop.Cycle, added: Sequence[Message]) -> ModelRequest:
+        prompt, report, request = await on_database(self._plan, setting, cycle, added)
+        self.reports.append(report)
+        # Beside the model call, not before it: the first token need not wait for this row.
+        self._storing.append(asyncio.create_task(on_database(store_report, self.turn, list(self.reports))))
+        self.answer.emit(
+            EventType.CONTEXT_REPORT,
+            limit=prompt.report.limit,
+            used=prompt.report.used,
+            left_out=reports.left_out(report),
+            refused=report["refused"],
+        )
+        self._news.set()
+        return request
+
+    def _plan(
+        self, setting: prompts.Setting, cycle: loop.Cycle, added: Sequence[Message]
+    ) -> tuple[Prompt, dict[str, Any], ModelRequest]:
+        refused = ""
+        if cycle.refused is not None:
+            refused = learn_refusal(setting.model, cycle.refused.limit)
+        added_messages = prompts.added_messages(self.turn.answer_id, added)
+        prompt = prompts.plan(setting, self.turn.user_message, added_messages)
+        prompts.log_trimmed(setting, prompt)
+        report = reports.stored(setting, prompt, cycle=cycle.number, refused=refused)
+        return prompt, report, prompts.model_request(setting, prompt)
 
     def _complete(self) -> Ending:
         if self.answer.wrote:
@@ -181,26 +230,32 @@ class _Run:
         last, payload = _last_event(ending, self.answer.usage_row())
         self.answer.emit(last, **payload)
         events = self.answer.drain()
-        work = partial(
-            end, self.turn, ending, parts=self.answer.parts, seq=self.answer.seq, usage=self.answer.usage_row()
-        )
+        await asyncio.gather(*self._storing, return_exceptions=True)
+        outcome = Outcome(self.answer.parts, self.answer.seq, self.answer.usage_row(), self.reports)
+        work = partial(end, self.turn, ending, outcome)
         if not await persistently(work):
             return
         try:
             await streams.append(self.turn.pk, events)
         except streams.CONNECTION_ERRORS:
             logger.warning("turn %s has ended, but Redis is away: readers find it in its row", self.turn.pk)
-        await self._tell(
+        await announce(
+            self.turn.conversation_id,
             {
                 "type": "conversation.state",
                 "conversation": str(self.turn.conversation_id),
                 "state": Conversation.State.IDLE,
-            }
+            },
         )
+        await self._learn(ending)
 
-    async def _tell(self, hint: dict[str, str]) -> None:
-        """A hint to open pages; a page that misses it sees the same at its next request."""
-        await announce(self.turn.conversation_id, hint)
+    async def _learn(self, ending: Ending) -> None:
+        """The model's ratio of reported to counted prompt tokens, from a turn whose every call was reported."""
+        counted = sum(report["used"] + report["tools_tokens"] for report in self.reports)
+        model, reported = self.turn.model, self.answer.usage.input
+        if model is not None and ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports):
+            with suppress(DatabaseError):
+                await on_database(learn_ratio, model=model, counted=counted, reported=reported)
 
 
 def _last_event(ending: Ending, usage: dict[str, int]) -> tuple[EventType, dict[str, Any]]:
@@ -213,6 +268,7 @@ def _last_event(ending: Ending, usage: dict[str, int]) -> tuple[EventType, dict[
 
 
 async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:
+    """A hint to open pages; a page that misses it sees the same at its next request."""
     layer = get_channel_layer()
     try:
         if layer is not None:
@@ -234,6 +290,6 @@ async def recover(turn_id: UUID) -> None:
     last, payload = _last_event(INTERRUPTED, {})
     answer.emit(last, **payload)
     events = answer.drain()
-    if await on_database(end, turn, INTERRUPTED, parts=answer.parts, seq=answer.seq, usage={}):
+    if await on_database(end, turn, INTERRUPTED, Outcome(answer.parts, answer.seq)):
         await streams.append(turn.pk, events)
         logger.warning("turn %s was interrupted: its worker is gone", turn.pk)

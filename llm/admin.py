@@ -208,7 +208,8 @@ class ModelRowAdmin(RowAdmin):
 
     @display(description="Window", ordering="context_window")
     def window(self, model: Model) -> str:
-        return f"{model.context_window:,}"
+        assumed = model.context_window == UNKNOWN_WINDOW and "context_window" not in services.known_of(model)
+        return f"{model.context_window:,}{' (assumed)' if assumed else ''}"
 
     @display(description="Abilities")
     def abilities(self, model: Model) -> str:
@@ -219,9 +220,9 @@ class ModelRowAdmin(RowAdmin):
         shown = ["–" if price is None else f"{price:.2f}" for price in (model.input_price, model.output_price)]
         return " / ".join(shown)
 
-    @display(description="Default", boolean=True, ordering="default")
-    def is_default(self, model: Model) -> bool:
-        return model.default
+    @display(description="Default", ordering="default", label={"default": "success"})
+    def is_default(self, model: Model) -> str | None:
+        return "default" if model.default else None
 
     @confirmed(
         "Make default",

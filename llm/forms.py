@@ -94,10 +94,11 @@ class ModelForm(forms.ModelForm[Model]):
         for name in ("context_window", "input_price", "output_price"):
             self.fields[name].widget.attrs["placeholder"] = "as known"
         for name in ("vision", "tools"):
+            old = self.fields[name]
+            widget = UnfoldAdminNullBooleanSelectWidget()
+            widget.choices = [("unknown", "As known"), ("true", "Yes"), ("false", "No")]
             self.fields[name] = forms.NullBooleanField(
-                label=self.fields[name].label,
-                help_text=self.fields[name].help_text,
-                widget=UnfoldAdminNullBooleanSelectWidget(),
+                label=old.label, help_text=old.help_text, widget=widget, required=False
             )
 
     @property

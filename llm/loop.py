@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
+from llm.errors import ModelError
 from llm.events import (
     LoopEvent,
     StepEvent,
@@ -28,8 +29,21 @@ MAX_CALLS = 16  # of one step; a model that asks for more is told so
 
 logger = logging.getLogger(__name__)
 
-# Given the cycle (from 1, and whether it is the last) and the messages this turn has added, the request to send.
-Prepare = Callable[[int, bool, Sequence[Message]], Awaitable[ModelRequest]]
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One model call of a turn. `number` counts from 1; `last`: no tools any more.
+
+    `refused` is the provider's error when it found this cycle's prompt too long: prepare a shorter one.
+    """
+
+    number: int
+    last: bool
+    refused: ModelError | None = None
+
+
+# Given the cycle and the messages this turn has added, the request to send.
+Prepare = Callable[[Cycle, Sequence[Message]], Awaitable[ModelRequest]]
 
 
 @dataclass(slots=True)
@@ -63,12 +77,11 @@ async def run(
     Raises `llm.errors.ModelError` and whatever `prepare` raises. Closing the iterator stops the model and the tools.
     """
     added: list[Message] = []
-    for cycle in range(1, max_cycles + 1):
-        last = cycle == max_cycles
-        request = await prepare(cycle, last, added)
-        yield StepStarted(cycle)
+    for number in range(1, max_cycles + 1):
+        last = number == max_cycles
+        yield StepStarted(number)
         step = _Step()
-        async with aclosing(provider.stream(request)) as events:
+        async with aclosing(_step(provider, prepare, Cycle(number, last), added)) as events:
             async for event in events:
                 step.add(event)
                 yield event
@@ -88,6 +101,25 @@ async def run(
         finally:
             for task in running:
                 task.cancel()
+
+
+async def _step(
+    provider: Provider, prepare: Prepare, cycle: Cycle, added: Sequence[Message]
+) -> AsyncGenerator[StepEvent, None]:
+    """One model call; once more, shorter, when the provider says that the prompt is too long for it."""
+    try:
+        async with aclosing(provider.stream(await prepare(cycle, added))) as events:
+            async for event in events:
+                yield event
+        return
+    except ModelError as error:
+        # Providers refuse before the first token, so nothing has been yielded that would come twice.
+        if error.code != "context_too_long":
+            raise
+        refusal = error
+    async with aclosing(provider.stream(await prepare(replace(cycle, refused=refusal), added))) as events:
+        async for event in events:
+            yield event
 
 
 def _label(call: ToolCall, tools: Mapping[str, Tool]) -> str:

@@ -51,14 +51,14 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One model call. `model` is the provider's own name; `max_output` is in tokens.
+    """One model call. `model` is the provider's own name; `max_output` is in tokens; None leaves it to the provider.
 
     `tool_choice`: "auto" lets the model decide, "none" forbids calls (the definitions are still sent).
     """
 
     model: str
     messages: tuple[Message, ...]
-    max_output: int
+    max_output: int | None
     tools: tuple[ToolDefinition, ...] = ()
     tool_choice: Literal["auto", "none"] = "auto"
     several_system_messages: bool = True

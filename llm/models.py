@@ -77,6 +77,9 @@ class Model(models.Model):
         validators=[MinValueValidator(1)],
         help_text="Most tokens of one answer; empty for no limit.",
     )
+    learnt_window = models.PositiveIntegerField(
+        null=True, blank=True, help_text="What the provider said its limit is, when it refused a prompt as too long."
+    )
     tokenizer = models.CharField(max_length=20, choices=Tokenizer, blank=True, default=Tokenizer.CATCH_ALL)
     vision = models.BooleanField(default=False, help_text="It can see images.")
     tools = models.BooleanField(default=False, help_text="It can call tools.")
@@ -105,3 +108,8 @@ class Model(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def window(self) -> int:
+        """Tokens; the smaller of what the row says and what the provider said."""
+        return min(self.context_window, self.learnt_window or self.context_window)

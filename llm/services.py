@@ -169,3 +169,20 @@ def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
     weight = 1.0 / min(model.ratio_samples + 1, RATIO_MEMORY)
     model.token_ratio += (sample - model.token_ratio) * weight
     Model.objects.filter(pk=model.pk).update(token_ratio=model.token_ratio, ratio_samples=F("ratio_samples") + 1)
+
+
+def learn_refusal(model: Model, limit: int | None) -> str:
+    """The provider refused a prompt as too long: remembers the limit it named, or a fifth less than was thought.
+
+    Returns a sentence for the report. The same row in memory is changed too, so that the next plan uses it.
+    """
+    before = model.window
+    model.learnt_window = max(256, limit if limit is not None and limit < before else before * 4 // 5)
+    Model.objects.filter(pk=model.pk).update(learnt_window=model.learnt_window)
+    named = (
+        "It named that limit" if model.learnt_window == limit else "It named no usable limit, so a fifth less is used"
+    )
+    return (
+        f"The provider refused a prompt that fits into {before:,} tokens. {named}: from now on "
+        f"{model.learnt_window:,}. An admin can correct the model's window."
+    )

@@ -66,9 +66,9 @@ class SystemPromptAdmin(RowAdmin):
         )
         obj.pk, obj.version, obj.active = stored.pk, stored.version, stored.active
 
-    @display(description="Active", boolean=True, ordering="active")
-    def is_active(self, prompt: SystemPrompt) -> bool:
-        return prompt.active
+    @display(description="Active", ordering="active", label={"active": "success"})
+    def is_active(self, prompt: SystemPrompt) -> str | None:
+        return "active" if prompt.active else None
 
     @display(description="Tokens")
     def tokens(self, prompt: SystemPrompt) -> str:
@@ -234,9 +234,9 @@ class BudgetProfileAdmin(RowAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.save_profile(user=person(request), profile=obj)
 
-    @display(description="Default", boolean=True, ordering="default")
-    def is_default(self, profile: BudgetProfile) -> bool:
-        return profile.default
+    @display(description="Default", ordering="default", label={"default": "success"})
+    def is_default(self, profile: BudgetProfile) -> str | None:
+        return "default" if profile.default else None
 
     @confirmed(
         "Make default",

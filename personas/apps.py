@@ -3,3 +3,4 @@ from django.apps import AppConfig
 
 class PersonasConfig(AppConfig):
     name = "personas"
+    verbose_name = "Prompts"

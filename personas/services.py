@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import F, Max
+from django.db.models import F, Max, Q
 
 from accounts.models import User
 from llm.errors import NotFound, ProductError
@@ -128,3 +128,11 @@ def model_for(persona: Persona | None) -> Model:
             "no_model", "No model is set up yet. An admin adds a provider and a model in the admin.", status=503
         )
     return model
+
+
+def reminders_for(persona: Persona | None) -> list[str]:
+    """The texts of the reminders that stand everywhere and of those the persona has chosen, oldest first."""
+    mine = Q(scope=Reminder.Scope.EVERYWHERE)
+    if persona is not None:
+        mine |= Q(scope=Reminder.Scope.PERSONA, personas=persona)
+    return list(Reminder.objects.filter(mine, enabled=True).distinct().values_list("text", flat=True))

@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from chat.context.documents import Numbers, documents_text, number_documents
-from chat.context.types import Block, ContextMessage, ContextRequest, Document, PromptMessage, Role, Section
+from chat.context.types import (
+    Block,
+    ContextMessage,
+    ContextRequest,
+    Document,
+    PromptMessage,
+    Role,
+    Section,
+    Tokenizer,
+)
 from llm.messages import ToolCall
 
 STUB = "This tool result is no longer available."
@@ -98,11 +107,14 @@ class Renderer:
     def _message_tokens(self, message: ContextMessage) -> int:
         if message.plain_tokens is not None:
             return message.plain_tokens
-        tokens = message.tokens
-        if tokens is None:
-            texts = [message.text or "", *(_call_json(call) for call in message.tool_calls)]
-            tokens = sum(self.tokenizer.count(text) for text in texts)
+        tokens = own_tokens(message, self.tokenizer) if message.tokens is None else message.tokens
         return tokens + sum(image.tokens for image in message.images)
+
+
+def own_tokens(message: ContextMessage, tokenizer: Tokenizer) -> int:
+    """The count of a message's text and tool calls; callers store it, so that it is made once."""
+    texts = [message.text or "", *(_call_json(call) for call in message.tool_calls)]
+    return sum(tokenizer.count(text) for text in texts)
 
 
 def cost(messages: list[PromptMessage]) -> int:

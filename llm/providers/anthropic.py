@@ -28,6 +28,8 @@ _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 Block = dict[str, Any]
 
+DEFAULT_MAX_OUTPUT = 4_096  # tokens; this protocol demands a number, and every model of the vendor takes this one
+
 
 class Client:
     def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
@@ -58,7 +60,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model,
         "messages": _Messages().of(request.messages),
-        "max_tokens": request.max_output,
+        "max_tokens": request.max_output or DEFAULT_MAX_OUTPUT,
         "stream": True,
     }
     if system := "\n\n".join(message.text for message in request.messages if _is_system(message)):

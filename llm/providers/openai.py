@@ -27,7 +27,8 @@ class Client:
         self._limit = limit_name(base_url)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
-        body = wire_request(request) | {self._limit: request.max_output}
+        limit = {} if request.max_output is None else {self._limit: request.max_output}
+        body = wire_request(request) | limit
         open_response = partial(self._client.chat.completions.with_streaming_response.create, **body)
         return read_step(open_response, OpenAIReader(self._api_key), OpenAIError, self._api_key)
 

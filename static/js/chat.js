@@ -80,8 +80,8 @@ async function end(answer, how) {
 
 /** Takes over what the server says of an ended answer; parts that are the same already stay, so nothing flickers. */
 async function finish(article) {
-  const response = await fetch(article.dataset.url, { headers: { "HX-Request": "true" } });
-  if (!response.ok) return void (article.dataset.status = "interrupted");
+  const response = await fetch(article.dataset.url).catch(() => null);
+  if (!response?.ok) return void (article.dataset.status = "interrupted"); // a reload shows how it ended
   const final = parse(await response.text()).querySelector("article");
   const [shown, stored] = [article, final].map((each) => each.querySelector("[data-parts]"));
   if (bare(shown) !== bare(stored)) shown.replaceWith(stored);
@@ -117,6 +117,7 @@ function stop() {
 function onState(state) {
   if (state === "answering" && !answers.size) sync();
   if (state === "summarising") tell(say("summarising"));
+  else if (status.textContent === say("summarising")) tell("");
 }
 
 /** @param {string} turn */
@@ -130,8 +131,8 @@ let syncing = Promise.resolve();
 function sync() {
   syncing = syncing.then(async () => {
     if (composer.sending) return;
-    const response = await fetch(location.pathname);
-    if (!response.ok || composer.sending) return;
+    const response = await fetch(location.pathname).catch(() => null);
+    if (!response?.ok || composer.sending) return;
     const theirs = parse(await response.text()).querySelectorAll("#messages > article");
     if (composer.sending || !theirs.length) return;
     const known = new Set(Array.from(theirs, (each) => each.id));
@@ -146,8 +147,10 @@ function sync() {
 
 // The page
 
-document.body.addEventListener("htmx:afterSwap", () => findPending());
-document.getElementById("composer").addEventListener("htmx:afterSwap", () => scroll.toEnd());
+document.body.addEventListener("htmx:afterSwap", (event) => {
+  findPending();
+  if (event.detail.requestConfig.elt === composer.form) scroll.toEnd();
+});
 document.body.addEventListener("htmx:beforeSwap", (event) => {
   const { xhr } = event.detail;
   // A refusal that names its place is a sentence; any other page of an error has no place in this one.

@@ -3,6 +3,7 @@
  * A draft is kept per conversation, in this browser, until it is sent.
  */
 const DRAFT = "draft:";
+const touch = matchMedia("(pointer: coarse)");
 
 export class Composer {
   /**
@@ -60,7 +61,7 @@ export class Composer {
   /** @param {KeyboardEvent} event */
   #key(event) {
     // While an input method composes a word, Enter chooses the word. On a touch keyboard Enter is a new line.
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing || matchMedia("(pointer: coarse)").matches) return;
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || touch.matches) return;
     event.preventDefault();
     if (this.answering) this.tell.onBusy();
     else if (!this.send.disabled) this.form.requestSubmit();
@@ -82,6 +83,7 @@ export class Composer {
     if (successful) {
       this.text.value = "";
       this.#renewKey();
+      if (!touch.matches) this.text.focus(); // on a phone it would bring the keyboard up over the answer
     }
     this.#typed();
   }

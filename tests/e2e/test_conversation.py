@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, scripted, status
 
@@ -23,6 +23,10 @@ def answer(question):
 | 1 | 2 |
 """
 WORDS = " ".join(f"word{number}" for number in range(60))
+
+
+def top_of(place: Locator) -> float:
+    return float(place.evaluate("each => each.getBoundingClientRect().top"))
 
 
 def test_somebody_signs_in_and_out(visit: OpenBrowser) -> None:
@@ -146,7 +150,6 @@ def test_a_failed_answer_says_why_and_is_tried_again(page: Page) -> None:
     failed = answer(page)
     expect(failed).to_have_attribute("data-status", "failed")
     expect(failed.locator(".problem")).not_to_be_empty()
-    expect(status(page)).to_have_text("The answer failed.")
     failed.get_by_role("button", name="Try again").click()
     expect(answer(page)).to_contain_text("Now it works.")
     expect_complete(page)
@@ -164,7 +167,7 @@ def test_reasoning_is_folded_away(page: Page) -> None:
 
 def test_a_message_that_could_not_be_sent_stays_in_the_field(visit: OpenBrowser) -> None:
     opened = visit()
-    opened.expected = ["Failed to load resource", "Response Status Error Code 409", "htmx:sendError", "net::ERR_FAILED"]
+    opened.expected = ["net::ERR_FAILED", "htmx:"]
     page = opened.sign_in()
     ask(page, "One", text="First answer.")
     expect_complete(page)
@@ -199,7 +202,9 @@ def test_a_conversation_is_renamed_and_deleted(page: Page) -> None:
 
 
 def test_somebody_reads_and_sends_without_scripts(visit: OpenBrowser) -> None:
-    page = visit(java_script_enabled=False).sign_in()
+    opened = visit(java_script_enabled=False)
+    opened.expected = ["400 (Bad Request)"]
+    page = opened.sign_in()
     ask(page, "One", text="A **plain** answer.")
     expect(page.locator("article.question")).to_contain_text("One")
     while answer(page).get_attribute("data-status") == "pending":
@@ -250,10 +255,10 @@ def test_a_reader_who_scrolled_up_is_left_in_peace(page: Page) -> None:
     ask(page, "More", text="\n\n".join(f"Paragraph {number}." for number in range(60)), interval=0.02)
     expect(answer(page, 1)).to_contain_text("Paragraph 3.")
     scroller.evaluate("each => { each.scrollTop = -each.scrollHeight / 2 }")
-    place = page.locator("article").first.bounding_box()
+    place = top_of(page.locator("article").first)
     expect(page.get_by_role("button", name="Newest")).to_be_visible()
     expect_complete(page)
-    assert page.locator("article").first.bounding_box() == place
+    assert top_of(page.locator("article").first) == pytest.approx(place, abs=2)  # pixels
     page.get_by_role("button", name="Newest").click()
     expect(page.get_by_role("button", name="Newest")).to_be_hidden()
     expect(answer(page, 1).get_by_text("Paragraph 59.")).to_be_in_viewport()
@@ -271,6 +276,22 @@ def test_a_phone_shows_everything_without_scrolling_sideways(phone: Page) -> Non
     expect(side).to_be_visible()
     phone.get_by_role("link", name="New conversation").click()
     expect(phone.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+
+
+def test_earlier_messages_come_in_above_what_is_read(visit: OpenBrowser) -> None:
+    opened = visit()
+    caller = opened.person.caller
+    conversation = caller.conversation()
+    for number in range(22):
+        caller.ended(caller.ask(f"Question {number}.", {"text": f"Answer {number}."}, conversation)["id"])
+    page = opened.sign_in()
+    page.goto(f"{opened.product.url}/c/{conversation}/")
+    expect(answer(page)).to_contain_text("Answer 21.")
+    expect(page.locator("article")).to_have_count(40)
+    page.locator("#transcript").evaluate("each => { each.scrollTop = -each.scrollHeight }")
+    expect(page.locator("article")).to_have_count(44)
+    expect(page.locator("article").first).to_contain_text("Question 0.")
+    expect(page.get_by_role("link", name="Earlier messages")).to_have_count(0)
 
 
 def luminance(colour: str) -> float:

@@ -1,0 +1,124 @@
+"""What the model saw, as it is stored with a turn and shown to people and programs.
+
+`Turn.report` is `{"calls": [call, …]}`, one for each model call. A call holds the engine's report and the list of its
+messages; the text of a message that is stored anyway is not stored again but found by its source.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from chat.context.report import Prompt
+from chat.context.types import PromptMessage
+from chat.models import Message, Turn
+from chat.prompts import Setting
+from chat.sources import expand
+
+TITLE = 80  # characters of a message that name it in a list
+GONE = "[This text is not stored any more.]"
+
+
+def stored(setting: Setting, prompt: Prompt, *, cycle: int, refused: str = "") -> dict[str, Any]:
+    """The JSON of one model call. `refused`: what the provider said to a longer prompt before this one."""
+    return {
+        "cycle": cycle,
+        "model": setting.model.name,
+        "window": setting.room.window,
+        "reserved_output": setting.room.reserved_output,
+        "buffer": setting.room.buffer,
+        "margin": float(setting.margin),
+        "tools_tokens": setting.room.tools_tokens,
+        "policy": setting.profile.policy,
+        "layout": setting.profile.layout,
+        "profile": setting.profile.name,
+        **prompt.report.as_dict(),
+        "messages": [_stored_message(message) for message in prompt.messages],
+        "refused": refused,
+    }
+
+
+def _stored_message(message: PromptMessage) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "section": message.section,
+        "source": message.source,
+        "role": message.role,
+        "tokens": message.tokens,
+        "state": message.state,
+    }
+    if message.source is None or message.state != "full":
+        entry["text"] = message.text
+    return entry
+
+
+def of_turn(turn: Turn) -> dict[str, Any] | None:
+    """The report of the turn's last call, with titles and exact messages, and all calls in short; None before any."""
+    calls: list[dict[str, Any]] = turn.report.get("calls", [])
+    return {**resolved(calls[-1]), "calls": [_short(call) for call in calls]} if calls else None
+
+
+def _short(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: call[name] for name in ("cycle", "model", "limit", "used", "refused")}
+
+
+def resolved(call: Mapping[str, Any], draft: str | None = None) -> dict[str, Any]:
+    """A stored call with what its sources refer to. `draft` is the text of a message that is not stored yet."""
+    wanted = {_row_id(source["id"]) for source in call["sources"] if source["kind"] == "message"}
+    wanted |= {
+        _row_id(message["source"]) for message in call["messages"] if message["section"] in ("history", "current")
+    }
+    texts = _texts(pk for pk in wanted if pk is not None) | ({"draft": draft} if draft is not None else {})
+    return {
+        **call,
+        "sources": [_source(source, texts) for source in call["sources"]],
+        "messages": [_message(message, texts) for message in call["messages"]],
+    }
+
+
+def _row_id(source: str | None) -> UUID | None:
+    try:
+        return UUID((source or "").partition("#")[0])
+    except ValueError:
+        return None
+
+
+def _texts(ids: Iterable[UUID]) -> dict[str, str]:
+    """The text of every engine's message of these rows, by its id."""
+    rows = Message.objects.filter(pk__in=list(ids))
+    texts: dict[str, str] = {}
+    for row in rows:
+        for message in expand(row):
+            calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
+            texts[message.id] = "\n".join([message.text or "", *calls]).strip()
+    return texts
+
+
+def _source(source: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    title = ""
+    if source["kind"] == "message":
+        title = " ".join(texts.get(source["id"], "").split())
+        title = title if len(title) <= TITLE else title[: TITLE - 1] + "…"
+    return {"id": None, "reason": None, **source, "title": title}
+
+
+def _message(message: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    return {**message, "text": message["text"] if "text" in message else texts.get(message["source"], GONE)}
+
+
+def left_out(call: Mapping[str, Any]) -> int:
+    """How many messages and files of the conversation the model did not see."""
+    return len(call["dropped"]) + int(call["unloaded"])
+
+
+def compare(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What changed between the sources of two calls: each source that is new, gone, or in another state."""
+    old = {(source["kind"], source["id"]): source for source in before}
+    new = {(source["kind"], source["id"]): source for source in after}
+    changes: list[dict[str, Any]] = []
+    for key, source in new.items():
+        was = old.get(key)
+        if was is None:
+            changes.append({**source, "change": "added", "was": None})
+        elif (was["state"], was["tokens"]) != (source["state"], source["tokens"]):
+            changes.append({**source, "change": "changed", "was": {"state": was["state"], "tokens": was["tokens"]}})
+    changes += [{**source, "change": "gone", "was": None} for key, source in old.items() if key not in new]
+    return changes

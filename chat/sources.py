@@ -1,0 +1,123 @@
+"""Rows become what the context engine is given: the branch, read newest first until the budget is full, and the blocks.
+
+A message row may be several of the engine's messages: an answer holds the whole turn, with its calls and their results.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from chat.context.rendering import STUB, own_tokens
+from chat.context.types import ContextMessage
+from chat.models import Message
+from llm.messages import ToolCall
+from llm.tokens import Tokenizer
+
+# How an answer that did not end well is replayed: its text as it stands, marked as what it is. Its error never is.
+MARKS = {
+    Message.Status.STOPPED: "[This answer was stopped before its end.]",
+    Message.Status.FAILED: "[This answer broke off before its end.]",
+    Message.Status.INTERRUPTED: "[This answer broke off before its end.]",
+}
+
+# Walks up the branch and stops once the tokens read exceed the room. A row without a stored count weighs nothing here,
+# so it is read rather than missed; its count is then stored for the next time.
+_NEWEST_FIRST = """
+WITH RECURSIVE branch AS (
+    SELECT m.*, COALESCE((m.tokens #>> %(path)s)::int, 0) AS read FROM chat_message m WHERE m.id = %(leaf)s
+    UNION ALL
+    SELECT m.*, b.read + COALESCE((m.tokens #>> %(path)s)::int, 0)
+    FROM chat_message m JOIN branch b ON m.id = b.parent_id WHERE b.read <= %(room)s
+)
+SELECT * FROM branch ORDER BY depth
+"""
+
+_STORE = "UPDATE chat_message m SET tokens = m.tokens || v.tokens FROM (VALUES {}) AS v (id, tokens) WHERE m.id = v.id"
+
+
+def newest(leaf_id: UUID, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[Message]:
+    """The end of the branch, oldest first: at least what fits into `room` tokens and, if there is more, a row more."""
+    path = [tokenizer.name, f"as_history_{overhead}"]
+    return list(Message.objects.raw(_NEWEST_FIRST, {"leaf": leaf_id, "room": max(room, 0), "path": path}))
+
+
+def messages_of(rows: Sequence[Message], *, tokenizer: Tokenizer, overhead: int) -> list[ContextMessage]:
+    """The engine's messages of these rows, with their counts; counts that are new are stored, in one statement."""
+    messages: list[ContextMessage] = []
+    counted: list[tuple[UUID, dict[str, Any]]] = []
+    for row in rows:
+        expanded = list(expand(row))
+        known = row.tokens.get(tokenizer.name, {})
+        if len(known.get("each", ())) != len(expanded) or f"as_history_{overhead}" not in known:
+            each = [own_tokens(message, tokenizer) for message in expanded]
+            known = {**known, "each": each, f"as_history_{overhead}": _as_history(expanded, each, tokenizer, overhead)}
+            if row.status != Message.Status.PENDING:
+                counted.append((row.pk, {tokenizer.name: known}))
+        messages += [replace(message, tokens=own) for message, own in zip(expanded, known["each"], strict=True)]
+    _store(counted)
+    return messages
+
+
+def _as_history(messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: Tokenizer, overhead: int) -> int:
+    """What the row costs in an older turn, where results are stubs."""
+    stub = tokenizer.count(STUB)
+    return sum((stub if m.role == "tool" else own) + overhead for m, own in zip(messages, each, strict=True))
+
+
+def _store(counted: Sequence[tuple[UUID, dict[str, Any]]]) -> None:
+    if not counted:
+        return
+    values = ", ".join(["(%s::uuid, %s::jsonb)"] * len(counted))
+    flat = [value for pk, tokens in counted for value in (pk, json.dumps(tokens))]
+    with connection.cursor() as cursor:
+        cursor.execute(_STORE.format(values), flat)
+
+
+def expand(row: Message) -> list[ContextMessage]:
+    """The row as the model sees it: reasoning is never replayed, what was said before a call is.
+
+    The last message carries the row's id; the steps before it are numbered, as `<id>#1`.
+    """
+    if row.role == Message.Role.USER:
+        return [ContextMessage(str(row.pk), "user", row.text)]
+    steps = _steps(row.parts)
+    mark = MARKS.get(Message.Status(row.status))
+    if mark and steps:
+        final = steps.pop() if steps[-1].role == "assistant" and not steps[-1].tool_calls else _said([], [])
+        steps.append(replace(final, text=f"{final.text}\n\n{mark}".strip()))
+    names = [f"{row.pk}#{number}" for number in range(1, len(steps))] + [str(row.pk)]
+    return [replace(step, id=name) for step, name in zip(steps, names, strict=False)]
+
+
+def _steps(parts: Sequence[dict[str, Any]]) -> list[ContextMessage]:
+    steps: list[ContextMessage] = []
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+
+    def close() -> None:
+        if texts or calls:
+            steps.append(_said(texts, calls))
+            texts.clear()
+            calls.clear()
+
+    for part in parts:
+        match part["type"]:
+            case "text":
+                if calls:
+                    close()
+                texts.append(part["text"])
+            case "tool_call":
+                calls.append(ToolCall(part["id"], part["name"], part["arguments"]))
+            case "tool_result":
+                close()
+                steps.append(ContextMessage("", "tool", part["text"], tool_call_id=part["id"]))
+    close()
+    return steps
+
+
+def _said(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessage:
+    return ContextMessage("", "assistant", "\n\n".join(texts), tool_calls=tuple(calls))
