@@ -10,6 +10,7 @@ from django.db import close_old_connections
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 from django.views.decorators.http import require_GET
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import mixins, status, viewsets
 from rest_framework.decorators import action
@@ -20,16 +21,22 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.authentication import user_of_request
 from accounts.permissions import ScopedView
-from chat import services, sockets
+from chat import reports, services, sockets
 from chat.models import Conversation, Message, Turn
+from chat.plans import budget_for, plan_ahead
 from chat.serializers import (
     AskSerializer,
+    BudgetSerializer,
     ConversationSerializer,
+    DraftSerializer,
     MessageSerializer,
+    PlanSerializer,
     RegenerateSerializer,
+    ReportSerializer,
     TurnSerializer,
     TurnsSerializer,
 )
+from chat.services import visible_model, visible_persona
 from chat.tree import branch_rows, with_rows
 from llm.errors import ProductError
 
@@ -82,6 +89,17 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         ask = services.Ask(key=_key(request), **body.validated_data)
         return _accepted(services.start_turn(user=self.person, conversation=self.get_object(), ask=ask))
 
+    @extend_schema(request=DraftSerializer, responses=PlanSerializer)
+    @action(detail=True, methods=["post"])
+    def plan(self, request: Request, pk: str) -> Response:
+        """What the next turn would send for a draft: room used, what would be left out and why."""
+        body = DraftSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        model = visible_model(body.validated_data["model"])
+        text = body.validated_data["text"]
+        found = plan_ahead(user=self.person, conversation=self.get_object(), text=text, model=model)
+        return Response(found)
+
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=NewestFirst, filter_backends=[])
     def messages(self, request: Request, pk: str) -> Response:
@@ -125,6 +143,29 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
         turn = self.get_object()
         services.stop_turn(user=self.person, turn=turn)
         return Response(self.get_serializer(turn).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(responses=ReportSerializer)
+    @action(detail=True)
+    def report(self, request: Request, pk: str) -> Response:
+        """What the model saw in the last call of the turn, and the other calls in short."""
+        report = reports.of_turn(self.get_object())
+        if report is None:
+            raise ProductError(
+                "no_report", "This turn has not asked a model yet, so there is nothing to show.", status=404
+            )
+        return Response(report)
+
+
+class DocumentBudgetView(ScopedView):
+    @extend_schema(
+        responses=BudgetSerializer,
+        parameters=[OpenApiParameter("persona", OpenApiTypes.UUID), OpenApiParameter("model", OpenApiTypes.UUID)],
+    )
+    def get(self, request: Request) -> Response:
+        """How many tokens of documents may be selected with a persona and a model."""
+        persona = visible_persona(self.person, request.query_params.get("persona"))
+        budget = budget_for(user=self.person, persona=persona, model=visible_model(request.query_params.get("model")))
+        return Response(BudgetSerializer(budget).data)
 
 
 def _key(request: Request) -> str | None:

@@ -110,6 +110,14 @@ def plan(setting: Setting, leaf: MessageRow | None, added: Sequence[ContextMessa
         read *= 2
 
 
+def prompt_tokens(setting: Setting) -> tuple[int, int]:
+    """The tokens of the system prompt and of the persona's prompt, without overhead."""
+    request = _request(setting, (), unloaded=0)
+    blocks = (request.system, request.persona)
+    system, persona = (block.tokens or 0 if block else 0 for block in blocks)
+    return system, persona
+
+
 def _request(setting: Setting, messages: Sequence[ContextMessage], unloaded: int) -> ContextRequest:
     profile, persona = setting.profile, setting.persona
     replaces = bool(persona and persona.replaces_system_prompt and persona.instructions.strip())

@@ -103,5 +103,78 @@ class AskSerializer(serializers.Serializer[dict[str, Any]]):
     parent = serializers.UUIDField(required=False, allow_null=True, default=None)  # type: ignore[assignment]
 
 
+class DraftSerializer(serializers.Serializer[dict[str, Any]]):
+    text = serializers.CharField(max_length=1_000_000, trim_whitespace=False, allow_blank=True, default="")
+    model = serializers.UUIDField(required=False, allow_null=True, default=None)
+
+
+class SourceSerializer(serializers.Serializer[dict[str, Any]]):
+    kind = serializers.CharField(help_text="message, file, project_file, image, or a section's name")
+    id = serializers.CharField(allow_null=True)
+    title = serializers.CharField()
+    tokens = serializers.IntegerField(required=False)
+    state = serializers.ChoiceField(choices=["full", "shortened", "stubbed", "by_search", "left_out"])
+    reason = serializers.CharField(allow_null=True)
+    cut_from = serializers.IntegerField(required=False)
+    exact = serializers.BooleanField()
+
+
+class PromptMessageSerializer(serializers.Serializer[dict[str, Any]]):
+    section = serializers.CharField()
+    # As with `parent` below, the declared field leaves the class.
+    source = serializers.CharField(allow_null=True)  # type: ignore[assignment]
+    role = serializers.CharField()
+    tokens = serializers.IntegerField()
+    state = serializers.CharField()
+    text = serializers.CharField(allow_null=True)
+
+
+class CallSerializer(serializers.Serializer[dict[str, Any]]):
+    cycle = serializers.IntegerField()
+    model = serializers.CharField()
+    limit = serializers.IntegerField()
+    used = serializers.IntegerField()
+    refused = serializers.CharField(help_text="What the provider said to a longer prompt before this one.")
+
+
+class ReportSerializer(CallSerializer):
+    """What the model saw in one call; all numbers in tokens."""
+
+    window = serializers.IntegerField()
+    reserved_output = serializers.IntegerField()
+    buffer = serializers.IntegerField()
+    margin = serializers.FloatField()
+    tools_tokens = serializers.IntegerField()
+    policy = serializers.CharField()
+    layout = serializers.CharField()
+    profile = serializers.CharField()
+    left = serializers.IntegerField()
+    exact = serializers.BooleanField()
+    sections = serializers.DictField(child=serializers.IntegerField())
+    dropped = serializers.ListField(child=serializers.CharField())
+    unloaded = serializers.IntegerField(help_text="Older messages that were not even read, since there was no room.")
+    sources = SourceSerializer(many=True)
+    versions = serializers.DictField(child=serializers.CharField())
+    messages = PromptMessageSerializer(many=True)
+    calls = CallSerializer(many=True, required=False)
+
+
+class PlanErrorSerializer(ErrorSerializer):
+    sections = serializers.DictField(child=serializers.IntegerField(), required=False)
+
+
+class PlanSerializer(ReportSerializer):
+    """Of a draft that does not fit there is only `fits`, `limit` and `error`."""
+
+    fits = serializers.BooleanField()
+    error = PlanErrorSerializer(allow_null=True)
+
+
+class BudgetSerializer(serializers.Serializer[Any]):
+    available = serializers.IntegerField()
+    offered = serializers.IntegerField()
+    selectable_up_to = serializers.IntegerField()
+
+
 class RegenerateSerializer(serializers.Serializer[dict[str, Any]]):
     models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)

@@ -39,6 +39,35 @@ class Ask:
     parent: UUID | None = None  # the message to go on from; by default the conversation's leaf
 
 
+def identifier(value: object, what: str) -> UUID:
+    """A row's id as it came from outside; raises `NotFound` for what is none, as for a row that is not there."""
+    try:
+        return UUID(str(value))
+    except ValueError as error:
+        raise NotFound(what) from error
+
+
+def visible_model(pk: object) -> Model | None:
+    """None for no id. Raises `NotFound` for a model that is unknown or switched off."""
+    if not pk:
+        return None
+    found = Model.objects.usable().filter(pk=identifier(pk, "model")).first()
+    if found is None:
+        raise NotFound("model")
+    return found
+
+
+def visible_persona(user: User, pk: object) -> Persona | None:
+    """None for no id. Raises `NotFound` for a persona that this user may not use."""
+    if not pk:
+        return None
+    rows = Persona.objects.visible_to(user).select_related("budget_profile", "model__provider")
+    found = rows.filter(pk=identifier(pk, "persona")).first()
+    if found is None:
+        raise NotFound("persona")
+    return found
+
+
 def create_conversation(*, user: User, title: str = "", persona: Persona | None = None) -> Conversation:
     return Conversation.objects.create(owner=user, title=title.strip()[:MAX_TITLE], persona=persona)
 

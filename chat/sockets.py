@@ -62,13 +62,6 @@ def parse(text: str | None, pace: Pace) -> dict[str, Any]:
     return frame
 
 
-def identifier(value: object, what: str) -> UUID:
-    try:
-        return UUID(str(value))
-    except ValueError as error:
-        raise NotFound(what) from error
-
-
 def sequence(frame: dict[str, Any]) -> int:
     after = frame.get("after_seq", 0)
     if isinstance(after, bool) or not isinstance(after, int) or after < 0:
@@ -77,7 +70,7 @@ def sequence(frame: dict[str, Any]) -> int:
 
 
 def conversation(user: User, pk: object) -> Conversation:
-    found = Conversation.objects.visible_to(user).filter(pk=identifier(pk, "conversation")).first()
+    found = Conversation.objects.visible_to(user).filter(pk=services.identifier(pk, "conversation")).first()
     if found is None:
         raise NotFound("conversation")
     return found
@@ -85,7 +78,7 @@ def conversation(user: User, pk: object) -> Conversation:
 
 def turn(user: User, pk: object) -> Turn:
     rows = Turn.objects.visible_to(user).select_related("conversation")
-    found = rows.filter(pk=identifier(pk, "turn")).first()
+    found = rows.filter(pk=services.identifier(pk, "turn")).first()
     if found is None:
         raise NotFound("turn")
     return found

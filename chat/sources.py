@@ -24,14 +24,15 @@ MARKS = {
     Message.Status.INTERRUPTED: "[This answer broke off before its end.]",
 }
 
-# Walks up the branch and stops once the tokens read exceed the room. A row without a stored count weighs nothing here,
+# Walks up the branch and stops at the question whose turn makes the tokens read exceed the room: the engine wants whole
+# turns, and one that does not fit, to know that it has seen enough. A row without a stored count weighs nothing here,
 # so it is read rather than missed; its count is then stored for the next time.
 _NEWEST_FIRST = """
 WITH RECURSIVE branch AS (
     SELECT m.*, COALESCE((m.tokens #>> %(path)s)::int, 0) AS read FROM chat_message m WHERE m.id = %(leaf)s
     UNION ALL
     SELECT m.*, b.read + COALESCE((m.tokens #>> %(path)s)::int, 0)
-    FROM chat_message m JOIN branch b ON m.id = b.parent_id WHERE b.read <= %(room)s
+    FROM chat_message m JOIN branch b ON m.id = b.parent_id WHERE b.read <= %(room)s OR b.role <> 'user'
 )
 SELECT * FROM branch ORDER BY depth
 """
@@ -40,7 +41,7 @@ _STORE = "UPDATE chat_message m SET tokens = m.tokens || v.tokens FROM (VALUES {
 
 
 def newest(leaf_id: UUID, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[Message]:
-    """The end of the branch, oldest first: at least what fits into `room` tokens and, if there is more, a row more."""
+    """The end of the branch, oldest first: whole turns that fit into `room` tokens and, if there is more, one beyond."""
     path = [tokenizer.name, f"as_history_{overhead}"]
     return list(Message.objects.raw(_NEWEST_FIRST, {"leaf": leaf_id, "room": max(room, 0), "path": path}))
 

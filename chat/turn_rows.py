@@ -63,7 +63,7 @@ def claim(turn_id: UUID) -> Turn | None:
     )
     if not claimed:
         return None
-    related = ("conversation__persona", "conversation__owner", "user_message", "answer", "model__provider")
+    related = ("conversation__persona__budget_profile", "conversation__owner", "user_message", "answer", "model__provider")
     return Turn.objects.select_related(*related).get(pk=turn_id)
 
 

@@ -14,7 +14,6 @@ from chat import pages, services
 from chat.models import Conversation, Message, Turn
 from chat.tree import with_rows
 from llm.errors import NotFound, ProductError
-from personas.models import Persona
 
 
 @login_required
@@ -25,7 +24,7 @@ def home(request: Request) -> HttpResponse:
     try:
         ask = _ask(request)
         conversation = services.start_conversation(
-            user=request.user, persona=_persona(request, request.POST.get("persona")), ask=ask
+            user=request.user, persona=services.visible_persona(request.user, request.POST.get("persona")), ask=ask
         )
     except ProductError as error:
         return _refused(request, None, error)
@@ -39,7 +38,11 @@ def conversation(request: Request, pk: UUID) -> HttpResponse:
     before = request.GET.get("before")
     if before is None:
         return _page(request, found)
-    message = Message.objects.filter(conversation=found, pk=_uuid(before, "message")).select_related("parent").first()
+    message = (
+        Message.objects.filter(conversation=found, pk=services.identifier(before, "message"))
+        .select_related("parent")
+        .first()
+    )
     if message is None:
         raise NotFound("message")
     messages, older = pages.branch_page(found, message)
@@ -153,16 +156,9 @@ def _ask(request: Request) -> services.Ask:
     chosen = request.POST.getlist("model")
     return services.Ask(
         text=request.POST.get("text", ""),
-        models=[_uuid(pk, "model") for pk in chosen if pk],
+        models=[services.identifier(pk, "model") for pk in chosen if pk],
         key=request.POST.get("key", "")[:100] or None,
     )
-
-
-def _uuid(text: str, what: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError as error:
-        raise NotFound(what) from error
 
 
 def _conversation(request: Request, pk: UUID) -> Conversation:
@@ -178,13 +174,4 @@ def _message(request: Request, pk: UUID) -> Message:
     found = rows.filter(pk=pk).first()
     if found is None:
         raise NotFound("message")
-    return found
-
-
-def _persona(request: Request, pk: str | None) -> Persona | None:
-    if not pk:
-        return None
-    found = Persona.objects.visible_to(request.user).filter(pk=_uuid(pk, "persona")).first()
-    if found is None:
-        raise NotFound("persona")
     return found

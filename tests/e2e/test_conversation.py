@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, scripted, status
 
-pytestmark = [pytest.mark.browser, pytest.mark.product]
+pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
 
 MARKDOWN = """# A heading
 
@@ -228,6 +228,7 @@ def test_everything_is_done_with_the_keyboard(visit: OpenBrowser) -> None:
     opened = visit()
     page = opened.page
     page.goto(opened.product.url + "/")
+    expect(page.get_by_label("Username")).to_be_focused()
     page.keyboard.type(opened.person.username)
     page.keyboard.press("Tab")
     page.keyboard.type(opened.person.password)

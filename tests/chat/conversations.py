@@ -1,0 +1,29 @@
+"""Conversations with a past, made of rows."""
+
+from accounts.models import User
+from chat.models import Conversation, Message
+from personas.models import Persona
+
+
+def past(user: User, pairs: int, *, words: int = 20, persona: Persona | None = None, **answer: object) -> Conversation:
+    """A conversation of `pairs` questions and answers of about `words` words each; `answer`: fields of each answer."""
+    conversation = Conversation.objects.create(owner=user, persona=persona)
+    rows: list[Message] = []
+    for number in range(pairs):
+        for role in (Message.Role.USER, Message.Role.ASSISTANT):
+            parent = rows[-1] if rows else None
+            text = f"{role} {number}: " + " ".join(f"word{index}" for index in range(words))
+            extra = answer if role == Message.Role.ASSISTANT else {}
+            rows.append(
+                Message(
+                    conversation=conversation,
+                    parent=parent,
+                    role=role,
+                    depth=len(rows),
+                    **{"parts": [{"type": "text", "text": text}], **extra},
+                )
+            )
+    Message.objects.bulk_create(rows)
+    conversation.leaf = rows[-1] if rows else None
+    conversation.save()
+    return conversation
