@@ -143,6 +143,10 @@ class Turn(models.Model):
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
     usage: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     report: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    # Of the last call in the report, for pages that show many answers and must not load every report.
+    context_limit = models.PositiveIntegerField(null=True, blank=True)
+    context_used = models.PositiveIntegerField(null=True, blank=True)
+    context_left_out = models.PositiveIntegerField(default=0)
     created = models.DateTimeField(auto_now_add=True)
     started = models.DateTimeField(null=True, blank=True)
     finished = models.DateTimeField(null=True, blank=True)

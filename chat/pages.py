@@ -1,5 +1,6 @@
 """What the templates of a conversation show: plain values, made of rows with a fixed number of queries."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -30,6 +31,8 @@ class TurnView:
     seq: int
     status: str
     retryable: bool
+    percent: int | None
+    left_out: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,21 @@ def message_view(message: Message) -> MessageView:
         role=message.role,
         status=message.status,
         parts=_parts(message.parts) if assistant else [],
-        turn=TurnView(turn.pk, turn.seq, turn.status, message.status not in ("pending", "done")) if turn else None,
+        turn=_turn_view(turn, message) if turn else None,
         model_name=message.model.name if message.model else "",
         error_code=message.error_code,
         error_detail=message.error_detail,
         created=message.created,
         text=message.text,
     )
+
+
+def _turn_view(turn: Turn, message: Message) -> TurnView:
+    percent = None
+    if turn.context_used is not None and turn.context_limit:
+        percent = min(100, math.ceil(100 * turn.context_used / turn.context_limit))
+    retryable = message.status not in (Message.Status.PENDING, Message.Status.DONE)
+    return TurnView(turn.pk, turn.seq, turn.status, retryable, percent, turn.context_left_out)
 
 
 def _parts(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -104,11 +104,6 @@ def _message(message: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, 
     return {**message, "text": message["text"] if "text" in message else texts.get(message["source"], GONE)}
 
 
-def left_out(call: Mapping[str, Any]) -> int:
-    """How many messages and files of the conversation the model did not see."""
-    return len(call["dropped"]) + int(call["unloaded"])
-
-
 def compare(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What changed between the sources of two calls: each source that is new, gone, or in another state."""
     old = {(source["kind"], source["id"]): source for source in before}

@@ -41,7 +41,7 @@ _STORE = "UPDATE chat_message m SET tokens = m.tokens || v.tokens FROM (VALUES {
 
 
 def newest(leaf_id: UUID, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[Message]:
-    """The end of the branch, oldest first: whole turns that fit into `room` tokens and, if there is more, one beyond."""
+    """The end of the branch, oldest first: the turns that fit into `room` tokens and, if there is more, one beyond."""
     path = [tokenizer.name, f"as_history_{overhead}"]
     return list(Message.objects.raw(_NEWEST_FIRST, {"leaf": leaf_id, "room": max(room, 0), "path": path}))
 

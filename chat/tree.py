@@ -34,7 +34,7 @@ def branch_rows(leaf_id: UUID | None) -> "QuerySet[Message]":
 
 def with_rows(messages: "QuerySet[Message]") -> "QuerySet[Message]":
     """The rows that every reader of a message needs, in the same query."""
-    return messages.select_related("turn", "model__provider")
+    return messages.select_related("turn", "model__provider").defer("turn__report")
 
 
 def siblings(messages: Sequence[Message]) -> dict[UUID, list[UUID]]:

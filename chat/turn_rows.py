@@ -63,7 +63,13 @@ def claim(turn_id: UUID) -> Turn | None:
     )
     if not claimed:
         return None
-    related = ("conversation__persona__budget_profile", "conversation__owner", "user_message", "answer", "model__provider")
+    related = (
+        "conversation__persona__budget_profile",
+        "conversation__owner",
+        "user_message",
+        "answer",
+        "model__provider",
+    )
     return Turn.objects.select_related(*related).get(pk=turn_id)
 
 
@@ -117,7 +123,7 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
             status=ending.status,
             seq=outcome.seq,
             usage=outcome.usage,
-            report={"calls": outcome.calls} if outcome.calls else F("report"),
+            **_context(outcome.calls),
             finished=timezone.now(),
             attempt=F("attempt") + 1,
         )
@@ -133,7 +139,20 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
 
 
 def store_report(turn: Turn, calls: list[dict[str, Any]]) -> None:
-    Turn.objects.filter(pk=turn.pk).update(report={"calls": calls})
+    Turn.objects.filter(pk=turn.pk).update(**_context(calls))
+
+
+def _context(calls: list[dict[str, Any]]) -> dict[str, Any]:
+    """The fields of a turn that tell what its model calls saw; none before the first call."""
+    if not calls:
+        return {}
+    last = calls[-1]
+    return {
+        "report": {"calls": calls},
+        "context_limit": max(0, last["limit"]),
+        "context_used": last["used"],
+        "context_left_out": len(last["dropped"]) + last["unloaded"],
+    }
 
 
 def settle(conversation_id: UUID) -> None:
@@ -151,7 +170,7 @@ class Stale:
 
 
 def stale() -> Stale:
-    """Running turns without a heartbeat; queued ones that no worker has claimed (bumped: each is told once in 10 s)."""
+    """Running turns without a heartbeat; queued ones no worker has claimed (bumped: each is told once in 10 s)."""
     now = timezone.now()
     running = Turn.objects.filter(status=Turn.Status.RUNNING, heartbeat__lt=now - STALE_AFTER)
     queued = Turn.objects.filter(status=Turn.Status.QUEUED, heartbeat__lt=now - UNCLAIMED_AFTER)

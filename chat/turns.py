@@ -169,7 +169,7 @@ class _Run:
             EventType.CONTEXT_REPORT,
             limit=prompt.report.limit,
             used=prompt.report.used,
-            left_out=reports.left_out(report),
+            left_out=len(prompt.report.dropped) + prompt.report.unloaded,
             refused=report["refused"],
         )
         self._news.set()

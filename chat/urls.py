@@ -12,5 +12,8 @@ urlpatterns = [
     path("c/<uuid:pk>/delete/", views.delete, name="delete"),
     path("messages/<uuid:pk>/", views.message, name="message"),
     path("messages/<uuid:pk>/regenerate/", views.regenerate, name="retry"),
+    path("plan/", views.plan, name="plan_new"),
+    path("c/<uuid:pk>/plan/", views.plan, name="plan"),
+    path("turns/<uuid:pk>/report/", views.report, name="report"),
     path("turns/<uuid:pk>/stop/", views.stop, name="stop"),
 ]

@@ -10,8 +10,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts.middleware import SignedInRequest as Request
-from chat import pages, services
+from chat import pages, panels, services
 from chat.models import Conversation, Message, Turn
+from chat.plans import plan_ahead
 from chat.tree import with_rows
 from llm.errors import NotFound, ProductError
 
@@ -75,6 +76,37 @@ def regenerate(request: Request, pk: UUID) -> HttpResponse:
 @require_GET
 def message(request: Request, pk: UUID) -> HttpResponse:
     return render(request, "chat/_message.html", {"message": pages.message_view(_message(request, pk))})
+
+
+@login_required
+@require_GET
+def report(request: Request, pk: UUID) -> HttpResponse:
+    """The context panel of an answer: a fragment for the page beside it, or a page of its own."""
+    rows = Turn.objects.visible_to(request.user).select_related("conversation__persona", "user_message", "model")
+    turn = rows.filter(pk=pk).first()
+    if turn is None:
+        raise NotFound("turn")
+    context = {"panel": panels.of_turn(turn), "turn": turn, "conversation": turn.conversation}
+    fragment = request.headers.get("HX-Request")
+    return render(request, "chat/_context.html" if fragment else "chat/context.html", context)
+
+
+@login_required
+@require_POST
+def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
+    """What sending the draft would mean: the line under the composer and the panel behind it."""
+    found = _conversation(request, pk) if pk else None
+    planned = plan_ahead(
+        user=request.user,
+        conversation=found,
+        text=request.POST.get("text", ""),
+        model=services.visible_model(request.POST.get("model")),
+        persona=services.visible_persona(request.user, request.POST.get("persona")),
+    )
+    line = panels.plan_line(planned)
+    if "panel" in request.GET:
+        return render(request, "chat/_context.html", {"panel": panels.of_plan(planned), "line": line})
+    return render(request, "chat/_plan.html", {"line": line, "fits": planned["fits"]})
 
 
 @login_required

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.decorators import display
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from accounts.models import User
 from llm.administration import Confirmation, RowAdmin, acting, button, confirmed, go
@@ -64,7 +65,8 @@ class SystemPromptAdmin(RowAdmin):
         stored = services.save_system_prompt(
             user=person(request), text=given["text"], note=given["note"], activate=given["activate"]
         )
-        obj.pk, obj.version, obj.active = stored.pk, stored.version, stored.active
+        obj.pk = stored.pk
+        obj.refresh_from_db()
 
     @display(description="Active", ordering="active", label={"active": "success"})
     def is_active(self, prompt: SystemPrompt) -> str | None:
@@ -142,7 +144,6 @@ class PersonaAdmin(RowAdmin):
     list_select_related = ("owner", "model", "budget_profile")
     search_fields = ("name", "description")
     readonly_fields = ("owner", "version")
-    filter_horizontal = ("reminders",)
     fieldsets = (
         (None, {"fields": ("name", "description", "visibility", "owner", "version")}),
         ("Prompt", {"fields": ("instructions", "replaces_system_prompt", "date_awareness", "reminders")}),
@@ -157,6 +158,7 @@ class PersonaAdmin(RowAdmin):
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "reminders":
             kwargs["queryset"] = reminders_for(request)
+            kwargs["widget"] = UnfoldAdminCheckboxSelectMultipleWidget()
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
@@ -165,6 +167,7 @@ class PersonaAdmin(RowAdmin):
             services.update_persona(user=person(request), persona=obj, fields=fields)
         else:
             obj.pk = services.create_persona(user=person(request), fields=fields).pk
+            obj.refresh_from_db()
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
         services.set_reminders(

@@ -132,6 +132,9 @@ class BudgetProfile(models.Model):
             problems["window"] = (
                 f"The window must be above reserved output + buffer = {taken:,}, or nothing is left for the prompt."
             )
+        if (self.ceiling is None) != (self.floor is None):
+            # With one number and one share a large window would turn them round.
+            problems["floor"] = "Enter both a ceiling and a floor, or neither."
         if self.ceiling is not None and self.floor is not None and self.floor >= self.ceiling:
             problems["floor"] = f"The floor must be below the ceiling ({self.ceiling:,}); summarising would never end."
         if self.ceiling is not None and self.window is not None and self.ceiling + self.reserved_output >= self.window:

@@ -1,0 +1,196 @@
+"""The context panel: one component for what a model will see and what it saw, in words and shares."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from chat import reports
+from chat.models import Turn
+
+SECTIONS = {
+    "system": gettext_lazy("System prompt"),
+    "tasks": gettext_lazy("Tasks"),
+    "summary": gettext_lazy("Summary"),
+    "omitted": gettext_lazy("Note about left-out messages"),
+    "history": gettext_lazy("Conversation"),
+    "persona": gettext_lazy("Persona"),
+    "project_files": gettext_lazy("Project files"),
+    "file_listing": gettext_lazy("List of files by search"),
+    "file": gettext_lazy("Attached files"),
+    "current": gettext_lazy("This turn"),
+    "reminder": gettext_lazy("Reminder"),
+}
+STATES = {
+    "full": gettext_lazy("in full"),
+    "shortened": gettext_lazy("shortened"),
+    "stubbed": gettext_lazy("its result is not repeated"),
+    "by_search": gettext_lazy("by search"),
+    "left_out": gettext_lazy("left out"),
+}
+REASONS = {
+    "no_room": gettext_lazy("there was no room"),
+    "behind_gap": gettext_lazy("older than the first message that did not fit"),
+    "summarised": gettext_lazy("it is in the summary"),
+    "failed_file": gettext_lazy("the file could not be read"),
+    "result_without_call": gettext_lazy("a result without its call"),
+    "call_without_result": gettext_lazy("a call without its result"),
+}
+CHANGES = {
+    "added": gettext_lazy("new"),
+    "changed": gettext_lazy("changed"),
+    "gone": gettext_lazy("no longer sent"),
+}
+VERSIONS = {
+    "system_prompt": gettext_lazy("System prompt"),
+    "persona": gettext_lazy("Persona"),
+    "summary_prompt": gettext_lazy("Summary prompt"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A section's part of the room; `start` and `width` are in thousandths of the limit."""
+
+    section: str
+    label: str
+    tokens: int
+    start: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    label: str
+    title: str
+    tokens: int | None
+    state: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """`older` counts messages that were not even read, since there was no room; `notices` are whole sentences."""
+
+    limit: int
+    used: int
+    percent: int
+    left: int
+    bars: list[Bar]
+    sent: list[Row]
+    left_out: list[Row]
+    older: int
+    exact: bool
+    model: str
+    profile: str
+    versions: list[tuple[str, str]]
+    notices: list[str]
+    messages: list[dict[str, Any]]
+    calls: int = 1
+    cached_percent: int | None = None
+    changes: list[Row] = field(default_factory=list)
+
+    @property
+    def left_out_count(self) -> int:
+        return self.older + sum(1 for row in self.left_out)
+
+
+def of_turn(turn: Turn) -> Panel | None:
+    """What the last model call of a turn saw, with what changed since the turn before; None before its first call."""
+    report = reports.of_turn(turn)
+    if report is None:
+        return None
+    usage = turn.usage or {}
+    cached = usage.get("cached_input") or 0
+    return _panel(
+        report,
+        calls=len(report["calls"]),
+        cached_percent=round(100 * cached / usage["input"]) if cached and usage.get("input") else None,
+        changes=_changes(turn, report),
+    )
+
+
+def of_plan(plan: Mapping[str, Any]) -> Panel | None:
+    """What would be sent; None when it does not fit."""
+    return _panel(plan) if plan["fits"] else None
+
+
+def _panel(report: Mapping[str, Any], **more: Any) -> Panel:
+    limit = max(1, report["limit"])
+    rows = [(source["state"], _row(source)) for source in report["sources"]]
+    return Panel(
+        limit=report["limit"],
+        used=report["used"],
+        percent=min(100, -(-100 * report["used"] // limit)),
+        left=report["left"],
+        bars=_bars(report["sections"], limit),
+        sent=[row for state, row in rows if state != "left_out"],
+        left_out=[row for state, row in rows if state == "left_out"],
+        older=report["unloaded"],
+        exact=report["exact"],
+        model=report["model"],
+        profile=report["profile"],
+        versions=[(str(VERSIONS.get(name, name)), version) for name, version in report["versions"].items()],
+        notices=[report["refused"]] if report["refused"] else [],
+        messages=[{**message, "label": str(SECTIONS[message["section"]])} for message in report["messages"]],
+        **more,
+    )
+
+
+def _bars(sections: Mapping[str, int], limit: int) -> list[Bar]:
+    bars: list[Bar] = []
+    start = 0
+    for section, tokens in sections.items():
+        width = max(1, round(1000 * tokens / limit))
+        bars.append(Bar(section, str(SECTIONS[section]), tokens, start, width))
+        start += width
+    return bars
+
+
+def _row(source: Mapping[str, Any]) -> Row:
+    label = _("Message") if source["kind"] == "message" else str(SECTIONS.get(source["kind"], source["kind"]))
+    words = str(STATES[source["state"]])
+    if source["state"] == "shortened" and source.get("cut_from"):
+        words = _("shortened from %(before)s tokens") % {"before": f"{source['cut_from']:,}"}
+    if source.get("reason"):
+        words = f"{words}: {REASONS[source['reason']]}"
+    return Row(label, source["title"], source.get("tokens"), source["state"], words)
+
+
+def _changes(turn: Turn, report: Mapping[str, Any]) -> list[Row]:
+    """Against the turn whose answer this turn's question stands below."""
+    before = Turn.objects.filter(answer=turn.user_message.parent_id).first() if turn.user_message.parent_id else None
+    earlier = reports.of_turn(before) if before is not None else None
+    if earlier is None:
+        return []
+    return [
+        Row(_row(change).label, change["title"], change.get("tokens"), change["change"], str(CHANGES[change["change"]]))
+        for change in reports.compare(earlier["sources"], report["sources"])
+    ]
+
+
+def plan_line(plan: Mapping[str, Any]) -> str:
+    """The one sentence under the composer: the room used, and what would not be sent as it is."""
+    if not plan["fits"]:
+        return str(plan["error"]["detail"])
+    used = _("%(used)s of %(limit)s tokens") % {"used": f"{plan['used']:,}", "limit": f"{plan['limit']:,}"}
+    about = "" if plan["exact"] else "≈ "
+    return f"{about}{used} · {_fate(plan['sources'], plan['unloaded'])}"
+
+
+def _fate(sources: Sequence[Mapping[str, Any]], unloaded: int) -> str:
+    left_out = unloaded + sum(1 for source in sources if source["state"] == "left_out")
+    shortened = sum(1 for source in sources if source["state"] == "shortened")
+    if left_out:
+        return ngettext(
+            "%(count)d older message will be left out: there is no room",
+            "%(count)d older messages will be left out: there is no room",
+            left_out,
+        ) % {"count": left_out}
+    if shortened:
+        return ngettext(
+            "%(count)d text will be shortened", "%(count)d texts will be shortened", shortened
+        ) % {"count": shortened}  # fmt: skip
+    return _("everything fits")

@@ -1,0 +1,255 @@
+import threading
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.test import Client
+from django.urls import reverse
+
+from accounts.models import User
+from llm.models import Model, Provider
+from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
+from personas.services import save_system_prompt
+
+ADD = "admin:personas_systemprompt_add"
+
+
+def prompt_form(text: str, based_on: int, **changes: Any) -> dict[str, Any]:
+    return {"text": text, "note": "", "activate": "on", "based_on": based_on} | changes
+
+
+def active() -> SystemPrompt:
+    return SystemPrompt.objects.get(active=True)
+
+
+def profile_form(**changes: Any) -> dict[str, Any]:
+    names = [field.name for field in BudgetProfile._meta.fields if field.name not in ("id", "default")]
+    form = {name: getattr(BudgetProfile(), name) for name in names} | {"name": "Mine"} | changes
+    return {name: "" if value is None else value for name, value in form.items() if value is not False}
+
+
+@pytest.mark.django_db
+def test_a_saved_prompt_is_the_next_version_and_active(admin_client: Client, admin_user: User) -> None:
+    save_system_prompt(user=None, text="One.")
+    page = admin_client.get(reverse(ADD)).content.decode()
+    assert "One." in page  # it starts from what is active
+    admin_client.post(reverse(ADD), prompt_form("Two.", 1, note="shorter"))
+    assert (active().version, active().text, active().note, active().author) == (2, "Two.", "shorter", admin_user)
+
+
+@pytest.mark.django_db
+def test_a_draft_is_stored_without_becoming_active(admin_client: Client) -> None:
+    save_system_prompt(user=None, text="One.")
+    form = prompt_form("Two.", 1)
+    del form["activate"]
+    admin_client.post(reverse(ADD), form)
+    assert active().version == 1
+    assert SystemPrompt.objects.count() == 2
+
+
+@pytest.mark.django_db
+def test_an_empty_prompt_is_refused(admin_client: Client) -> None:
+    assert "This field is required" in admin_client.post(reverse(ADD), prompt_form("  ", 0)).content.decode()
+
+
+@pytest.mark.django_db
+def test_somebody_elses_change_meanwhile_is_not_overwritten_unseen(admin_client: Client) -> None:
+    save_system_prompt(user=None, text="One.")
+    save_system_prompt(user=User.objects.create_user("other", is_staff=True), text="Two, by another.")
+    response = admin_client.post(reverse(ADD), prompt_form("Mine.", 1))
+    page = response.content.decode()
+    assert "v2 by other became active while you were writing" in page
+    assert "Mine." in page
+    assert active().version == 2
+    admin_client.post(reverse(ADD), prompt_form("Mine.", int(response.context["adminform"].form["based_on"].value())))
+    assert (active().version, active().text) == (3, "Mine.")
+
+
+@pytest.mark.django_db
+def test_versions_cannot_be_changed_or_removed(admin_client: Client) -> None:
+    prompt = save_system_prompt(user=None, text="One.")
+    change = reverse("admin:personas_systemprompt_change", args=[prompt.pk])
+    assert admin_client.post(change, {"text": "Other."}).status_code == 403
+    assert admin_client.post(reverse("admin:personas_systemprompt_delete", args=[prompt.pk])).status_code == 403
+    prompt.refresh_from_db()
+    assert prompt.text == "One."
+
+
+@pytest.mark.django_db
+def test_an_earlier_version_comes_back(admin_client: Client) -> None:
+    first = save_system_prompt(user=None, text="One.")
+    save_system_prompt(user=None, text="Two.")
+    url = reverse("admin:personas_systemprompt_activate", args=[first.pk])
+    admin_client.get(url)
+    assert active().version == 2
+    admin_client.post(url, {"_form_submitted": "on"})
+    assert active().version == 1
+    assert SystemPrompt.objects.count() == 2
+
+
+@pytest.mark.django_db
+def test_two_versions_are_compared_word_by_word_and_escaped(admin_client: Client) -> None:
+    save_system_prompt(user=None, text="Be brief.\nSame line.\nGone.")
+    save_system_prompt(user=None, text="Be <script>kind</script>.\nSame line.")
+    page = admin_client.get(reverse("admin:personas_systemprompt_compare"), {"old": 1, "new": 2}).content.decode()
+    assert "<del>brief</del>" in page
+    assert "<ins>&lt;script&gt;kind&lt;/script&gt;</ins>" in page
+    assert "<script>kind" not in page
+    assert "<del>Gone.</del>" in page
+    assert page.count("Same line.") == 2
+    for nonsense in ({"old": "x", "new": "99"}, {}):
+        response = admin_client.get(reverse("admin:personas_systemprompt_compare"), nonsense)
+        assert "are the same" in response.content.decode()
+
+
+@pytest.mark.django_db
+def test_two_selected_versions_lead_to_their_comparison(admin_client: Client) -> None:
+    prompts = [save_system_prompt(user=None, text=text) for text in ("One.", "Two.")]
+    form = {"action": "compare_selected", "_selected_action": [str(prompt.pk) for prompt in prompts]}
+    response = admin_client.post(reverse("admin:personas_systemprompt_changelist"), form)
+    assert response["Location"].endswith("?old=1&new=2")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_prompts_saved_at_once_get_versions_of_their_own_and_one_is_active() -> None:
+    failures: list[Exception] = []
+    start = threading.Barrier(4)
+
+    def save(number: int) -> None:
+        try:
+            start.wait(30)
+            save_system_prompt(user=None, text=f"By {number}.")
+        except Exception as error:
+            failures.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=save, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    assert sorted(SystemPrompt.objects.values_list("version", flat=True)) == [1, 2, 3, 4]
+    assert active().version == 4
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"window": 1064}, "The window must be above reserved output + buffer = 1,064"),
+        ({"ceiling": 3000, "floor": 3000}, "The floor must be below the ceiling (3,000)"),
+        ({"window": 8000, "ceiling": 6976, "floor": 10}, "choose less than 6,976"),
+        ({"floor_share": "0.65"}, "The floor&#x27;s share must be below the ceiling&#x27;s share."),
+        ({"safety_margin": "1"}, "A margin of the whole window leaves nothing"),
+        ({"catch_all_margin": "1"}, "A margin of the whole window leaves nothing"),
+        ({"ui_share": "1.001"}, "less than or equal to 1"),
+        ({"max_cycles": 0}, "greater than or equal to 1"),
+        ({"max_cycles": 21}, "less than or equal to 20"),
+        ({"reserved_output": -1}, "greater than or equal to 0"),
+        ({"ceiling": 3000}, "Enter both a ceiling and a floor, or neither"),
+    ],
+)
+def test_a_profile_that_cannot_work_is_refused_with_its_reason(
+    admin_client: Client, changes: dict[str, Any], sentence: str
+) -> None:
+    response = admin_client.post(reverse("admin:personas_budgetprofile_add"), profile_form(**changes))
+    assert sentence in response.content.decode()
+    assert not BudgetProfile.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"max_cycles": 0},
+        {"window": 1064},
+        {"ceiling": 5, "floor": 5},
+        {"floor_share": "0.7"},
+        {"safety_margin": "1"},
+        {"catch_all_margin": "1"},
+    ],
+)
+def test_the_database_refuses_it_too(fields: dict[str, Any]) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        BudgetProfile.objects.create(name="Broken", **fields)
+
+
+@pytest.mark.django_db
+def test_every_number_of_a_profile_can_be_set(admin_client: Client) -> None:
+    numbers = {"window": 12_288, "ceiling": 7_800, "floor": 3_000, "keep_recent": 9, "reserved_output": 900}
+    more = {"buffer": 41, "message_overhead": 5, "expected_user": 500, "select_margin": 70, "max_cycles": 7}
+    admin_client.post(reverse("admin:personas_budgetprofile_add"), profile_form(**numbers, **more))
+    profile = BudgetProfile.objects.get(name="Mine")
+    for name, value in (numbers | more).items():
+        assert getattr(profile, name) == value
+    shown = admin_client.get(reverse("admin:personas_budgetprofile_change", args=[profile.pk])).content.decode()
+    for field in BudgetProfile._meta.fields:
+        assert field.name in ("id", "default") or f'name="{field.name}"' in shown
+
+
+@pytest.mark.django_db
+def test_the_worked_example_stands_beside_the_fields(admin_client: Client) -> None:
+    provider = Provider.objects.create(name="P", base_url="http://127.0.0.1:9")
+    Model.objects.create(provider=provider, name="big", context_window=128_000, default=True)
+    profile = BudgetProfile.objects.create(name="Standard")
+    page = admin_client.get(reverse("admin:personas_budgetprofile_change", args=[profile.pk])).content.decode()
+    for number in ("8,000", "5,924", "2,962", "2,887", "128,000", "125,924"):
+        assert f"<td>{number}</td>" in page
+
+
+@pytest.mark.django_db
+def test_the_worked_example_follows_the_numbers_being_typed(admin_client: Client) -> None:
+    url = reverse("admin:personas_budgetprofile_example")
+    changed = admin_client.post(url, profile_form(buffer=140, name="")).content.decode()
+    assert "<td>5,824</td>" in changed
+    wrong = admin_client.post(url, profile_form(window=100)).content.decode()
+    assert "nothing is left for the prompt" in wrong
+    assert "<td>" not in wrong
+    assert not BudgetProfile.objects.exists()
+
+
+@pytest.mark.django_db
+def test_making_another_profile_the_default_moves_it(admin_client: Client) -> None:
+    first = BudgetProfile.objects.create(name="First", default=True)
+    second = BudgetProfile.objects.create(name="Second")
+    admin_client.post(reverse("admin:personas_budgetprofile_make_default", args=[second.pk]), {"_form_submitted": "on"})
+    first.refresh_from_db()
+    second.refresh_from_db()
+    assert (first.default, second.default) == (False, True)
+
+
+@pytest.mark.django_db
+def test_a_persona_of_the_workspace_is_edited_and_versioned(admin_client: Client, admin_user: User) -> None:
+    used = Reminder.objects.create(text="Be kind.", scope=Reminder.Scope.PERSONA)
+    form = {"name": "Editor", "visibility": "workspace", "date_awareness": "day", "instructions": "Edit."}
+    lists = {"tools": "search_files\nopen_page\n", "starter_messages": "Shorten this, please:\nAnd this:"}
+    admin_client.post(reverse("admin:personas_persona_add"), form | lists | {"reminders": [str(used.pk)]})
+    persona = Persona.objects.get(name="Editor")
+    assert persona.owner == admin_user
+    assert persona.tools == ["search_files", "open_page"]
+    assert persona.starter_messages == ["Shorten this, please:", "And this:"]
+    assert list(persona.reminders.all()) == [used]
+    change = reverse("admin:personas_persona_change", args=[persona.pk])
+    admin_client.post(change, form | lists | {"instructions": "Edit well."})
+    persona.refresh_from_db()
+    assert (persona.version, persona.instructions) == (2, "Edit well.")
+    assert not persona.reminders.exists()
+
+
+@pytest.mark.django_db
+def test_other_peoples_private_personas_and_reminders_are_theirs_alone(admin_client: Client) -> None:
+    other = User.objects.create_user("other")
+    private = Persona.objects.create(owner=other, name="Diary helper", instructions="private words")
+    reminder = Reminder.objects.create(text="private reminder", scope=Reminder.Scope.PERSONA)
+    private.reminders.add(reminder)
+    for name in ("persona", "reminder"):
+        page = admin_client.get(reverse(f"admin:personas_{name}_changelist")).content.decode()
+        assert "Diary helper" not in page
+        assert "private reminder" not in page
+    assert "private reminder" not in admin_client.get(reverse("admin:personas_persona_add")).content.decode()
+    page = admin_client.get(reverse("admin:personas_persona_change", args=[private.pk]), follow=True).content.decode()
+    assert "private words" not in page
+    admin_client.post(reverse("admin:personas_persona_delete", args=[private.pk]), {"post": "yes"})
+    assert Persona.objects.filter(pk=private.pk).exists()
