@@ -146,7 +146,7 @@ def conversations(request: Request) -> HttpResponse:
 
 
 def _page(request: Request, found: Conversation | None, status: int = 200, **more: Any) -> HttpResponse:
-    side = pages.side(request.user)
+    side = pages.side(request.user, request.GET.get("conversations"))
     messages, older = pages.branch_page(found) if found and "messages" not in more else ([], None)
     context = {
         "conversation": found,

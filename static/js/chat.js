@@ -2,6 +2,7 @@
 import { Answer } from "./blocks.js";
 import { Composer, forgetDrafts } from "./composer.js";
 import "./copy.js";
+import { Panel } from "./panel.js";
 import { Scroll } from "./scroll.js";
 import { Socket } from "./socket.js";
 import { say } from "./words.js";
@@ -23,6 +24,7 @@ const composer = new Composer(
   conversation,
   { onStop: stop, onBusy: () => tell(say("busy")) },
 );
+new Panel(document.getElementById("panel"));
 const socket = conversation ? connect() : null;
 
 function connect() {
@@ -75,6 +77,7 @@ async function end(answer, how) {
   composer.show(answers.size > 0);
   if (answers.size) return;
   tell(say(how, { count: words(answer.article) }));
+  document.body.dispatchEvent(new CustomEvent("planchange"));
   mark(document.hidden ? "●" : "");
 }
 

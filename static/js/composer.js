@@ -21,6 +21,7 @@ export class Composer {
     this.sending = false;
     this.answering = false;
     this.usable = !this.send.disabled; // without a model there is nothing to send to
+    this.fits = true;
     if (!this.text.value) this.text.value = localStorage.getItem(this.draft) ?? "";
     this.#renewKey();
     this.text.addEventListener("input", () => this.#typed());
@@ -28,7 +29,16 @@ export class Composer {
     this.stop.addEventListener("click", () => tell.onStop());
     form.addEventListener("htmx:beforeRequest", (event) => this.#begin(event));
     form.addEventListener("htmx:afterRequest", (event) => this.#end(event.detail.successful));
+    document.getElementById("plan")?.addEventListener("htmx:afterSwap", (event) => this.#planned(event.currentTarget));
     this.#typed();
+  }
+
+  /** What does not fit cannot be sent; the line under the field says why. */
+  #planned(plan) {
+    const line = plan.querySelector("[data-fits]");
+    this.fits = line?.dataset.fits !== "false";
+    this.send.title = this.fits ? "" : line.textContent.trim();
+    this.#show();
   }
 
   /** @param {boolean} answering */
@@ -41,7 +51,7 @@ export class Composer {
     const focused = document.activeElement === this.stop;
     this.stop.hidden = !this.answering;
     this.send.hidden = this.answering;
-    this.send.disabled = !this.usable || this.sending || !this.text.value.trim();
+    this.send.disabled = !this.usable || !this.fits || this.sending || !this.text.value.trim();
     if (focused && !this.answering) this.text.focus();
   }
 
