@@ -1,6 +1,7 @@
 """Every change to conversations, messages and turns. Page, API, socket and task all come through here."""
 
 import logging
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -138,10 +139,18 @@ def start_turn(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn
             parent = _parent(locked, ask.parent)
             question = _add_message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
             if not locked.title:
-                locked.title = " ".join(text.split())[:TITLE_FROM_TEXT]
+                locked.title = title_from(text)
             return _start_answers(locked, question, models, ask.key)
     except IntegrityError as error:
         raise _busy() from error
+
+
+def title_from(text: str) -> str:
+    """The beginning of a first message, cut between words where it has any."""
+    line = " ".join(text.split())
+    if " " not in line[:TITLE_FROM_TEXT]:
+        return line[:TITLE_FROM_TEXT]
+    return textwrap.shorten(line, TITLE_FROM_TEXT, placeholder="…")
 
 
 def regenerate(*, user: User, message: Message, models: Sequence[UUID] = (), key: str | None = None) -> list[Turn]:

@@ -42,7 +42,9 @@ INSTALLED_APPS = [
     "drf_standardized_errors",
     "llm",
     "accounts",
+    "files",
     "personas",
+    "projects",
     "chat",
     "config",
 ]

@@ -9,6 +9,7 @@ from config import operations
 
 router = DefaultRouter()
 router.include_root_view = False
+router.include_format_suffixes = False  # `….json` would hand the views an argument that they do not take
 router.register("conversations", chat_api.ConversationViewSet)
 router.register("messages", chat_api.MessageViewSet)
 router.register("turns", chat_api.TurnViewSet)
@@ -24,7 +25,9 @@ urlpatterns = [
     path("api/v1/max-selected-document-tokens/", chat_api.DocumentBudgetView.as_view(), name="document-budget"),
     path("api/v1/", include(router.urls)),
     path("api/v1/schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path(
+        "api/docs/", SpectacularSwaggerView.as_view(url_name="schema", http_method_names=["get", "head"]), name="docs"
+    ),
     path("livez", operations.livez, name="livez"),
     path("readyz", operations.readyz, name="readyz"),
 ]

@@ -19,7 +19,7 @@ def no_user_message() -> ContextError:
 def file_too_long(file_id: str, title: str, *, tokens: int, room: int) -> ContextError:
     return ContextError(
         "file_too_long",
-        f"“{title or file_id}” is too long: it has {tokens} tokens and there is room for {max(room, 0)}. "
+        f"“{title or file_id}” is too long: it has {tokens:,} tokens and there is room for {max(room, 0):,}. "
         "Remove it from the message, or add it to a project and search it.",
         file=file_id,
         title=title,
@@ -34,8 +34,8 @@ def context_too_long(sections: dict[str, int], *, limit: int) -> ContextError:
     largest = max(sections, key=lambda name: sections[name])
     return ContextError(
         "context_too_long",
-        f"What must be sent has {needed} tokens and the model takes {max(limit, 0)}. "
-        f"The largest part is {_PARTS[largest]} with {sections[largest]}: shorten it, or choose a model with a larger "
+        f"What must be sent has {needed:,} tokens and the model takes {max(limit, 0):,}. "
+        f"The largest part is {_PARTS[largest]} with {sections[largest]:,}: shorten it, or choose a model with a larger "
         "window.",
         sections=sections,
         needed=needed,

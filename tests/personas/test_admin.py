@@ -9,7 +9,7 @@ from django.urls import reverse
 from accounts.models import User
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
-from personas.services import save_system_prompt
+from personas.services import activate_system_prompt, save_system_prompt
 
 ADD = "admin:personas_systemprompt_add"
 
@@ -110,8 +110,9 @@ def test_two_selected_versions_lead_to_their_comparison(admin_client: Client) ->
     assert response["Location"].endswith("?old=1&new=2")
 
 
-@pytest.mark.django_db(transaction=True)
-def test_prompts_saved_at_once_get_versions_of_their_own_and_one_is_active() -> None:
+def test_prompts_saved_at_once_get_versions_of_their_own_and_one_is_active(committed: None) -> None:
+    before = SystemPrompt.objects.filter(active=True).first()
+    newest = SystemPrompt.objects.order_by("-version").values_list("version", flat=True).first() or 0
     failures: list[Exception] = []
     start = threading.Barrier(4)
 
@@ -129,9 +130,15 @@ def test_prompts_saved_at_once_get_versions_of_their_own_and_one_is_active() -> 
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert failures == []
-    assert sorted(SystemPrompt.objects.values_list("version", flat=True)) == [1, 2, 3, 4]
-    assert active().version == 4
+    made = SystemPrompt.objects.filter(version__gt=newest)
+    try:
+        assert failures == []
+        assert sorted(made.values_list("version", flat=True)) == [newest + number for number in (1, 2, 3, 4)]
+        assert active().version == newest + 4
+    finally:
+        made.delete()
+        if before is not None:
+            activate_system_prompt(prompt=before)
 
 
 @pytest.mark.django_db

@@ -1,0 +1,135 @@
+"""What people upload: the bytes, the text that was read from them, and the chunks that search finds."""
+
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
+from django.db import models
+from django.db.models import Q
+from pgvector.django import VectorField
+from uuid_utils.compat import uuid7
+
+from llm.secrets import EncryptedTextField
+
+
+class FileQuerySet(models.QuerySet["File"]):
+    def owned_by(self, user: AbstractBaseUser | AnonymousUser) -> "FileQuerySet":
+        return self.filter(owner_id=user.pk)
+
+
+class File(models.Model):
+    """`blob` is stored once per content: its name is the SHA-256. `tokens` maps a tokenizer's name to a count.
+
+    `pages` is the number of pages or slides, 0 where there are none; `width` and `height` (pixels) of images.
+    """
+
+    class Status(models.TextChoices):
+        UPLOADED = "uploaded", "Uploaded"
+        PROCESSING = "processing", "Being read"
+        READY = "ready", "Ready"
+        TOO_LONG = "too_long", "Too long for the model: by search only"
+        FAILED = "failed", "Failed"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="files")
+    name = models.CharField(max_length=255)
+    media_type = models.CharField(max_length=100, blank=True)
+    size = models.PositiveBigIntegerField()
+    sha256 = models.CharField(max_length=64, db_index=True)
+    blob = models.FileField(max_length=200)
+    status = models.CharField(max_length=20, choices=Status, default=Status.UPLOADED)
+    error_code = models.CharField(max_length=60, blank=True)
+    error = models.TextField(blank=True)
+    tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    pages = models.PositiveIntegerField(default=0)
+    width = models.PositiveIntegerField(null=True, blank=True)
+    height = models.PositiveIntegerField(null=True, blank=True)
+    searchable = models.BooleanField(default=False, help_text="Its chunks are in the index.")
+    attempt = models.PositiveSmallIntegerField(default=0)
+    heartbeat = models.DateTimeField(null=True, blank=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = FileQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["-created", "-id"]
+        indexes: ClassVar = [
+            models.Index(fields=["owner", "-created", "-id"], name="file_list"),
+            models.Index(fields=["heartbeat"], condition=Q(status__in=["uploaded", "processing"]), name="file_unread"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_image(self) -> bool:
+        return self.media_type.startswith("image/")
+
+
+class FileText(models.Model):
+    """The whole text, once, in its own row so that lists of files stay light. `spans` are [start, end) of each page."""
+
+    file = models.OneToOneField(File, on_delete=models.CASCADE, primary_key=True, related_name="content")
+    text = models.TextField()
+    spans: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return f"text of {self.file_id}"
+
+
+class Embedder(models.Model):
+    """What turns text into vectors. One is active; chunks of another are embedded anew by `manage.py reembed`."""
+
+    class Kind(models.TextChoices):
+        BUNDLED = "bundled", "Bundled (wordllama, 256 dimensions)"
+        OPENAI = "openai", "OpenAI-compatible /embeddings"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=20, choices=Kind, default=Kind.BUNDLED)
+    base_url = models.URLField("base URL", blank=True)
+    api_key = EncryptedTextField("API key", blank=True, default="")
+    model = models.CharField(max_length=200, blank=True)
+    dimensions = models.PositiveIntegerField(default=256)
+    active = models.BooleanField(default=False)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["active"], condition=Q(active=True), name="one_active_embedder")
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Chunk(models.Model):
+    """About 512 tokens of a file's text: characters [start, end). `page` counts from 1, 0 where there are none.
+
+    `lexemes` are `to_tsvector` of the text in the file's language; `length` counts them with repetitions, for BM25.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="chunks")
+    ordinal = models.PositiveIntegerField()
+    page = models.PositiveIntegerField(default=0)
+    start = models.PositiveIntegerField()
+    end = models.PositiveIntegerField()
+    text = models.TextField()
+    tokens = models.PositiveIntegerField()
+    language = models.CharField(max_length=20, default="simple", help_text="PostgreSQL's text search configuration.")
+    lexemes = SearchVectorField(null=True)
+    length = models.PositiveIntegerField(default=0)
+    embedder = models.ForeignKey(Embedder, null=True, on_delete=models.SET_NULL, related_name="+")
+    embedding = VectorField(null=True)
+
+    class Meta:
+        ordering: ClassVar = ["file_id", "ordinal"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["file", "ordinal"], name="chunk_once")]
+        indexes: ClassVar = [GinIndex(fields=["lexemes"], name="chunk_lexemes")]
+
+    def __str__(self) -> str:
+        return f"{self.file_id}#{self.ordinal}"

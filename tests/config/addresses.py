@@ -1,0 +1,59 @@
+"""Every address of the product, taken from the URLconf itself, filled with the rows of one person."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils.regex_helper import normalize
+
+PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
+@dataclass(frozen=True)
+class Address:
+    """`parameters` are the names of what the route takes, such as pk."""
+
+    url: str
+    parameters: tuple[str, ...]
+    view: Any
+
+    @property
+    def admin(self) -> bool:
+        return self.url.startswith("/admin/")
+
+
+def addresses(values: Mapping[str, str]) -> list[Address]:
+    """`values`: "segment/parameter" or "parameter" → what to put there; raises LookupError for one it does not know.
+
+    The segment is the part of the path before the parameter, which names what the id is of.
+    """
+    return [
+        Address("/" + _filled(template, values), tuple(PARAMETER.findall(template)), view)
+        for regex, view in _routes(get_resolver().url_patterns, "")
+        for template, _ in normalize(regex)
+    ]
+
+
+def _routes(patterns: list[Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for entry in patterns:
+        regex = prefix + entry.pattern.regex.pattern.removeprefix("^")
+        if isinstance(entry, URLResolver):
+            yield from _routes(entry.url_patterns, regex)
+        elif isinstance(entry, URLPattern):
+            yield regex, entry.callback
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        segment = template[: found.start()].rstrip("/").rpartition("/")[2]
+        for key in (f"{segment}/{found[1]}", found[1]):
+            if key in values:
+                return values[key]
+        raise LookupError(
+            f"The address {template} takes “{found[1]}” after “{segment}”, which the tests of access do not know. "
+            "Give them a row of another person for it."
+        )
+
+    return PARAMETER.sub(value, template)
