@@ -154,13 +154,13 @@ class ModelRowAdmin(RowAdmin):
     list_select_related = ("provider",)
     search_fields = ("name", "provider__name")
     actions_detail = ("make_default",)
-    readonly_fields = ("known", "is_default", "token_ratio", "ratio_samples")
+    readonly_fields = ("known", "is_default", "learnt_window", "token_ratio", "ratio_samples")
     fieldsets = (
         (None, {"fields": ("provider", "name", "known", "enabled")}),
         ("Room", {"fields": ("context_window", "max_output", "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "several_system_messages")}),
         ("Price in US dollars a million tokens", {"fields": ("input_price", "output_price")}),
-        ("Learnt from use", {"fields": ("is_default", "token_ratio", "ratio_samples")}),
+        ("In use", {"fields": ("is_default", "learnt_window", "token_ratio", "ratio_samples")}),
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:

@@ -59,7 +59,8 @@ class Visit:
         self.person = person
         self.context = context
         self.complaints: list[str] = []
-        self.expected: list[str] = []
+        # Leaving a page ends the request for its plan; a request that fails complains in other words too.
+        self.expected: list[str] = ["htmx:sendAbort", "htmx:afterRequest"]
         context.set_default_timeout(WAIT * 1000)
         self.page = self.tab()
 

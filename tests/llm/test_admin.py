@@ -196,10 +196,10 @@ def test_a_stored_price_may_be_emptied(admin_client: Client, provider: Provider)
 
 def test_the_suggestion_comes_while_the_name_is_typed(admin_client: Client, provider: Provider) -> None:
     url = reverse("admin:llm_model_suggestion")
-    known = admin_client.get(url, {"provider": provider.pk, "name": "gpt-4o"}).content.decode()
+    known = admin_client.get(url, {"provider": str(provider.pk), "name": "gpt-4o"}).content.decode()
     assert "128,000 tokens" in known
     assert "genai-prices" in known
-    unknown = admin_client.get(url, {"provider": provider.pk, "name": "<b>mine</b>"}).content.decode()
+    unknown = admin_client.get(url, {"provider": str(provider.pk), "name": "<b>mine</b>"}).content.decode()
     assert "Nothing is known" in unknown
     assert "4,096 tokens" in unknown
     assert "Choose a provider" in admin_client.get(url, {"provider": "x", "name": "gpt-4o"}).content.decode()
