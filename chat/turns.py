@@ -32,7 +32,7 @@ from chat.turn_rows import (
 from llm import loop
 from llm.errors import ProductError
 from llm.messages import Message, ModelRequest
-from llm.models import Model, Provider
+from llm.models import Provider
 from llm.services import learn_ratio, learn_refusal, shared_client
 
 __all__ = ["interrupt_all", "recover", "run", "stale", "warm_up"]
@@ -76,21 +76,35 @@ def interrupt_all() -> None:
 
 async def run(turn_id: UUID) -> None:
     """Does nothing when the turn is not queued: another worker has it, or it was stopped."""
-    turn = await on_database(claim, turn_id)
-    if turn is None:
+    claimed = await on_database(_claim, turn_id)
+    if claimed is None:
         return
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine that runs has its task
     _running.add(task)
     try:
-        await _Run(turn).carry_out()
+        await _Run(*claimed).carry_out()
     finally:
         _running.discard(task)
 
 
+def _claim(turn_id: UUID) -> tuple[Turn, prompts.Setting | None] | None:
+    """The turn and its setting, in one go: every hop to the database delays the first token."""
+    turn = claim(turn_id)
+    if turn is None:
+        return None
+    if turn.model is None:
+        return turn, None
+    who, asked_at = turn.conversation, turn.user_message.created
+    return turn, prompts.setting(user=who.owner, model=turn.model, persona=who.persona, asked_at=asked_at)
+
+
 class _Run:
-    def __init__(self, turn: Turn) -> None:
+    """`setting` is None when the turn's model has been removed."""
+
+    def __init__(self, turn: Turn, setting: prompts.Setting | None) -> None:
         self.turn = turn
+        self.setting = setting
         self.answer = Answer(str(turn.pk))
         self.reports: list[dict[str, Any]] = []
         self._storing: list[asyncio.Task[None]] = []
@@ -136,13 +150,14 @@ class _Run:
 
     async def _ask(self) -> Ending:
         try:
-            model = self.turn.model
-            if model is None:
+            setting = self.setting
+            if setting is None:
                 raise ProductError("model_gone", "The model of this answer was removed. Choose another and try again.")
-            setting = await on_database(self._setting, model)
             prepare = partial(self._prepare, setting)
             cycles = setting.profile.max_cycles
-            async with aclosing(loop.run(shared_client(model.provider), prepare, {}, max_cycles=cycles)) as events:
+            async with aclosing(
+                loop.run(shared_client(setting.model.provider), prepare, {}, max_cycles=cycles)
+            ) as events:
                 async for event in events:
                     self.answer.add(event)
                     self._news.set()
@@ -154,11 +169,6 @@ class _Run:
         except Exception:
             logger.exception("turn %s failed", self.turn.pk)
             return UNEXPECTED
-
-    def _setting(self, model: Model) -> prompts.Setting:
-        conversation = self.turn.conversation
-        asked_at = self.turn.user_message.created
-        return prompts.setting(user=conversation.owner, model=model, persona=conversation.persona, asked_at=asked_at)
 
     async def _prepare(self, setting: prompts.Setting, cycle: loop.Cycle, added: Sequence[Message]) -> ModelRequest:
         prompt, report, request = await on_database(self._plan, setting, cycle, added)

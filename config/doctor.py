@@ -101,7 +101,7 @@ def _migrations() -> Iterator[Finding]:
 
 def _redis() -> Iterator[Finding]:
     try:
-        check_redis(settings.REDIS_URL)
+        check_redis(settings.STREAMS_URL)
         alive = worker_is_alive()
     except (StartError, redis.RedisError) as error:
         yield Finding("fail", "Redis", str(error))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,20 +24,39 @@ def show(title: str, rows: list[dict[str, Any]]) -> None:
     (OUT / f"{title.split()[0].lower()}.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False))
 
 
-def main(wanted: list[str]) -> None:
-    """`wanted`: names of tables (context, turn); none means all."""
-    if not wanted or "context" in wanted:
-        show("Context engine", bench_context.rows())
-    if not wanted or "turn" in wanted:
-        services = Services()
-        try:
-            with installed(services.database, services.redis) as (product, caller):
+def separately(module: str, **environment: str) -> list[dict[str, Any]]:
+    """The rows that a module prints as JSON, run as a process of its own that may set up Django for these services."""
+    everything = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", **environment}
+    command = [sys.executable, "-m", module]
+    rows: list[dict[str, Any]] = json.loads(
+        subprocess.run(command, env=everything, check=True, stdout=subprocess.PIPE).stdout
+    )
+    return rows
+
+
+def with_services(wanted: list[str]) -> None:
+    services = Services()
+    try:
+        with installed(services.database, services.redis) as (product, caller):
+            urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
+            if "plan" in wanted:
+                show("Plan (rows to prompt)", separately("tests.bench.plan", **urls))
+            if "turn" in wanted:
                 rows = turn.first_token(product, caller) + turn.stop(product, caller)
                 for count in (25, 50, 100):
                     rows += turn.streams(product, caller, count)
                 show("Turn (the whole path, from the post to the event)", rows)
-        finally:
-            services.end()
+    finally:
+        services.end()
+
+
+def main(wanted: list[str]) -> None:
+    """`wanted`: names of tables; none means all."""
+    wanted = wanted or ["context", "plan", "turn"]
+    if "context" in wanted:
+        show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
+    if {"plan", "turn"} & set(wanted):
+        with_services(wanted)
 
 
 if __name__ == "__main__":
