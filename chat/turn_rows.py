@@ -63,14 +63,19 @@ def claim(turn_id: UUID) -> Turn | None:
     )
     if not claimed:
         return None
-    related = (
-        "conversation__persona__budget_profile",
-        "conversation__owner",
-        "user_message",
-        "answer",
-        "model__provider",
-    )
-    return Turn.objects.select_related(*related).get(pk=turn_id)
+    related = ("conversation__persona__budget_profile", "conversation__owner", "user_message", "model__provider")
+    return Turn.objects.select_related(*related).defer(*_UNREAD).get(pk=turn_id)
+
+
+# What a run does not look at; building and sending a wide statement is most of what claiming costs.
+_UNREAD = (
+    "report", "usage", "heartbeat", "created", "started", "finished", "idempotency_key",
+    "user_message__parts", "user_message__tokens", "user_message__error_detail", "user_message__error_code",
+    "conversation__owner__password", "conversation__owner__email", "conversation__owner__first_name",
+    "conversation__owner__last_name", "conversation__owner__last_login", "conversation__owner__date_joined",
+    "conversation__persona__description", "conversation__persona__starter_messages", "conversation__persona__created",
+    "model__provider__created", "model__created", "model__input_price", "model__output_price",
+)  # fmt: skip
 
 
 _CHECKPOINT = """

@@ -4,13 +4,12 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.contrib.postgres.indexes import GinIndex
-from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.db.models import Q
 from pgvector.django import VectorField
 from uuid_utils.compat import uuid7
 
+from llm.models import validate_base_url
 from llm.secrets import EncryptedTextField
 
 
@@ -23,6 +22,8 @@ class File(models.Model):
     """`blob` is stored once per content: its name is the SHA-256. `tokens` maps a tokenizer's name to a count.
 
     `pages` is the number of pages or slides, 0 where there are none; `width` and `height` (pixels) of images.
+    `language` is PostgreSQL's text search configuration; `indexed_chunks` and `indexed_words` (with repetitions, without
+    stop words) are what BM25 needs to know of the whole file.
     """
 
     class Status(models.TextChoices):
@@ -47,6 +48,9 @@ class File(models.Model):
     width = models.PositiveIntegerField(null=True, blank=True)
     height = models.PositiveIntegerField(null=True, blank=True)
     searchable = models.BooleanField(default=False, help_text="Its chunks are in the index.")
+    language = models.CharField(max_length=20, default="simple")
+    indexed_chunks = models.PositiveIntegerField(default=0)
+    indexed_words = models.PositiveIntegerField(default=0)
     attempt = models.PositiveSmallIntegerField(default=0)
     heartbeat = models.DateTimeField(null=True, blank=True)
     created = models.DateTimeField(auto_now_add=True)
@@ -89,7 +93,7 @@ class Embedder(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=100, unique=True)
     kind = models.CharField(max_length=20, choices=Kind, default=Kind.BUNDLED)
-    base_url = models.URLField("base URL", blank=True)
+    base_url = models.CharField("base URL", max_length=200, blank=True, validators=[validate_base_url])
     api_key = EncryptedTextField("API key", blank=True, default="")
     model = models.CharField(max_length=200, blank=True)
     dimensions = models.PositiveIntegerField(default=256)
@@ -109,7 +113,7 @@ class Embedder(models.Model):
 class Chunk(models.Model):
     """About 512 tokens of a file's text: characters [start, end). `page` counts from 1, 0 where there are none.
 
-    `lexemes` are `to_tsvector` of the text in the file's language; `length` counts them with repetitions, for BM25.
+    Its words are in `Posting`. `embedder` is null until it has a vector.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -120,16 +124,31 @@ class Chunk(models.Model):
     end = models.PositiveIntegerField()
     text = models.TextField()
     tokens = models.PositiveIntegerField()
-    language = models.CharField(max_length=20, default="simple", help_text="PostgreSQL's text search configuration.")
-    lexemes = SearchVectorField(null=True)
-    length = models.PositiveIntegerField(default=0)
     embedder = models.ForeignKey(Embedder, null=True, on_delete=models.SET_NULL, related_name="+")
     embedding = VectorField(null=True)
 
     class Meta:
         ordering: ClassVar = ["file_id", "ordinal"]
         constraints: ClassVar = [models.UniqueConstraint(fields=["file", "ordinal"], name="chunk_once")]
-        indexes: ClassVar = [GinIndex(fields=["lexemes"], name="chunk_lexemes")]
 
     def __str__(self) -> str:
         return f"{self.file_id}#{self.ordinal}"
+
+
+class Posting(models.Model):
+    """The chunks of a file that hold a lexeme. One row per file and lexeme, so that a filter by file is an index.
+
+    `entries`: 12 bytes a chunk, big-endian: its id (8), how often the lexeme is in it (2), and how many lexemes the
+    chunk has with repetitions (2).
+    """
+
+    pk = models.CompositePrimaryKey("file_id", "lexeme")
+    file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="+", db_index=False)
+    lexeme = models.TextField(db_index=False)
+    entries = models.BinaryField()
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["lexeme"], name="posting_lexeme")]
+
+    def __str__(self) -> str:
+        return f"{self.lexeme} in {self.file_id}"

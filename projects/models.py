@@ -12,6 +12,8 @@ from uuid_utils.compat import uuid7
 class ProjectQuerySet(models.QuerySet["Project"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ProjectQuerySet":
         """Those the user owns or is a member of."""
+        if user.pk is None:
+            return self.none()
         memberships = Membership.objects.filter(user_id=user.pk).values("project")
         return self.filter(Q(owner_id=user.pk) | Q(pk__in=memberships))
 

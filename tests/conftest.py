@@ -74,9 +74,9 @@ def committed(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iter
         yield
 
 
-def make_person(product: Product, **fields: object) -> Person:
+def make_person(product: Product) -> Person:
     name = f"person-{uuid4().hex[:12]}"
-    user = User.objects.create_user(name, password=PASSWORD, **fields)
+    user = User.objects.create_user(name, password=PASSWORD)
     _, token = create_token(user=user, name="test")
     return Person(name, PASSWORD, user, token, Caller(product, token))
 

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.test import Client
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from tests.conftest import Person
 from tests.product import WAIT, Product
@@ -48,5 +49,5 @@ def socket_of(product: Product, person: Person | None, origin: str | None = None
         client.force_login(person.user)
         headers["Cookie"] = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
     url = product.url.replace("http", "ws") + "/ws/"
-    with connect(url, additional_headers=headers, origin=origin or product.url, max_size=None) as connection:  # type: ignore[arg-type]  # an origin is a plain string
+    with connect(url, additional_headers=headers, origin=Origin(origin or product.url)) as connection:
         yield Socket(connection)

@@ -35,8 +35,8 @@ def context_too_long(sections: dict[str, int], *, limit: int) -> ContextError:
     return ContextError(
         "context_too_long",
         f"What must be sent has {needed:,} tokens and the model takes {max(limit, 0):,}. "
-        f"The largest part is {_PARTS[largest]} with {sections[largest]:,}: shorten it, or choose a model with a larger "
-        "window.",
+        f"The largest part is {_PARTS[largest]} with {sections[largest]:,}: shorten it, or choose a model with a "
+        "larger window.",
         sections=sections,
         needed=needed,
         limit=limit,

@@ -158,7 +158,7 @@ def test_a_provider_that_refuses_again_is_an_error_and_not_a_loop(
 def test_an_answer_that_did_not_end_well_is_replayed_with_a_mark_and_without_its_error(
     product: Product, person: Person, status: str, mark: str
 ) -> None:
-    error = {"error_code": "stream_cut", "error_detail": "Never show this to the model."}
+    error: Any = {"error_code": "stream_cut", "error_detail": "Never show this to the model."}
     conversation = past(person.user, 1, status=status, **error)
     question = f"After {status}?"
     person.caller.ended(person.caller.ask(question, None, str(conversation.pk))["id"])
@@ -197,7 +197,7 @@ def test_the_number_of_queries_does_not_depend_on_the_length(person: Person, scr
 
     def queries(conversation: Conversation) -> int:
         setting = prompts.setting(user=person.user, model=model, persona=None)
-        leaf = Message.objects.get(pk=conversation.leaf_id)
+        leaf = Message.objects.get(pk=str(conversation.leaf_id))
         prompts.plan(setting, leaf, [prompts.draft_message("x")])  # counts are stored the first time
         with CaptureQueriesContext(
             connection,
@@ -212,7 +212,7 @@ def test_the_number_of_queries_does_not_depend_on_the_length(person: Person, scr
 def test_counts_are_made_once_and_stored(person: Person, scripted_model_row: Model) -> None:
     conversation = past(person.user, 3)
     setting = prompts.setting(user=person.user, model=scripted_model_row, persona=None)
-    leaf = Message.objects.get(pk=conversation.leaf_id)
+    leaf = Message.objects.get(pk=str(conversation.leaf_id))
     prompts.plan(setting, leaf, [prompts.draft_message("x")])
     for message in Message.objects.filter(conversation=conversation):
         assert message.tokens["o200k_base"]["each"] == [count(message.text)]

@@ -3,6 +3,7 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_two_sends_at_once_make_one_turn_and_one_conflict(caller: Caller, produc
 
 def test_the_same_idempotency_key_again_is_the_same_turn(caller: Caller) -> None:
     place = caller.conversation()
-    headers = {"Idempotency-Key": "once-only"}
+    headers: Any = {"Idempotency-Key": "once-only"}
     first = caller.post(f"conversations/{place}/turns/", {"text": "Hello"}, **headers)
     again = caller.post(f"conversations/{place}/turns/", {"text": "Hello"}, **headers)
     caller.ended(first["turns"][0]["id"])

@@ -30,9 +30,7 @@ BUNDLED = "Bundled model"
 
 
 class Command(BaseCommand):
-    help = (
-        "Creates the system prompt, budget profiles, a persona, the bundled model and the first admin, if missing."
-    )
+    help = "Creates the system prompt, budget profiles, a persona, the bundled model and the first admin, if missing."
 
     def handle(self, *args: Any, **options: Any) -> None:
         with transaction.atomic():
@@ -44,8 +42,8 @@ class Command(BaseCommand):
                 Persona.objects.create(
                     name="Editor",
                     description="Makes a text clearer and says what it changed.",
-                    instructions="You edit texts. Return the improved text first, then a short list of what you changed "
-                    "and why. Keep the author's voice and language. Ask when the meaning is unclear.",
+                    instructions="You edit texts. Return the improved text first, then a short list of what you "
+                    "changed and why. Keep the author's voice and language. Ask when the meaning is unclear.",
                     visibility=Persona.Visibility.WORKSPACE,
                     starter_messages=["Make this paragraph clearer: "],
                 )
