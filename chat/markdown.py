@@ -32,7 +32,7 @@ MAX_NESTING = 24  # lists and quotes in one another; what is deeper is left out 
 MAX_HIGHLIGHTED = 100_000  # characters of one code block
 NEWLINE = re.compile(r"\r\n?")
 FENCE = re.compile(r"^ *(```|~~~)", re.MULTILINE)
-LINK = re.compile(r"(https?://|mailto:)\S", re.IGNORECASE)
+LINK = re.compile(r"(https?://|mailto:)[\w\[]", re.IGNORECASE)  # with a host or an address behind it
 
 Env = MutableMapping[str, Any]
 

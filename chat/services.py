@@ -14,9 +14,10 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat import streams, tasks
+from chat.endings import Ending
 from chat.events import Event, EventType
 from chat.models import Conversation, Message, Turn
-from chat.turn_rows import Ending, end_queued
+from chat.turn_rows import end_queued
 from llm.errors import NotFound, ProductError
 from llm.models import Model
 from personas.models import Persona

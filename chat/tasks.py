@@ -11,7 +11,7 @@ from celery.signals import worker_ready, worker_shutting_down
 from kombu.exceptions import KombuError, OperationalError
 from redis.exceptions import RedisError
 
-from chat import streams, turns
+from chat import recovery, streams, turn_rows, turns
 from llm import runtime
 
 BROKER_ERRORS = (KombuError, OperationalError, RedisError, OSError)
@@ -32,9 +32,9 @@ def run_turn(turn_id: str) -> None:
 def sweep_turns() -> None:
     """Runs every 5 s, and so also tells that a worker is there."""
     streams.mark_worker_alive()
-    stale = turns.stale()
+    stale = turn_rows.stale()
     for turn_id in stale.interrupted:
-        runtime.submit(turns.recover(turn_id)).result()
+        runtime.submit(recovery.recover(turn_id)).result()
     for turn_id in stale.unclaimed:
         run_turn.apply_async((str(turn_id),), retry=False)
 

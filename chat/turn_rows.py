@@ -17,6 +17,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from django.db.models import F
 from django.utils import timezone
 
+from chat.endings import Ending
 from chat.models import Conversation, Message, Turn
 
 STALE_AFTER = timedelta(seconds=30)  # without a heartbeat a running turn is interrupted
@@ -98,16 +99,6 @@ def checkpoint(turn: Turn, parts: str, seq: int) -> bool | None:
         cursor.execute(_CHECKPOINT, [seq, turn.pk, turn.attempt, parts])
         row = cursor.fetchone()
     return None if row is None else bool(row[0])
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a turn ends. `status` is one of Turn.Status; Message.Status has the same words for all of them."""
-
-    status: str
-    code: str = ""
-    detail: str = ""
-    retryable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

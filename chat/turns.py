@@ -14,10 +14,10 @@ from django.db import DatabaseError
 from chat import prompts, reports, streams
 from chat.answers import Answer
 from chat.context.report import Prompt
-from chat.events import EventType, fold
+from chat.endings import INTERRUPTED, UNEXPECTED, Ending, last_event
+from chat.events import EventType
 from chat.models import Conversation, Turn
 from chat.turn_rows import (
-    Ending,
     Outcome,
     checkpoint,
     claim,
@@ -25,8 +25,6 @@ from chat.turn_rows import (
     end,
     on_database,
     persistently,
-    stale,
-    stale_turn,
     store_report,
 )
 from llm import loop
@@ -35,21 +33,7 @@ from llm.messages import Message, ModelRequest
 from llm.models import Provider
 from llm.services import learn_ratio, learn_refusal, shared_client
 
-__all__ = ["interrupt_all", "recover", "run", "stale", "warm_up"]
-
 CHECKPOINT_EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
-INTERRUPTED = Ending(
-    Turn.Status.INTERRUPTED,
-    "interrupted",
-    "The answer was cut off because the server stopped. What was written is kept; try again to get a whole one.",
-    retryable=True,
-)
-UNEXPECTED = Ending(
-    Turn.Status.FAILED,
-    "internal_error",
-    "Something went wrong on the server while answering. Try again; if it happens again, tell your admin.",
-    retryable=True,
-)
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
@@ -237,7 +221,7 @@ class _Run:
         published = (await asyncio.gather(publisher, return_exceptions=True))[0]
         if isinstance(published, BaseException):
             logger.warning("turn %s: its events are not all in the stream (%s)", self.turn.pk, published)
-        last, payload = _last_event(ending, self.answer.usage_row())
+        last, payload = last_event(ending, self.answer.usage_row())
         self.answer.emit(last, **payload)
         events = self.answer.drain()
         await asyncio.gather(*self._storing, return_exceptions=True)
@@ -268,15 +252,6 @@ class _Run:
                 await on_database(learn_ratio, model=model, counted=counted, reported=reported)
 
 
-def _last_event(ending: Ending, usage: dict[str, int]) -> tuple[EventType, dict[str, Any]]:
-    if ending.status == Turn.Status.DONE:
-        return EventType.RUN_FINISHED, {"usage": usage}
-    if ending.status == Turn.Status.STOPPED:
-        return EventType.RUN_STOPPED, {}
-    payload = {"code": ending.code, "detail": ending.detail, "status": ending.status, "retryable": ending.retryable}
-    return EventType.RUN_ERROR, payload
-
-
 async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:
     """A hint to open pages; a page that misses it sees the same at its next request."""
     layer = get_channel_layer()
@@ -285,21 +260,3 @@ async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:
             await layer.group_send(group_of(conversation_id), hint)
     except streams.CONNECTION_ERRORS:
         logger.warning("no hint to open pages: Redis is away")
-
-
-async def recover(turn_id: UUID) -> None:
-    """Ends a turn whose worker is gone: its text is completed from the stream, which is ahead of the row, and kept."""
-    turn = await on_database(stale_turn, turn_id)
-    if turn is None:
-        return
-    answer = Answer(str(turn.pk))
-    answer.parts, answer.seq = turn.answer.parts, turn.seq
-    for event in await streams.read(turn.pk, turn.seq):
-        fold(answer.parts, event.type, event.payload)
-        answer.seq = event.seq
-    last, payload = _last_event(INTERRUPTED, {})
-    answer.emit(last, **payload)
-    events = answer.drain()
-    if await on_database(end, turn, INTERRUPTED, Outcome(answer.parts, answer.seq)):
-        await streams.append(turn.pk, events)
-        logger.warning("turn %s was interrupted: its worker is gone", turn.pk)

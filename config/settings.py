@@ -138,6 +138,10 @@ STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(BASE_DIR / "staticfiles"))
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
+# Originals of uploaded files; other places through STORAGES. There is no MEDIA_URL: only views hand them out.
+MEDIA_ROOT = DATA_DIR / "files"
+MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
+
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True

@@ -28,6 +28,26 @@ FLAGS = [
 expect.set_options(timeout=WAIT * 1000)
 
 
+MARKDOWN = """# A heading
+
+Some **bold** words and `code`.
+
+```python
+def answer(question):
+    return 42
+```
+
+| a | b |
+|---|--:|
+| 1 | 2 |
+"""
+WORDS = " ".join(f"word{number}" for number in range(60))
+
+
+def top_of(place: Locator) -> float:
+    return float(place.evaluate("each => each.getBoundingClientRect().top"))
+
+
 @pytest.fixture(scope="module")  # no longer: Playwright's event loop runs in this thread, and Django minds
 def browser(product: Product) -> Iterator[Browser]:
     with sync_playwright() as playwright:
