@@ -1,5 +1,6 @@
 """One settings module for every environment; what differs comes from environment variables (table in the README)."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,8 @@ TIME_ZONE = env.str("TIME_ZONE", default="UTC")
 USE_I18N = True
 USE_TZ = True
 
+# Files are served from where they stand, so a start needs no collectstatic; WhiteNoise would warn about it each time.
+warnings.filterwarnings("ignore", message="No directory at", category=UserWarning)
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(BASE_DIR / "staticfiles")))

@@ -110,7 +110,10 @@ def require_owner(*, user: User, persona: Persona) -> None:
 
 
 def _set_own_reminder(persona: Persona, text: str) -> None:
-    persona.reminders.filter(scope=Reminder.Scope.PERSONA).delete()
+    """Replaces the persona's own reminder; one that other personas have chosen too stays theirs."""
+    before = list(persona.reminders.filter(scope=Reminder.Scope.PERSONA))
+    persona.reminders.remove(*before)
+    Reminder.objects.filter(pk__in=[reminder.pk for reminder in before], personas=None).delete()
     if text.strip():
         persona.reminders.add(Reminder.objects.create(text=text.strip(), scope=Reminder.Scope.PERSONA))
 

@@ -137,7 +137,10 @@ def _announce(host: str, port: int, seeded: str) -> None:
     lines = [f"Glasshouse is ready at http://{shown}:{port}"]
     admin = json.loads(seeded or "{}").get("admin")
     if admin:
-        lines.append(f"Sign in as {admin['username']} with the password {admin['password']} (shown this once).")
+        given = (
+            "the password you chose" if not admin["password"] else f"the password {admin['password']} (shown this once)"
+        )
+        lines.append(f"Sign in as {admin['username']} with {given}.")
     with contextlib.suppress(OSError):
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
