@@ -23,7 +23,8 @@ from accounts.authentication import user_of_request
 from accounts.permissions import ScopedView
 from chat import reports, services, sockets
 from chat.models import Conversation, Message, Turn
-from chat.plans import budget_for, plan_ahead
+from chat.plans import Draft, budget, plan_ahead
+from chat.prompts import Place, place_of, setting
 from chat.serializers import (
     AskSerializer,
     BudgetSerializer,
@@ -39,6 +40,7 @@ from chat.serializers import (
 from chat.services import visible_model, visible_persona
 from chat.tree import branch_rows, with_rows
 from llm.errors import ProductError
+from personas.services import model_for
 
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key", str, OpenApiParameter.HEADER, description="At most 100 characters."
@@ -63,12 +65,17 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     http_method_names = ("get", "post", "patch", "delete", "head", "options")
 
     def get_queryset(self) -> QuerySet[Conversation]:
-        return Conversation.objects.visible_to(self.request.user).select_related("persona")
+        return Conversation.objects.visible_to(self.request.user).select_related(
+            "persona__budget_profile", "project__persona", "owner"
+        )
 
     def perform_create(self, serializer: BaseSerializer[Conversation]) -> None:
         data = serializer.validated_data
         serializer.instance = services.create_conversation(
-            user=self.person, title=data.get("title", ""), persona=data.get("persona")
+            user=self.person,
+            title=data.get("title", ""),
+            persona=data.get("persona"),
+            project=data.get("project"),
         )
 
     def perform_update(self, serializer: BaseSerializer[Conversation]) -> None:
@@ -96,9 +103,9 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         body = DraftSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         model = visible_model(body.validated_data["model"])
-        text = body.validated_data["text"]
-        found = plan_ahead(user=self.person, conversation=self.get_object(), text=text, model=model)
-        return Response(found)
+        draft = Draft(body.validated_data["text"], body.validated_data["files"])
+        place = place_of(self.get_object())
+        return Response(plan_ahead(user=self.person, place=place, draft=draft, model=model))
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=NewestFirst, filter_backends=[])
@@ -164,8 +171,9 @@ class DocumentBudgetView(ScopedView):
     def get(self, request: Request) -> Response:
         """How many tokens of documents may be selected with a persona and a model."""
         persona = visible_persona(self.person, request.query_params.get("persona"))
-        budget = budget_for(user=self.person, persona=persona, model=visible_model(request.query_params.get("model")))
-        return Response(BudgetSerializer(budget).data)
+        model = visible_model(request.query_params.get("model")) or model_for(persona)
+        found = setting(user=self.person, model=model, place=Place(persona=persona))
+        return Response(BudgetSerializer(budget(found)).data)
 
 
 def _key(request: Request) -> str | None:

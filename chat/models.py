@@ -26,6 +26,11 @@ class Conversation(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="conversations")
     title = models.CharField(max_length=200, blank=True)
     persona = models.ForeignKey("personas.Persona", null=True, blank=True, on_delete=models.SET_NULL)
+    project = models.ForeignKey(
+        "projects.Project", null=True, blank=True, on_delete=models.SET_NULL, related_name="conversations"
+    )
+    # The number to cite for each document that has appeared here, by the file's id; given once and kept.
+    documents: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
     leaf = models.ForeignKey("Message", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     state = models.CharField(max_length=20, choices=State, default=State.IDLE)
     archived = models.BooleanField(default=False)
@@ -103,6 +108,24 @@ class Message(models.Model):
     def text(self) -> str:
         """What was written, without reasoning and tools."""
         return "\n\n".join(part["text"] for part in self.parts if part["type"] == "text" and part["text"])
+
+
+class Attachment(models.Model):
+    """A file that was uploaded with a message; it stands above it for ever."""
+
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="attachments")
+    file = models.ForeignKey("files.File", null=True, on_delete=models.SET_NULL, related_name="attachments")
+    name = models.CharField(max_length=255, help_text="What it was called, also after the file was deleted.")
+    ordinal = models.PositiveSmallIntegerField()
+
+    class Meta:
+        ordering: ClassVar = ["ordinal"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["message", "ordinal"], name="one_attachment_per_place")
+        ]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class TurnQuerySet(models.QuerySet["Turn"]):

@@ -14,8 +14,10 @@ from django.utils.translation import gettext as _
 
 from accounts.models import User
 from chat.markdown import render
-from chat.models import Conversation, Message, Turn
+from chat.models import Attachment, Conversation, Message, Turn
+from chat.prompts import Place
 from chat.tree import branch, with_rows
+from files.services import tokens_of
 from llm.errors import ProductError
 from llm.models import Model
 from personas.models import Persona
@@ -36,6 +38,17 @@ class TurnView:
 
 
 @dataclass(frozen=True, slots=True)
+class FileView:
+    """`id` is None when the file was deleted since."""
+
+    id: UUID | None
+    name: str
+    tokens: int | None
+    is_image: bool
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
 class MessageView:
     """`parts` are the row's parts with what a page needs: text has `blocks` (safe HTML), a tool call its `result`."""
 
@@ -49,6 +62,7 @@ class MessageView:
     error_detail: str
     created: datetime
     text: str
+    files: list[FileView]
 
 
 @dataclass(slots=True)
@@ -71,7 +85,15 @@ def message_view(message: Message) -> MessageView:
         error_detail=message.error_detail,
         created=message.created,
         text=message.text,
+        files=[_file_view(attachment) for attachment in message.attachments.all()],
     )
+
+
+def _file_view(attachment: Attachment) -> FileView:
+    file = attachment.file
+    if file is None:
+        return FileView(None, attachment.name, None, False, "deleted")
+    return FileView(file.pk, attachment.name, tokens_of(file=file), file.is_image, file.status)
 
 
 def _turn_view(turn: Turn, message: Message) -> TurnView:
@@ -151,9 +173,9 @@ def _day_label(moment: datetime) -> str:
     return _("Last 7 days") if days <= timedelta(7) else _("Older")
 
 
-def choices(user: User, conversation: Conversation | None) -> dict[str, Any]:
+def choices(user: User, place: Place) -> dict[str, Any]:
     """What can be chosen at the composer, and what is chosen."""
-    persona = conversation.persona if conversation else None
+    conversation, persona = place.conversation, place.persona
     try:
         chosen: Model | None = _last_model(conversation) or model_for(persona)
     except ProductError:
@@ -164,6 +186,7 @@ def choices(user: User, conversation: Conversation | None) -> dict[str, Any]:
         "chosen_model": chosen,
         "personas": Persona.objects.visible_to(user),
         "chosen_persona": persona,
+        "project": place.project,
         "bundled": bundled,
     }
 

@@ -23,6 +23,12 @@ SECTIONS = {
     "current": gettext_lazy("This turn"),
     "reminder": gettext_lazy("Reminder"),
 }
+KINDS = {
+    "message": gettext_lazy("Message"),
+    "file": gettext_lazy("File"),
+    "project_file": gettext_lazy("Project file"),
+    "image": gettext_lazy("Image"),
+}
 STATES = {
     "full": gettext_lazy("in full"),
     "shortened": gettext_lazy("shortened"),
@@ -36,6 +42,7 @@ REASONS = {
     "summarised": gettext_lazy("it is in the summary"),
     "failed_file": gettext_lazy("the file could not be read"),
     "result_without_call": gettext_lazy("a result without its call"),
+    "no_vision": gettext_lazy("the model does not see images"),
     "call_without_result": gettext_lazy("a call without its result"),
 }
 CHANGES = {
@@ -150,7 +157,7 @@ def _bars(sections: Mapping[str, int], limit: int) -> list[Bar]:
 
 
 def _row(source: Mapping[str, Any]) -> Row:
-    label = _("Message") if source["kind"] == "message" else str(SECTIONS.get(source["kind"], source["kind"]))
+    label = str(KINDS.get(source["kind"]) or SECTIONS[source["kind"]])
     words = str(STATES[source["state"]])
     if source["state"] == "shortened" and source.get("cut_from"):
         words = _("shortened from %(before)s tokens") % {"before": f"{source['cut_from']:,}"}
@@ -181,8 +188,13 @@ def plan_line(plan: Mapping[str, Any]) -> str:
 
 
 def _fate(sources: Sequence[Mapping[str, Any]], unloaded: int) -> str:
+    lost = [source for source in sources if source["state"] == "left_out" and source["kind"] != "message"]
+    if lost:
+        reason = REASONS[lost[0]["reason"]]
+        return _("“%(title)s” will not be sent: %(reason)s") % {"title": lost[0]["title"], "reason": reason}
     left_out = unloaded + sum(1 for source in sources if source["state"] == "left_out")
     shortened = sum(1 for source in sources if source["state"] == "shortened")
+    searched = sum(1 for source in sources if source["state"] == "by_search")
     if left_out:
         return ngettext(
             "%(count)d older message will be left out: there is no room",
@@ -193,4 +205,8 @@ def _fate(sources: Sequence[Mapping[str, Any]], unloaded: int) -> str:
         return ngettext(
             "%(count)d text will be shortened", "%(count)d texts will be shortened", shortened
         ) % {"count": shortened}  # fmt: skip
+    if searched:
+        return ngettext(
+            "%(count)d project file is reached by search", "%(count)d project files are reached by search", searched
+        ) % {"count": searched}  # fmt: skip
     return _("everything fits")

@@ -1,46 +1,55 @@
 """What the next turn would send, before it is sent: for the composer, programs, and whoever selects documents."""
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
+from uuid import UUID
 
 from accounts.models import User
 from chat import prompts, reports
 from chat.context.budget import DocumentBudget, Reserves, document_budget
 from chat.context.errors import ContextError
-from chat.models import Conversation, Message
+from chat.models import Message
+from files.models import File
+from files.services import tokens_of
 from llm.models import Model
-from personas.models import Persona
 from personas.services import model_for
+from projects.services import visible_files
 
 
-def plan_ahead(
-    *,
-    user: User,
-    conversation: Conversation | None,
-    text: str,
-    model: Model | None = None,
-    persona: Persona | None = None,
-) -> dict[str, Any]:
-    """The report of a first model call for the draft `text`: the report's members and `fits`, `error`.
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a person is about to send. `files` are ids; those that are not the person's are ignored in a plan."""
+
+    text: str
+    files: Sequence[UUID] = ()
+
+
+def plan_ahead(*, user: User, place: prompts.Place, draft: Draft, model: Model | None = None) -> dict[str, Any]:
+    """The report of a first model call for the draft: the report's members and `fits`, `error`, `documents`.
 
     What does not fit is an answer too: `fits` is false, and `error` says with `code` and `detail` what to do.
+    `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
     """
-    who = conversation.persona if conversation is not None else persona
-    setting = prompts.setting(user=user, model=model or model_for(who), persona=who)
-    leaf = None
-    if conversation is not None and conversation.leaf_id is not None:
-        leaf = Message.objects.get(pk=conversation.leaf_id)
+    setting = prompts.setting(user=user, model=model or model_for(place.persona), place=place)
+    files = chosen_files(user=user, ids=draft.files)
+    documents = {**asdict(budget(setting)), "selected": _selected(files)}
+    conversation = place.conversation
+    leaf = Message.objects.get(pk=conversation.leaf_id) if conversation and conversation.leaf_id else None
+    text = draft.text.strip()
     try:
-        prompt = prompts.plan(setting, leaf, [prompts.draft_message(text.strip())])
+        refuse_over_line(files, budget(setting))
+        planned = prompts.plan(setting, leaf, [prompts.draft_message(text)], files)
     except ContextError as error:
         limit = max(0, setting.room.input_limit)
-        return {"fits": False, "limit": limit, "error": {"code": error.code, "detail": error.detail, **error.extra}}
-    call = reports.stored(setting, prompt, cycle=1)
-    return {"fits": True, "error": None, **reports.resolved(call, draft=text.strip())}
+        problem = {"code": error.code, "detail": error.detail, **error.extra}
+        return {"fits": False, "limit": limit, "error": problem, "documents": documents}
+    call = reports.stored(setting, planned, cycle=1)
+    return {"fits": True, "error": None, "documents": documents, **reports.resolved(call, draft=text)}
 
 
-def budget_for(*, user: User, persona: Persona | None, model: Model | None = None) -> DocumentBudget:
-    """How many tokens of documents may be selected with this persona (context.md, section 5)."""
-    setting = prompts.setting(user=user, model=model or model_for(persona), persona=persona)
+def budget(setting: prompts.Setting) -> DocumentBudget:
+    """How many tokens of documents may be selected (context.md, section 5)."""
     profile, room = setting.profile, setting.room
     reserves = Reserves(
         reserved_output=room.reserved_output,
@@ -51,3 +60,37 @@ def budget_for(*, user: User, persona: Persona | None, model: Model | None = Non
         select_margin=profile.select_margin,
     )
     return document_budget(room.window, prompts.prompt_tokens(setting), reserves)
+
+
+def chosen_files(*, user: User, ids: Sequence[UUID]) -> list[File]:
+    """The person's files of these ids, in the order of the ids."""
+    found = {file.pk: file for file in visible_files(user).filter(pk__in=ids)}
+    return [found[pk] for pk in ids if pk in found]
+
+
+def _selected(files: Sequence[File]) -> int | None:
+    counts = [tokens_of(file=file) for file in files]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
+    """Raises `file_not_ready`, `file_failed` or `files_too_long` for the first file that may not be selected."""
+    selected: list[int] = []
+    for file in files:
+        size = tokens_of(file=file)
+        if file.status == File.Status.FAILED:
+            raise ContextError(
+                "file_failed", f"“{file.name}” could not be read: {file.error} Remove it from the message."
+            )
+        if size is None:
+            raise ContextError("file_not_ready", f"“{file.name}” is still being read. Send the message in a moment.")
+        if not file.is_image and not allowed.accepts(size, selected):
+            over = sum(selected) + size - allowed.selectable_up_to
+            raise ContextError(
+                "files_too_long",
+                f"“{file.name}” does not fit: with its {size:,} tokens the files are {over:,} tokens over the line of "
+                f"{allowed.selectable_up_to:,}. Remove it or another file, or add it to a project and search it.",
+                file=str(file.pk),
+                over=over,
+            )
+        selected.append(0 if file.is_image else size)

@@ -9,23 +9,30 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from django.utils import timezone
 
 from accounts.models import User
 from chat.context.build import build
+from chat.context.documents import Numbers
 from chat.context.moving_parts import DateAwareness, Moment, reminder_text, system_text
 from chat.context.report import Prompt
 from chat.context.room import Room
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage
+from chat.documents import Documents, project_files
+from chat.models import Conversation
 from chat.models import Message as MessageRow
 from chat.sources import messages_of, newest
+from files.models import File
+from files.services import open_blob
 from llm import tokens
-from llm.messages import Message, ModelRequest
+from llm.messages import Image, Message, ModelRequest
 from llm.models import Model
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import default_profile, reminders_for
+from projects.models import Project
 
 # The policy `priority` skips what does not fit and goes on, so it wants to see more than fits; but not a whole life.
 PRIORITY_READS = 4
@@ -37,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Setting:
-    """What decides, beside the messages: who asks, who answers, with which model and budget. Read once a turn."""
+    """What decides, beside the messages: who asks where, who answers, with which model and budget. Read once a turn."""
 
     user: User
     model: Model
@@ -46,6 +53,8 @@ class Setting:
     system_prompt: SystemPrompt | None
     reminders: Sequence[str]
     asked_at: datetime
+    conversation: Conversation | None = None
+    project: Project | None = None
 
     @cached_property
     def tokenizer(self) -> tokens.Tokenizer:
@@ -80,7 +89,25 @@ class Setting:
         return min(Decimal("0.5"), (1 - 1 / ratio + RESIDUE).quantize(Decimal("0.0001")))
 
 
-def setting(*, user: User, model: Model, persona: Persona | None, asked_at: datetime | None = None) -> Setting:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a question is asked: its conversation, if there is one yet, and the project and persona that hold there."""
+
+    conversation: Conversation | None = None
+    project: Project | None = None
+    persona: Persona | None = None
+
+
+def place_of(conversation: Conversation) -> Place:
+    """A project that its owner has closed to the person counts no more."""
+    project = conversation.project
+    if project is not None and not Project.objects.visible_to(conversation.owner).filter(pk=project.pk).exists():
+        project = None
+    return Place(conversation, project, conversation.persona or (project.persona if project else None))
+
+
+def setting(*, user: User, model: Model, place: Place, asked_at: datetime | None = None) -> Setting:
+    persona = place.persona
     profile = persona.budget_profile if persona is not None and persona.budget_profile else default_profile()
     return Setting(
         user=user,
@@ -90,54 +117,90 @@ def setting(*, user: User, model: Model, persona: Persona | None, asked_at: date
         system_prompt=SystemPrompt.objects.filter(active=True).first(),
         reminders=reminders_for(persona),
         asked_at=asked_at or timezone.now(),
+        conversation=place.conversation,
+        project=place.project,
     )
 
 
-def plan(setting: Setting, leaf: MessageRow | None, added: Sequence[ContextMessage] = ()) -> Prompt:
+class Planned(NamedTuple):
+    """`documents` knows the numbers that the plan has given; a turn keeps them with its conversation."""
+
+    prompt: Prompt
+    documents: Documents
+
+
+def plan(
+    setting: Setting, leaf: MessageRow | None, added: Sequence[ContextMessage] = (), files: Sequence[File] = ()
+) -> Planned:
     """The prompt for the branch that ends at `leaf`, with `added` below it: a draft, or what this turn has said so far.
 
-    Raises `ContextError`. The number of queries does not depend on the length of the conversation.
+    `files` are those of a draft, which is then the first of `added`. Raises `ContextError`. The number of queries does
+    not depend on the length of the conversation.
     """
+    known = setting.conversation.documents if setting.conversation is not None else {}
+    documents = Documents(setting.tokenizer, setting.model.vision, Numbers(known))
+    frame = _frame(setting, documents)
+    base = list(documents.reports)
     room, overhead = max(setting.room.input_limit, 1), setting.profile.message_overhead
     read = room * (PRIORITY_READS if setting.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
     while True:
         rows = newest(leaf.pk, room=read, tokenizer=setting.tokenizer, overhead=overhead) if leaf else []
-        messages = [*messages_of(rows, tokenizer=setting.tokenizer, overhead=overhead), *added]
-        prompt = build(_request(setting, messages, unloaded=rows[0].depth if rows else 0))
+        documents.reports = list(base)
+        messages = documents.attach(messages_of(rows, tokenizer=setting.tokenizer, overhead=overhead))
+        messages += [documents.draft(added[0], files), *added[1:]] if added else []
+        unloaded = rows[0].depth if rows else 0
+        prompt = build(replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports)))
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
         if not prompt.wants_older or read > PRIORITY_READS * room:
-            return prompt
+            return Planned(prompt, documents)
         read *= 2
 
 
 def prompt_tokens(setting: Setting) -> tuple[int, int]:
-    """The tokens of the system prompt and of the persona's prompt, without overhead."""
-    request = _request(setting, (), unloaded=0)
-    blocks = (request.system, request.persona)
-    system, persona = (block.tokens or 0 if block else 0 for block in blocks)
-    return system, persona
+    """The tokens of the system prompt and of the persona's prompt with the project's instructions, without overhead."""
+    system, persona = _prompts(setting)
+    return (system.tokens or 0 if system else 0), (persona.tokens or 0 if persona else 0)
 
 
-def _request(setting: Setting, messages: Sequence[ContextMessage], unloaded: int) -> ContextRequest:
-    profile, persona = setting.profile, setting.persona
-    replaces = bool(persona and persona.replaces_system_prompt and persona.instructions.strip())
-    moment = _moment(setting)
-    base = setting.system_prompt.text if setting.system_prompt and not replaces else ""
-    instructions = persona.instructions.strip() if persona else ""
-    system = system_text("" if replaces else base, moment)
+def project_room(setting: Setting) -> int:
+    """What a project's files may fill a share of: window − reserved output − system prompt − persona prompt."""
+    return setting.room.window - setting.room.reserved_output - sum(prompt_tokens(setting))
+
+
+def _replaces(setting: Setting) -> bool:
+    persona = setting.persona
+    return bool(persona and persona.replaces_system_prompt and persona.instructions.strip())
+
+
+def _prompts(setting: Setting) -> tuple[Block | None, Block | None]:
+    """S and CA. A persona in the system prompt's place leaves the project's instructions alone in CA."""
+    persona = setting.persona.instructions.strip() if setting.persona else ""
+    project = setting.project.instructions.strip() if setting.project else ""
+    base = setting.system_prompt.text if setting.system_prompt else ""
+    if _replaces(setting):
+        base, persona = persona, ""
+    together = "\n\n".join(text for text in (persona, project) if text)
+    return _block(setting, system_text(base, _moment(setting))), _block(setting, together)
+
+
+def _frame(setting: Setting, documents: Documents) -> ContextRequest:
+    """Everything but the messages."""
+    profile = setting.profile
+    system, persona = _prompts(setting)
+    files = project_files(setting.project, documents, room=project_room(setting), profile=profile)
     return ContextRequest(
         room=setting.room,
-        messages=messages,
+        messages=(),
         tokenizer=setting.tokenizer,
         policy=profile.policy,
         layout=profile.layout,
         message_overhead=profile.message_overhead,
         omission_note=profile.omission_note,
-        system=_block(setting, system) if not replaces else None,
-        persona=_block(setting, system_text(instructions, moment) if replaces else instructions),
-        persona_replaces_system=replaces,
-        reminder=_block(setting, reminder_text(setting.reminders, moment) or ""),
-        unloaded=unloaded,
+        system=system,
+        persona=persona,
+        project_files=files.inline,
+        file_listing=files.listing(setting.tokenizer),
+        reminder=_block(setting, reminder_text(setting.reminders, _moment(setting)) or ""),
         exact=setting.exact,
         versions=_versions(setting),
     )
@@ -153,7 +216,8 @@ def _moment(setting: Setting) -> Moment:
 
 def _versions(setting: Setting) -> dict[str, str]:
     versions = {"system_prompt": str(setting.system_prompt.version)} if setting.system_prompt else {}
-    return versions | ({"persona": str(setting.persona.version)} if setting.persona else {})
+    versions |= {"persona": str(setting.persona.version)} if setting.persona else {}
+    return versions | ({"project": str(setting.project.version)} if setting.project else {})
 
 
 def _block(setting: Setting, text: str) -> Block | None:
@@ -172,7 +236,14 @@ def model_request(setting: Setting, prompt: Prompt) -> ModelRequest:
 
 
 def _wire(message: PromptMessage) -> Message:
-    return Message(message.role, message.text or "", (), message.tool_calls, message.tool_call_id)
+    images = tuple(_image(image.id) for image in message.images)
+    return Message(message.role, message.text or "", images, message.tool_calls, message.tool_call_id)
+
+
+def _image(file_id: str) -> Image:
+    file = File.objects.get(pk=file_id)
+    with open_blob(file=file) as blob:
+        return Image(file.media_type, blob.read())
 
 
 def added_messages(answer_id: object, added: Sequence[Message]) -> list[ContextMessage]:
@@ -198,10 +269,3 @@ def log_trimmed(setting: Setting, prompt: Prompt) -> None:
             "left out %d older messages to fit the context (model: %s, limit: %d tokens, tools: %d tokens)",
             left_out, setting.model.name, prompt.report.limit, setting.room.tools_tokens,
         )  # fmt: skip
-
-
-def narrowed(setting: Setting, window: int) -> Setting:
-    """The same with a smaller window, after the provider has refused a prompt."""
-    smaller = Model.objects.select_related("provider").get(pk=setting.model.pk)
-    smaller.learnt_window = window
-    return replace(setting, model=smaller)

@@ -8,18 +8,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from chat.context.report import Prompt
-from chat.context.types import PromptMessage
+from chat.context.documents import Numbers, documents_text
+from chat.context.types import Document, PromptMessage
 from chat.models import Message, Turn
-from chat.prompts import Setting
+from chat.prompts import Planned, Setting
 from chat.sources import expand
+from files.models import File
 
+FILES = ("project_files", "file")  # sections whose text is made of files
+FILE_KINDS = ("project_file", "file", "image")
 TITLE = 80  # characters of a message that name it in a list
 GONE = "[This text is not stored any more.]"
 
 
-def stored(setting: Setting, prompt: Prompt, *, cycle: int, refused: str = "") -> dict[str, Any]:
+def stored(setting: Setting, planned: Planned, *, cycle: int, refused: str = "") -> dict[str, Any]:
     """The JSON of one model call. `refused`: what the provider said to a longer prompt before this one."""
+    prompt = planned.prompt
     return {
         "cycle": cycle,
         "model": setting.model.name,
@@ -33,6 +37,7 @@ def stored(setting: Setting, prompt: Prompt, *, cycle: int, refused: str = "") -
         "profile": setting.profile.name,
         **prompt.report.as_dict(),
         "messages": [_stored_message(message) for message in prompt.messages],
+        "numbers": planned.documents.numbers.known,
         "refused": refused,
     }
 
@@ -45,7 +50,7 @@ def _stored_message(message: PromptMessage) -> dict[str, Any]:
         "tokens": message.tokens,
         "state": message.state,
     }
-    if message.source is None or message.state != "full":
+    if message.section not in FILES and (message.source is None or message.state != "full"):
         entry["text"] = message.text
     return entry
 
@@ -62,16 +67,37 @@ def _short(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def resolved(call: Mapping[str, Any], draft: str | None = None) -> dict[str, Any]:
     """A stored call with what its sources refer to. `draft` is the text of a message that is not stored yet."""
-    wanted = {_row_id(source["id"]) for source in call["sources"] if source["kind"] == "message"}
+    sources = call["sources"]
+    wanted = {_row_id(source["id"]) for source in sources if source["kind"] == "message"}
     wanted |= {
         _row_id(message["source"]) for message in call["messages"] if message["section"] in ("history", "current")
     }
     texts = _texts(pk for pk in wanted if pk is not None) | ({"draft": draft} if draft is not None else {})
+    files = _files(_row_id(source["id"]) for source in sources if source["kind"] in FILE_KINDS)
     return {
-        **call,
-        "sources": [_source(source, texts) for source in call["sources"]],
-        "messages": [_message(message, texts) for message in call["messages"]],
+        **{name: value for name, value in call.items() if name != "numbers"},
+        "sources": [_source(source, texts, files) for source in sources],
+        "messages": [_message(message, texts, _documents(call, message, files)) for message in call["messages"]],
     }
+
+
+def _files(ids: Iterable[UUID | None]) -> dict[str, File]:
+    rows = File.objects.filter(pk__in=[pk for pk in ids if pk is not None]).select_related("content")
+    return {str(file.pk): file for file in rows}
+
+
+def _documents(call: Mapping[str, Any], message: Mapping[str, Any], files: Mapping[str, File]) -> str | None:
+    """The text of a message of files, made again from the files as they are stored; None for other messages."""
+    if message["section"] not in FILES:
+        return None
+    ids = (message["source"] or "").split("+")
+    if message["section"] == "project_files":
+        ids = [each["id"] for each in call["sources"] if each["kind"] == "project_file" and each["state"] == "full"]
+    found = [(files[pk], pk) for pk in ids if pk in files]
+    if len(found) < len(ids):
+        return GONE
+    documents = [Document(pk, file.name, file.content.text if hasattr(file, "content") else "") for file, pk in found]
+    return documents_text(documents, Numbers(call["numbers"]))
 
 
 def _row_id(source: str | None) -> UUID | None:
@@ -92,15 +118,19 @@ def _texts(ids: Iterable[UUID]) -> dict[str, str]:
     return texts
 
 
-def _source(source: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+def _source(source: Mapping[str, Any], texts: Mapping[str, str], files: Mapping[str, File]) -> dict[str, Any]:
     title = ""
     if source["kind"] == "message":
         title = " ".join(texts.get(source["id"], "").split())
         title = title if len(title) <= TITLE else title[: TITLE - 1] + "…"
+    elif source["kind"] in FILE_KINDS:
+        title = files[source["id"]].name if source["id"] in files else source["id"]
     return {"id": None, "reason": None, **source, "title": title}
 
 
-def _message(message: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+def _message(message: Mapping[str, Any], texts: Mapping[str, str], documents: str | None) -> dict[str, Any]:
+    if documents is not None:
+        return {**message, "text": documents}
     return {**message, "text": message["text"] if "text" in message else texts.get(message["source"], GONE)}
 
 

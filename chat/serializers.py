@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from chat.models import Conversation, Message, Turn
 from personas.models import Persona
+from projects.models import Project
 
 
 class VisiblePersonaField(serializers.PrimaryKeyRelatedField[Persona]):
@@ -15,12 +16,18 @@ class VisiblePersonaField(serializers.PrimaryKeyRelatedField[Persona]):
         return Persona.objects.visible_to(self.context["request"].user)
 
 
+class VisibleProjectField(serializers.PrimaryKeyRelatedField[Project]):
+    def get_queryset(self) -> QuerySet[Project]:
+        return Project.objects.visible_to(self.context["request"].user)
+
+
 class ConversationSerializer(serializers.ModelSerializer[Conversation]):
     persona = VisiblePersonaField(required=False, allow_null=True)
+    project = VisibleProjectField(required=False, allow_null=True)
 
     class Meta:
         model = Conversation
-        fields: ClassVar = ["id", "title", "persona", "leaf", "state", "archived", "created", "updated"]
+        fields: ClassVar = ["id", "title", "persona", "project", "leaf", "state", "archived", "created", "updated"]
         read_only_fields: ClassVar = ["leaf", "state", "created", "updated"]
 
 
@@ -98,6 +105,7 @@ class TurnsSerializer(serializers.Serializer[dict[str, Any]]):
 
 class AskSerializer(serializers.Serializer[dict[str, Any]]):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
+    files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
     models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
     # Declared fields leave the class, so the name does not shadow the serializer's own `parent`.
     parent = serializers.UUIDField(required=False, allow_null=True, default=None)  # type: ignore[assignment]
@@ -105,6 +113,7 @@ class AskSerializer(serializers.Serializer[dict[str, Any]]):
 
 class DraftSerializer(serializers.Serializer[dict[str, Any]]):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False, allow_blank=True, default="")
+    files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
 
 
@@ -159,21 +168,26 @@ class ReportSerializer(CallSerializer):
     calls = CallSerializer(many=True, required=False)
 
 
+class BudgetSerializer(serializers.Serializer[Any]):
+    available = serializers.IntegerField()
+    offered = serializers.IntegerField()
+    selectable_up_to = serializers.IntegerField()
+
+
+class SelectionSerializer(BudgetSerializer):
+    selected = serializers.IntegerField(allow_null=True, help_text="Tokens of the draft's files; null while unknown.")
+
+
 class PlanErrorSerializer(ErrorSerializer):
     sections = serializers.DictField(child=serializers.IntegerField(), required=False)
 
 
 class PlanSerializer(ReportSerializer):
-    """Of a draft that does not fit there is only `fits`, `limit` and `error`."""
+    """Of a draft that does not fit there is only `fits`, `limit`, `error` and `documents`."""
 
     fits = serializers.BooleanField()
+    documents = SelectionSerializer()
     error = PlanErrorSerializer(allow_null=True)
-
-
-class BudgetSerializer(serializers.Serializer[Any]):
-    available = serializers.IntegerField()
-    offered = serializers.IntegerField()
-    selectable_up_to = serializers.IntegerField()
 
 
 class RegenerateSerializer(serializers.Serializer[dict[str, Any]]):

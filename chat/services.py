@@ -16,12 +16,17 @@ from accounts.models import User
 from chat import streams, tasks
 from chat.endings import Ending
 from chat.events import Event, EventType
-from chat.models import Conversation, Message, Turn
+from chat.models import Attachment, Conversation, Message, Turn
+from chat.plans import budget, chosen_files, refuse_over_line
+from chat.prompts import Place, place_of, setting
 from chat.turn_rows import end_queued
+from files.models import File
 from llm.errors import NotFound, ProductError
 from llm.models import Model
 from personas.models import Persona
 from personas.services import model_for
+from projects.models import Project
+from projects.services import identifier
 
 MAX_TEXT = 1_000_000  # characters of one message
 MAX_MODELS = 3
@@ -33,20 +38,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a person sends: the text, and optionally models to answer side by side and an idempotency key."""
+    """What a person sends: the text, and optionally files, models to answer side by side and an idempotency key."""
 
     text: str
+    files: Sequence[UUID] = ()
     models: Sequence[UUID] = ()
     key: str | None = None
     parent: UUID | None = None  # the message to go on from; by default the conversation's leaf
-
-
-def identifier(value: object, what: str) -> UUID:
-    """A row's id as it came from outside; raises `NotFound` for what is none, as for a row that is not there."""
-    try:
-        return UUID(str(value))
-    except ValueError as error:
-        raise NotFound(what) from error
 
 
 def visible_model(pk: object) -> Model | None:
@@ -70,12 +68,14 @@ def visible_persona(user: User, pk: object) -> Persona | None:
     return found
 
 
-def create_conversation(*, user: User, title: str = "", persona: Persona | None = None) -> Conversation:
-    return Conversation.objects.create(owner=user, title=title.strip()[:MAX_TITLE], persona=persona)
+def create_conversation(
+    *, user: User, title: str = "", persona: Persona | None = None, project: Project | None = None
+) -> Conversation:
+    return Conversation.objects.create(owner=user, title=title.strip()[:MAX_TITLE], persona=persona, project=project)
 
 
 @transaction.atomic
-def start_conversation(*, user: User, persona: Persona | None, ask: Ask) -> Conversation:
+def start_conversation(*, user: User, place: Place, ask: Ask) -> Conversation:
     """A conversation and its first turn, both or neither; a repeated idempotency key finds the one it made."""
     if ask.key:
         User.objects.select_for_update().get(pk=user.pk)  # two sends of one key at once come one after the other
@@ -86,15 +86,15 @@ def start_conversation(*, user: User, persona: Persona | None, ask: Ask) -> Conv
         )
         if earlier is not None:
             return earlier.conversation
-    conversation = create_conversation(user=user, persona=persona)
+    conversation = create_conversation(user=user, persona=place.persona, project=place.project)
     start_turn(user=user, conversation=conversation, ask=ask)
     return conversation
 
 
 def update_conversation(*, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation:
-    """Changes title, persona or archived; an empty title is refused."""
+    """Changes title, persona, project or archived; an empty title is refused."""
     _require_owner(user, conversation)
-    changes = {name: fields[name] for name in ("title", "persona", "archived") if name in fields}
+    changes = {name: fields[name] for name in ("title", "persona", "project", "archived") if name in fields}
     if "title" in changes:
         changes["title"] = changes["title"].strip()[:MAX_TITLE]
         if not changes["title"]:
@@ -130,6 +130,7 @@ def start_turn(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn
             status=413,
         )
     models = _models(conversation, ask.models)
+    files = _files(user, conversation, models, ask.files)
     try:
         with transaction.atomic():
             locked = _locked(conversation)
@@ -139,6 +140,7 @@ def start_turn(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn
             _require_idle(locked)
             parent = _parent(locked, ask.parent)
             question = _add_message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
+            _attach(question, files)
             if not locked.title:
                 locked.title = title_from(text)
             return _start_answers(locked, question, models, ask.key)
@@ -240,6 +242,24 @@ def _turns_of_key(conversation: Conversation, key: str | None) -> list[Turn]:
     return list(turns.select_related("answer", "user_message", "model"))
 
 
+def _files(user: User, conversation: Conversation, models: Sequence[Model], ids: Sequence[UUID]) -> list[File]:
+    """The files to attach, checked against the line of every model that will answer."""
+    if not ids:
+        return []
+    files = chosen_files(user=user, ids=ids)
+    if len(files) != len(ids):
+        raise NotFound("file")
+    for model in models:
+        refuse_over_line(files, budget(setting(user=user, model=model, place=place_of(conversation))))
+    return files
+
+
+def _attach(question: Message, files: Sequence[File]) -> None:
+    Attachment.objects.bulk_create(
+        Attachment(message=question, file=file, name=file.name, ordinal=number) for number, file in enumerate(files)
+    )
+
+
 def _parent(conversation: Conversation, parent: UUID | None) -> Message | None:
     if parent is None:
         return Message.objects.filter(pk=conversation.leaf_id).first() if conversation.leaf_id else None
@@ -253,7 +273,7 @@ def _parent(conversation: Conversation, parent: UUID | None) -> Message | None:
 
 def _models(conversation: Conversation, chosen: Sequence[UUID]) -> list[Model]:
     if not chosen:
-        return [model_for(conversation.persona)]
+        return [model_for(place_of(conversation).persona)]
     if len(chosen) > MAX_MODELS:
         raise ProductError("too_many_models", f"At most {MAX_MODELS} models can answer side by side.")
     found = {model.pk: model for model in Model.objects.usable().filter(pk__in=chosen)}

@@ -14,6 +14,7 @@ from accounts.models import User
 from chat import services, streams
 from chat.models import Conversation, Turn
 from llm.errors import NotFound, ProductError
+from projects.services import identifier
 
 BAD_FRAME, NOT_SIGNED_IN, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4401, 4403, 4413, 4429
 MAX_FRAME = 524_288  # characters; below the web server's own limit of 1 MiB, which drops the connection without a word
@@ -70,7 +71,7 @@ def sequence(frame: dict[str, Any]) -> int:
 
 
 def conversation(user: User, pk: object) -> Conversation:
-    found = Conversation.objects.visible_to(user).filter(pk=services.identifier(pk, "conversation")).first()
+    found = Conversation.objects.visible_to(user).filter(pk=identifier(pk, "conversation")).first()
     if found is None:
         raise NotFound("conversation")
     return found
@@ -78,7 +79,7 @@ def conversation(user: User, pk: object) -> Conversation:
 
 def turn(user: User, pk: object) -> Turn:
     rows = Turn.objects.visible_to(user).select_related("conversation")
-    found = rows.filter(pk=services.identifier(pk, "turn")).first()
+    found = rows.filter(pk=identifier(pk, "turn")).first()
     if found is None:
         raise NotFound("turn")
     return found

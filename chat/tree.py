@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from django.db.models.expressions import RawSQL
 
-from chat.models import Message
+from chat.models import Attachment, Message
 
 # Walks up from a message by its parents. One query whatever the length; the limit keeps a page's cost constant.
 _ANCESTORS = """
@@ -34,7 +34,8 @@ def branch_rows(leaf_id: UUID | None) -> "QuerySet[Message]":
 
 def with_rows(messages: "QuerySet[Message]") -> "QuerySet[Message]":
     """The rows that every reader of a message needs, in the same query."""
-    return messages.select_related("turn", "model__provider").defer("turn__report")
+    rows = messages.select_related("turn", "model__provider").defer("turn__report")
+    return rows.prefetch_related(Prefetch("attachments", Attachment.objects.select_related("file")))
 
 
 def siblings(messages: Sequence[Message]) -> dict[UUID, list[UUID]]:

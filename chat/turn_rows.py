@@ -64,8 +64,9 @@ def claim(turn_id: UUID) -> Turn | None:
     )
     if not claimed:
         return None
-    related = ("conversation__persona__budget_profile", "conversation__owner", "user_message", "model__provider")
-    return Turn.objects.select_related(*related).defer(*_UNREAD).get(pk=turn_id)
+    related = ("conversation__persona__budget_profile", "conversation__project__persona__budget_profile")
+    rows = Turn.objects.select_related(*related, "conversation__owner", "user_message", "model__provider")
+    return rows.defer(*_UNREAD).get(pk=turn_id)
 
 
 # What a run does not look at; building and sending a wide statement is most of what claiming costs.

@@ -11,7 +11,7 @@ from uuid import UUID
 from channels.layers import get_channel_layer
 from django.db import DatabaseError
 
-from chat import prompts, reports, streams
+from chat import documents, prompts, reports, streams
 from chat.answers import Answer
 from chat.context.report import Prompt
 from chat.endings import INTERRUPTED, UNEXPECTED, Ending, last_event
@@ -79,8 +79,8 @@ def _claim(turn_id: UUID) -> tuple[Turn, prompts.Setting | None] | None:
         return None
     if turn.model is None:
         return turn, None
-    who, asked_at = turn.conversation, turn.user_message.created
-    return turn, prompts.setting(user=who.owner, model=turn.model, persona=who.persona, asked_at=asked_at)
+    place, asked_at = prompts.place_of(turn.conversation), turn.user_message.created
+    return turn, prompts.setting(user=turn.conversation.owner, model=turn.model, place=place, asked_at=asked_at)
 
 
 class _Run:
@@ -176,9 +176,11 @@ class _Run:
         if cycle.refused is not None:
             refused = learn_refusal(setting.model, cycle.refused.limit)
         added_messages = prompts.added_messages(self.turn.answer_id, added)
-        prompt = prompts.plan(setting, self.turn.user_message, added_messages)
+        planned = prompts.plan(setting, self.turn.user_message, added_messages)
+        documents.remember(self.turn.conversation, planned.documents.numbers)
+        prompt = planned.prompt
         prompts.log_trimmed(setting, prompt)
-        report = reports.stored(setting, prompt, cycle=cycle.number, refused=refused)
+        report = reports.stored(setting, planned, cycle=cycle.number, refused=refused)
         return prompt, report, prompts.model_request(setting, prompt)
 
     def _complete(self) -> Ending:

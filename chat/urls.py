@@ -1,6 +1,6 @@
 from django.urls import path
 
-from chat import views
+from chat import project_views, views
 
 app_name = "chat"
 urlpatterns = [
@@ -10,6 +10,8 @@ urlpatterns = [
     path("c/<uuid:pk>/turns/", views.send, name="send"),
     path("c/<uuid:pk>/rename/", views.rename, name="rename"),
     path("c/<uuid:pk>/delete/", views.delete, name="delete"),
+    path("projects/<uuid:pk>/meter/", project_views.meter, name="project_meter"),
+    path("projects/<uuid:pk>/conversations/", project_views.conversations, name="project_conversations"),
     path("messages/<uuid:pk>/", views.message, name="message"),
     path("messages/<uuid:pk>/regenerate/", views.regenerate, name="retry"),
     path("plan/", views.plan, name="plan_new"),

@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -12,9 +12,11 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from accounts.middleware import SignedInRequest as Request
 from chat import pages, panels, services
 from chat.models import Conversation, Message, Turn
-from chat.plans import plan_ahead
+from chat.plans import Draft, plan_ahead
+from chat.prompts import Place, place_of
 from chat.tree import with_rows
 from llm.errors import NotFound, ProductError
+from projects.services import identifier, visible_project
 
 
 @login_required
@@ -24,9 +26,7 @@ def home(request: Request) -> HttpResponse:
         return _page(request, None)
     try:
         ask = _ask(request)
-        conversation = services.start_conversation(
-            user=request.user, persona=services.visible_persona(request.user, request.POST.get("persona")), ask=ask
-        )
+        conversation = services.start_conversation(user=request.user, place=_new_place(request, request.POST), ask=ask)
     except ProductError as error:
         return _refused(request, None, error)
     return _go(request, reverse("chat:conversation", args=[conversation.pk]))
@@ -40,9 +40,7 @@ def conversation(request: Request, pk: UUID) -> HttpResponse:
     if before is None:
         return _page(request, found)
     message = (
-        Message.objects.filter(conversation=found, pk=services.identifier(before, "message"))
-        .select_related("parent")
-        .first()
+        Message.objects.filter(conversation=found, pk=identifier(before, "message")).select_related("parent").first()
     )
     if message is None:
         raise NotFound("message")
@@ -98,10 +96,9 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     found = _conversation(request, pk) if pk else None
     planned = plan_ahead(
         user=request.user,
-        conversation=found,
-        text=request.POST.get("text", ""),
+        place=place_of(found) if found else _new_place(request, request.POST),
+        draft=Draft(request.POST.get("text", ""), _ids(request, "files", "file")),
         model=services.visible_model(request.POST.get("model")),
-        persona=services.visible_persona(request.user, request.POST.get("persona")),
     )
     line = panels.plan_line(planned)
     if "panel" in request.GET:
@@ -154,7 +151,7 @@ def _page(request: Request, found: Conversation | None, status: int = 200, **mor
         "older": older,
         "groups": side.groups,
         "conversations_after": side.after,
-        **pages.choices(request.user, found),
+        **pages.choices(request.user, place_of(found) if found else _new_place(request, request.GET)),
         **more,
     }
     return render(request, "chat/conversation.html", context, status=status)
@@ -185,16 +182,28 @@ def _go(request: Request, url: str) -> HttpResponse:
 
 
 def _ask(request: Request) -> services.Ask:
-    chosen = request.POST.getlist("model")
     return services.Ask(
         text=request.POST.get("text", ""),
-        models=[services.identifier(pk, "model") for pk in chosen if pk],
+        files=_ids(request, "files", "file"),
+        models=_ids(request, "model", "model"),
         key=request.POST.get("key", "")[:100] or None,
     )
 
 
+def _ids(request: Request, name: str, what: str) -> list[UUID]:
+    return [identifier(pk, what) for pk in request.POST.getlist(name) if pk]
+
+
+def _new_place(request: Request, fields: QueryDict) -> Place:
+    """Where a conversation that does not exist yet would be."""
+    project = visible_project(request.user, fields["project"]) if fields.get("project") else None
+    persona = services.visible_persona(request.user, fields.get("persona"))
+    return Place(None, project, persona or (project.persona if project else None))
+
+
 def _conversation(request: Request, pk: UUID) -> Conversation:
-    rows = Conversation.objects.visible_to(request.user).select_related("persona")
+    related = ("persona__budget_profile", "project__persona__budget_profile", "owner")
+    rows = Conversation.objects.visible_to(request.user).select_related(*related)
     found = rows.filter(pk=pk).first()
     if found is None:
         raise NotFound("conversation")
@@ -202,7 +211,9 @@ def _conversation(request: Request, pk: UUID) -> Conversation:
 
 
 def _message(request: Request, pk: UUID) -> Message:
-    rows = with_rows(Message.objects.visible_to(request.user)).select_related("conversation__persona", "parent")
+    rows = with_rows(Message.objects.visible_to(request.user)).select_related(
+        "conversation__persona", "conversation__project__persona", "parent"
+    )
     found = rows.filter(pk=pk).first()
     if found is None:
         raise NotFound("message")

@@ -21,6 +21,11 @@ class Numbers:
         self._numbers = dict(known or {})
         self._last = max(self._numbers.values(), default=0)
 
+    @property
+    def known(self) -> dict[str, int]:
+        """All numbers given so far, by document id, for whoever keeps them with the conversation."""
+        return dict(self._numbers)
+
     def of(self, document_id: str) -> int:
         number = self._numbers.get(document_id)
         if number is None:

@@ -23,7 +23,7 @@ def main() -> None:
     user = User.objects.create_user(f"bench-{uuid4().hex[:8]}")
     provider = Provider.objects.create(name=f"bench-{uuid4().hex[:8]}")
     model = Model.objects.create(provider=provider, name="bench", context_window=8_192)
-    setting = prompts.setting(user=user, model=model, persona=None)
+    setting = prompts.setting(user=user, model=model, place=prompts.Place())
     leaves = {size: past(user, size // 2, words=40).leaf for size in (200, 10_000)}
     times: dict[int, list[float]] = {size: [] for size in leaves}
     for run in range(RUNS + 2):

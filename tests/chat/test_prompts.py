@@ -196,22 +196,22 @@ def test_the_number_of_queries_does_not_depend_on_the_length(person: Person, scr
     model = small_model(scripted_model_row, 6_000)
 
     def queries(conversation: Conversation) -> int:
-        setting = prompts.setting(user=person.user, model=model, persona=None)
+        setting = prompts.setting(user=person.user, model=model, place=prompts.Place())
         leaf = Message.objects.get(pk=str(conversation.leaf_id))
         prompts.plan(setting, leaf, [prompts.draft_message("x")])  # counts are stored the first time
         with CaptureQueriesContext(
             connection,
         ) as captured:
-            prompt = prompts.plan(setting, leaf, [prompts.draft_message("x")])
+            prompt, _ = prompts.plan(setting, leaf, [prompts.draft_message("x")])
         assert prompt.report.unloaded > 0
         return len(captured)
 
-    assert queries(past(person.user, 150, words=40)) == queries(past(person.user, 1_500, words=40)) == 1
+    assert queries(past(person.user, 150, words=40)) == queries(past(person.user, 1_500, words=40)) == 2
 
 
 def test_counts_are_made_once_and_stored(person: Person, scripted_model_row: Model) -> None:
     conversation = past(person.user, 3)
-    setting = prompts.setting(user=person.user, model=scripted_model_row, persona=None)
+    setting = prompts.setting(user=person.user, model=scripted_model_row, place=prompts.Place())
     leaf = Message.objects.get(pk=str(conversation.leaf_id))
     prompts.plan(setting, leaf, [prompts.draft_message("x")])
     for message in Message.objects.filter(conversation=conversation):
@@ -230,7 +230,7 @@ def test_the_document_budget_is_the_documented_one(person: Person, scripted_mode
     model = small_model(scripted_model_row, 8_000)
     path = f"max-selected-document-tokens/?model={model.pk}"
     budget = person.caller.get(path)
-    setting = prompts.setting(user=person.user, model=model, persona=None)
+    setting = prompts.setting(user=person.user, model=model, place=prompts.Place())
     available = 8_000 - 1_024 - sum(prompts.prompt_tokens(setting)) - 512 - 40
     assert budget == {
         "available": available,

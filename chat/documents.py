@@ -1,0 +1,142 @@
+"""Files become what the context engine is given: documents with numbers, images, and what cannot be sent."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from chat.context.documents import PREFIX, Numbers, documents_json, split_project_files
+from chat.context.types import Block, ContextMessage, Document, ImageRef, SourceReport
+from chat.models import Attachment, Conversation
+from files.models import File, FileText
+from files.services import store_tokens, tokens_of
+from llm.tokens import Tokenizer
+from personas.models import BudgetProfile
+from projects.models import Project, ProjectFile
+
+SEARCH_LIST = "These files of the project can be reached by search; their text is not shown here:"
+NO_VISION = "[This image cannot be shown: the model does not see images.]"
+# Two documents side by side may count a little more than each alone; nobody has seen more than two.
+JOINT = 4
+
+
+@dataclass(slots=True)
+class Documents:
+    """Makes the documents of one conversation. `numbers` go on from those the conversation has given before."""
+
+    tokenizer: Tokenizer
+    vision: bool
+    numbers: Numbers
+    reports: list[SourceReport] = field(default_factory=list)
+
+    def of_file(self, file: File, text: str) -> Document:
+        return Document(
+            id=str(file.pk),
+            title=file.name,
+            text=text,
+            tokens=self._cost(file, text),
+            number=self.numbers.of(str(file.pk)),
+        )
+
+    def _cost(self, file: File, text: str) -> int:
+        """What the file costs as it is sent: its entry of the JSON, counted once per tokenizer and stored."""
+        key = f"{self.tokenizer.name}/sent"
+        if key not in file.tokens:
+            entry = documents_json([Document(str(file.pk), file.name, text)], Numbers({str(file.pk): 100}))
+            wrapper = self.tokenizer.count(f"{PREFIX}\n") + JOINT
+            store_tokens(file=file, tokenizer=key, count=self.tokenizer.count(entry) + wrapper)
+        return int(file.tokens[key])
+
+    def attach(self, messages: Sequence[ContextMessage]) -> list[ContextMessage]:
+        """The messages with the files that were uploaded with them. Two queries, whatever the number of messages."""
+        by_message = _attachments(message.id for message in messages if message.role == "user")
+        if not by_message:
+            return list(messages)
+        texts = _texts(file for attached in by_message.values() for file in attached if file is not None)
+        return [self._with_files(message, by_message.get(message.id, ()), texts) for message in messages]
+
+    def draft(self, message: ContextMessage, files: Sequence[File]) -> ContextMessage:
+        """The same for a message that is not stored yet."""
+        return self._with_files(message, files, _texts(files)) if files else message
+
+    def _with_files(
+        self, message: ContextMessage, attached: Iterable[File | None], texts: dict[UUID, str]
+    ) -> ContextMessage:
+        documents: list[Document] = []
+        images: list[ImageRef] = []
+        for file in attached:
+            if file is None or file.status not in (File.Status.READY, File.Status.TOO_LONG):
+                name = "deleted" if file is None else str(file.pk)
+                self.reports.append(SourceReport("file", name, "left_out", 0, "failed_file"))
+            elif not file.is_image:
+                documents.append(self.of_file(file, texts.get(file.pk, "")))
+            elif self.vision:
+                images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0))
+            else:
+                self.reports.append(SourceReport("image", str(file.pk), "left_out", 0, "no_vision", exact=False))
+                documents.append(Document(str(file.pk), file.name, NO_VISION, number=self.numbers.of(str(file.pk))))
+        # A marker has no stored cost; then the whole message of files is counted as it is sent.
+        return replace(message, files=tuple(documents), images=tuple(images))
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFiles:
+    """`inline` goes into the prompt whole; `listing` names the others."""
+
+    inline: tuple[Document, ...] = ()
+    by_search: tuple[Document, ...] = ()
+    line: int = 0
+
+    @property
+    def inline_tokens(self) -> int:
+        return sum(document.tokens or 0 for document in self.inline)
+
+    def listing(self, tokenizer: Tokenizer) -> Block | None:
+        if not self.by_search:
+            return None
+        lines = [f"- {each.title} (id {each.id}, {each.tokens or 0} tokens)" for each in self.by_search]
+        text = "\n".join([SEARCH_LIST, *lines])
+        return Block(text, tokenizer.count(text))
+
+
+def project_files(project: Project | None, made: Documents, *, room: int, profile: BudgetProfile) -> ProjectFiles:
+    """Which of a project's files are inline and which by search (context.md, section 5); failed ones are reported.
+
+    `room`: window − reserved output − system prompt − persona prompt, in tokens. An image is listed, never inline.
+    """
+    if project is None:
+        return ProjectFiles()
+    entries = list(ProjectFile.objects.filter(project=project).select_related("file"))
+    readable = [entry for entry in entries if entry.file.status in (File.Status.READY, File.Status.TOO_LONG)]
+    for entry in entries:
+        if entry not in readable:
+            made.reports.append(SourceReport("project_file", str(entry.file_id), "left_out", 0, "failed_file"))
+    texts = _texts(entry.file for entry in readable)
+    images = [Document(str(e.file_id), e.file.name, tokens=tokens_of(file=e.file)) for e in readable if e.file.is_image]
+    documents = [made.of_file(e.file, texts.get(e.file_id, "")) for e in readable if not e.file.is_image]
+    pinned = frozenset(str(entry.file_id) for entry in readable if entry.pinned)
+    inline, by_search = split_project_files(documents, room=room, pinned=pinned, share=profile.project_share)
+    listed = (*by_search, *images)
+    made.reports += [SourceReport("project_file", each.id, "by_search", 0) for each in listed]
+    line = int(max(0, room) * profile.project_share)
+    return ProjectFiles(tuple(inline), listed, line)
+
+
+def remember(conversation: Conversation, numbers: Numbers) -> None:
+    """Stores numbers that were given just now; those given before never change."""
+    known = numbers.known
+    if known != conversation.documents:
+        conversation.documents = known
+        Conversation.objects.filter(pk=conversation.pk).update(documents=known)
+
+
+def _attachments(message_ids: Iterable[str]) -> dict[str, list[File | None]]:
+    """The files of each message, in their order; None for one that was deleted."""
+    by_message: dict[str, list[File | None]] = {}
+    for each in Attachment.objects.filter(message__in=list(message_ids)).select_related("file"):
+        by_message.setdefault(str(each.message_id), []).append(each.file)
+    return by_message
+
+
+def _texts(files: Iterable[File]) -> dict[UUID, str]:
+    wanted = [file.pk for file in files if not file.is_image]
+    return dict(FileText.objects.filter(file__in=wanted).values_list("file", "text")) if wanted else {}
