@@ -6,6 +6,8 @@ from rest_framework.routers import DefaultRouter
 
 from chat import api as chat_api
 from config import operations
+from projects import api as projects_api
+from projects import file_api
 
 router = DefaultRouter()
 router.include_root_view = False
@@ -13,11 +15,15 @@ router.include_format_suffixes = False  # `….json` would hand the views an arg
 router.register("conversations", chat_api.ConversationViewSet)
 router.register("messages", chat_api.MessageViewSet)
 router.register("turns", chat_api.TurnViewSet)
+router.register("files", file_api.FileViewSet)
+router.register("projects", projects_api.ProjectViewSet)
 
 handler404 = "config.operations.not_found"
 
 urlpatterns = [
     path("", include("chat.urls")),
+    path("files/", include("projects.file_urls")),
+    path("projects/", include("projects.urls")),
     path("login/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),

@@ -22,8 +22,8 @@ class File(models.Model):
     """`blob` is stored once per content: its name is the SHA-256. `tokens` maps a tokenizer's name to a count.
 
     `pages` is the number of pages or slides, 0 where there are none; `width` and `height` (pixels) of images.
-    `language` is PostgreSQL's text search configuration; `indexed_chunks` and `indexed_words` (with repetitions, without
-    stop words) are what BM25 needs to know of the whole file.
+    `language` is PostgreSQL's text search configuration; `indexed_chunks` and `indexed_words` (with repetitions,
+    without stop words) are what BM25 needs to know of the whole file.
     """
 
     class Status(models.TextChoices):
@@ -61,7 +61,10 @@ class File(models.Model):
         ordering: ClassVar = ["-created", "-id"]
         indexes: ClassVar = [
             models.Index(fields=["owner", "-created", "-id"], name="file_list"),
-            models.Index(fields=["heartbeat"], condition=Q(status__in=["uploaded", "processing"]), name="file_unread"),
+            # What the sweeper looks for; `searchable` is set last.
+            models.Index(
+                fields=["heartbeat"], condition=Q(searchable=False) & ~Q(status="failed"), name="file_unfinished"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -69,7 +72,8 @@ class File(models.Model):
 
     @property
     def is_image(self) -> bool:
-        return self.media_type.startswith("image/")
+        """Whether a model can be shown it; SVG is text, and a damaged image has no size."""
+        return self.width is not None
 
 
 class FileText(models.Model):

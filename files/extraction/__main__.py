@@ -1,43 +1,44 @@
-"""`python -m files.extraction PATH NAME`: writes the result (see `files.extraction.wire`) to its output.
+"""`python -m files.extraction PATH NAME PARENT`: reads one file, writes the result (see `wire`) to its output."""
 
-The limits are set before the first byte of the file is read, and nobody can lift them again.
-"""
-
-import os
-import signal
+import importlib
 import sys
-import zipfile
-import zlib
+import traceback
 from pathlib import Path
 
-from lxml import etree
-
-from files.extraction import images, mail, office, pdf, plain, sheets, web, wire
+from files.extraction import wire
 from files.extraction.confinement import confine
-from files.extraction.media_types import media_type
-from files.extraction.values import ExtractionError, Extracted
+from files.extraction.media_types import DOCX, EPUB, HTML, IMAGES, MAIL, PDF, PPTX, XLSX, media_type
+from files.extraction.values import Extracted, ExtractionError
 
-_TEXTUAL = ("text/", "application/json")
-_READERS = {
-    pdf.MEDIA_TYPE: pdf.read,
-    office.DOCX: office.read_docx,
-    office.PPTX: office.read_pptx,
-    sheets.MEDIA_TYPE: sheets.read,
-    web.EPUB: web.read_epub,
-    web.HTML: lambda path: web.read_html(plain.decoded(path)),
-    mail.MEDIA_TYPE: mail.read,
-}
-# What the parsers raise about a file that is not what it should be.
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    etree.LxmlError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    OSError,
-    EOFError,
-    NotImplementedError,
-    RecursionError,
-)
+_READERS = {PDF: "pdf", DOCX: "office", PPTX: "office", XLSX: "sheets", EPUB: "epub", HTML: "web", MAIL: "mail"}
+_MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB)
+
+
+def read(path: Path, name: str) -> Extracted:
+    """Raises `ExtractionError`."""
+    kind = media_type(path, name)
+    reader = _READERS.get(kind) or ("images" if kind in IMAGES else "plain")
+    # By name, so that a file waits only for the libraries of its own kind: openpyxl alone takes longer than most files.
+    extracted: Extracted = importlib.import_module(f"files.extraction.{reader}").read(path, kind)
+    if not extracted.text.strip() and extracted.width is None:
+        raise ExtractionError("no_text" if kind in _MAY_BE_PICTURES else "empty")
+    return extracted
+
+
+def attempt(path: Path, name: str) -> Extracted | ExtractionError:
+    try:
+        return read(path, name)
+    except ExtractionError as error:
+        return error
+    except MemoryError:
+        return ExtractionError("too_much_memory")
+    except Exception:
+        # The libraries raise almost anything about a file that is not what it should be.
+        traceback.print_exc()
+        return ExtractionError("damaged")
+
+
+if __name__ == "__main__":
+    where, called, parent = sys.argv[1:]
+    confine(int(parent))
+    sys.stdout.buffer.write(wire.encoded(attempt(Path(where), called)))

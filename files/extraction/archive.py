@@ -51,9 +51,9 @@ class Archive:
             return member.read(_HEAD)
 
     def refuse_entities(self) -> None:
-        """No office program writes XML entities; those who do want them to multiply."""
+        """No program that writes documents writes XML entities; those who do want them to multiply."""
         for name in self.names:
-            if name.endswith((".xml", ".rels")) and _ENTITIES.search(self.head(name)):
+            if name.endswith((".xml", ".rels", ".opf")) and _ENTITIES.search(self.head(name)):
                 raise ExtractionError("bomb")
 
     def tree(self, name: str) -> Element:

@@ -2,17 +2,17 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-from files.extraction.values import ExtractionError, Extracted
+from files.extraction.media_types import IMAGES
+from files.extraction.values import Extracted, ExtractionError
 
 MAX_PIXELS = 100_000_000
-FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/gif": "GIF"}
 
 
 def read(path: Path, media_type: str) -> Extracted:
     """Only the size; the pixels are never unpacked."""
     Image.MAX_IMAGE_PIXELS = None  # checked here, with our own error
     try:
-        with Image.open(path, formats=[FORMATS[media_type]]) as image:
+        with Image.open(path, formats=[IMAGES[media_type]]) as image:
             width, height = image.size
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
         raise ExtractionError("damaged") from error

@@ -8,15 +8,14 @@ from files.extraction.pages import whole
 from files.extraction.values import Extracted
 from files.extraction.web import readable
 
-MEDIA_TYPE = "message/rfc822"
 _HEADERS = ("From", "To", "Cc", "Date", "Subject")
 
 
-def read(path: Path) -> Extracted:
+def read(path: Path, media_type: str) -> Extracted:
     """The headers that people read, the plain text (else the HTML's), and the names of the attachments."""
     with path.open("rb") as source:
-        message = cast(EmailMessage, message_from_binary_file(source, policy=policy.default))
-    return whole(MEDIA_TYPE, _parts(message))
+        message = message_from_binary_file(source, policy=policy.default)
+    return whole(media_type, _parts(message))
 
 
 def _parts(message: EmailMessage) -> Iterator[str]:

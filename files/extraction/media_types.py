@@ -3,30 +3,42 @@
 import re
 from pathlib import Path
 
-from files.extraction import mail, office, pdf, plain, sheets, web
+from files.extraction import plain
 from files.extraction.archive import Archive
 from files.extraction.values import ExtractionError
 
+PDF = "application/pdf"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+EPUB = "application/epub+zip"
+HTML = "text/html"
+MAIL = "message/rfc822"
+SVG = "image/svg+xml"
+IMAGES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}  # Pillow's names
+
 _HEAD = 4_096
-_IMAGES = (
+_IMAGE_MARKS = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"GIF8[79]a"), "image/gif"),
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
 )
-_PDF = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1,024 bytes (ISO 32000-1, annex H.3)
+_PDF_MARK = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1,024 bytes (ISO 32000-1, annex H.3)
 _ZIP = b"PK\x03\x04"
 _COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Word 97 and its kin; and what Office wraps a protected file in
 _PROTECTED = "EncryptedPackage".encode("utf-16-le")
 _PARTS = {
-    "word/document.xml": office.DOCX,
-    "ppt/presentation.xml": office.PPTX,
-    "xl/workbook.xml": sheets.MEDIA_TYPE,
+    "word/document.xml": DOCX,
+    "ppt/presentation.xml": PPTX,
+    "xl/workbook.xml": XLSX,
 }
 _BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
-_HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S)
-_SVG = re.compile(rb"<(?:!DOCTYPE\s+)?svg\b", re.I)
-_XML = re.compile(rb"\s*<(?:\?xml|!DOCTYPE|svg)\b", re.I)
+_HTML_MARK = re.compile(
+    rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
+)
+_SVG_MARK = re.compile(rb"<(?:!DOCTYPE\s+)?svg\b", re.I)
+_XML_MARK = re.compile(rb"\s*<(?:\?xml|!DOCTYPE|svg)\b", re.I)
 _MAIL = re.compile(rb"^(?:Received|Return-Path|MIME-Version|Message-ID|From):[^\r\n]+", re.I | re.M)
 _HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
 _BY_NAME = {
@@ -37,8 +49,8 @@ _BY_NAME = {
     "csv": "text/csv",
     "go": "text/x-go",
     "h": "text/x-c",
-    "html": "text/html",
-    "htm": "text/html",
+    "html": HTML,
+    "htm": HTML,
     "java": "text/x-java",
     "js": "text/javascript",
     "json": "application/json",
@@ -65,11 +77,11 @@ def media_type(path: Path, name: str) -> str:
     """Raises `unsupported` for what no extractor reads, `encrypted` for a protected Office file."""
     with path.open("rb") as source:
         head = source.read(_HEAD)
-    for pattern, kind in _IMAGES:
+    for pattern, kind in _IMAGE_MARKS:
         if pattern.match(head):
             return kind
-    if _PDF.search(head[:1_024]):
-        return pdf.MEDIA_TYPE
+    if _PDF_MARK.search(head[:1_024]):
+        return PDF
     if head.startswith(_ZIP):
         return _in_archive(path)
     if head.startswith(_COMPOUND):
@@ -84,19 +96,19 @@ def _in_archive(path: Path) -> str:
     for part, kind in _PARTS.items():
         if part in archive.names:
             return kind
-    if "mimetype" in archive.names and archive.head("mimetype").strip() == web.EPUB.encode():
-        return web.EPUB
+    if "mimetype" in archive.names and archive.head("mimetype").strip() == EPUB.encode():
+        return EPUB
     raise ExtractionError("unsupported")
 
 
 def _of_text(head: bytes, name: str) -> str:
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
-    if _HTML.match(head):
-        return web.HTML
-    if _XML.match(head):
-        return "image/svg+xml" if _SVG.search(head) else "text/xml"
+    if _HTML_MARK.match(head):
+        return HTML
+    if _XML_MARK.match(head):
+        return SVG if _SVG_MARK.search(head) else "text/xml"
     if suffix in _BY_NAME:
         return _BY_NAME[suffix]
     if _HEADER.match(head) and (suffix == "eml" or len(_MAIL.findall(head)) > 1):
-        return mail.MEDIA_TYPE
+        return MAIL
     return "text/plain"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from itertools import islice
 
-from files.extraction.values import ExtractionError, Extracted
+from files.extraction.values import Extracted, ExtractionError
 
 MAX_PAGES = 5_000
 MAX_CHARACTERS = 20_000_000
@@ -28,7 +28,7 @@ def whole(media_type: str, parts: Iterable[str]) -> Extracted:
 
 def paged(media_type: str, pages: Iterable[str]) -> Extracted:
     texts: list[str] = []
-    spans = []
+    spans: list[tuple[int, int]] = []
     position = 0
     for page in limited(islice(pages, MAX_PAGES + 1)):
         text = cleaned(page)

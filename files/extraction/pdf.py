@@ -5,13 +5,12 @@ import pypdfium2
 from pypdfium2 import raw
 
 from files.extraction.pages import MAX_PAGES, paged
-from files.extraction.values import ExtractionError, Extracted
+from files.extraction.values import Extracted, ExtractionError
 
-MEDIA_TYPE = "application/pdf"
 _HYPHEN = "\ufffe"  # what PDFium puts for a hyphen that divides a word at the end of a line
 
 
-def read(path: Path) -> Extracted:
+def read(path: Path, media_type: str) -> Extracted:
     try:
         document = pypdfium2.PdfDocument(path)
     except pypdfium2.PdfiumError as error:
@@ -19,7 +18,7 @@ def read(path: Path) -> Extracted:
         raise ExtractionError("encrypted" if password else "damaged") from error
     if len(document) > MAX_PAGES:
         raise ExtractionError("too_large")
-    return paged(MEDIA_TYPE, _pages(document))
+    return paged(media_type, _pages(document))
 
 
 def _pages(document: pypdfium2.PdfDocument) -> Iterator[str]:

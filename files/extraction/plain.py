@@ -6,7 +6,7 @@ from pathlib import Path
 from charset_normalizer import from_bytes
 
 from files.extraction.pages import MAX_CHARACTERS, whole
-from files.extraction.values import ExtractionError, Extracted
+from files.extraction.values import Extracted, ExtractionError
 
 _MAX_BYTES = 4 * MAX_CHARACTERS  # no encoding in use takes more for a character
 _SAMPLE = 65_536
@@ -33,8 +33,8 @@ def decoded(path: Path) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        # Without the last bytes of the sample, which may be half a character.
-        best = from_bytes(data[:_SAMPLE]).best()
+        sample = data if len(data) <= _SAMPLE else data[:_SAMPLE].rpartition(b"\n")[0] or data[:_SAMPLE]
+        best = from_bytes(sample).best()
         return data.decode(best.encoding if best else "cp1252", "replace")
 
 

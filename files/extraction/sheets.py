@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 from datetime import date, datetime, time
 from pathlib import Path
+from typing import Any
 
 import openpyxl
 from defusedxml.common import DefusedXmlException
@@ -8,25 +9,25 @@ from openpyxl.utils.exceptions import InvalidFileException
 
 from files.extraction.archive import Archive
 from files.extraction.pages import limited, paged
-from files.extraction.values import ExtractionError, Extracted
+from files.extraction.values import Extracted, ExtractionError
 
-MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _BLANK_ROWS = 1_000  # so many in a row end a sheet: some programs save a million of them
 
 
-def read(path: Path) -> Extracted:
+def read(path: Path, media_type: str) -> Extracted:
     """One page a sheet: its name, then its rows as lines of cells divided by tabs, formulas by their last values."""
     Archive(path).refuse_entities()
     try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        return paged(MEDIA_TYPE, ("".join(limited(_sheet(sheet))) for sheet in book.worksheets))
+        with path.open("rb") as source:  # openpyxl wants a suffix of a path, and blobs have none
+            book = openpyxl.load_workbook(source, read_only=True, data_only=True)
+            return paged(media_type, ("".join(limited(_sheet(sheet))) for sheet in book.worksheets))
     except DefusedXmlException as error:
         raise ExtractionError("bomb") from error
     except (InvalidFileException, KeyError) as error:
         raise ExtractionError("damaged") from error
 
 
-def _sheet(sheet: "openpyxl.worksheet._read_only.ReadOnlyWorksheet") -> Iterator[str]:
+def _sheet(sheet: Any) -> Iterator[str]:
     sheet.reset_dimensions()  # what a file says of its size may be wrong, and openpyxl would make cells for all of it
     name = f"# {sheet.title}\n"
     blank = 0

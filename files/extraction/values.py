@@ -1,5 +1,6 @@
 """What an extractor gives back, and the ways in which it can fail."""
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 SENTENCES = {
@@ -44,3 +45,7 @@ class Extracted:
     @property
     def pages_without_text(self) -> int:
         return sum(start == end for start, end in self.spans)
+
+    def page_at(self, position: int) -> int:
+        """The page that holds or follows this character, counted from 1; 0 where there are no pages."""
+        return bisect_right(self.spans, position, key=lambda span: span[0])

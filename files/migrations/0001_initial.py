@@ -99,7 +99,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='file',
-            index=models.Index(condition=models.Q(('status__in', ['uploaded', 'processing'])), fields=['heartbeat'], name='file_unread'),
+            index=models.Index(condition=models.Q(('searchable', False), models.Q(('status', 'failed'), _negated=True)), fields=['heartbeat'], name='file_unfinished'),
         ),
         migrations.AddConstraint(
             model_name='chunk',

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.bench import bench_context, turn
+from tests.bench import bench_context, files, search, turn
 from tests.product import installed
 from tests.services import Services
 
@@ -41,6 +41,8 @@ def with_services(wanted: list[str]) -> None:
             urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
             if "plan" in wanted:
                 show("Plan (rows to prompt)", separately("tests.bench.plan", **urls))
+            if "files" in wanted:
+                show("Files (upload to readable and searchable)", files.rows(caller))
             if "turn" in wanted:
                 rows = turn.first_token(product, caller) + turn.stop(product, caller)
                 for count in (25, 50, 100):
@@ -52,10 +54,12 @@ def with_services(wanted: list[str]) -> None:
 
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
-    wanted = wanted or ["context", "plan", "turn"]
+    wanted = wanted or ["context", "plan", "files", "turn", "search"]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
-    if {"plan", "turn"} & set(wanted):
+    if "search" in wanted:
+        show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
+    if {"plan", "files", "turn"} & set(wanted):
         with_services(wanted)
 
 

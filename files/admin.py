@@ -1,0 +1,106 @@
+"""Files for operators: whose, how large, how reading them went. Names and texts are not shown."""
+
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+from django.template.defaultfilters import filesizeformat
+from django.utils.decorators import method_decorator
+from django.views.decorators.debug import sensitive_post_parameters
+from unfold.decorators import display
+from unfold.paginator import InfinitePaginator
+from unfold.widgets import UnfoldAdminPasswordWidget
+
+from files.models import Embedder, File
+from files.pages import tokens
+from llm.administration import ReadOnlyAdmin, RowAdmin
+
+STATES = {"uploaded": "info", "processing": "info", "ready": "success", "too_long": "warning", "failed": "danger"}
+
+
+@admin.register(File)
+class FileAdmin(ReadOnlyAdmin):
+    paginator = InfinitePaginator
+    show_full_result_count = False
+    list_per_page = 50
+    ordering = ("-id",)
+    list_display = ("id", "owner", "media_type", "bytes", "status_label", "counted", "error_code", "created")
+    list_select_related = ("owner",)
+    list_filter = ("status", "searchable")
+    search_fields = ("=id", "=sha256", "=owner__username")
+    search_help_text = "The id or SHA-256 of a file, or a user name"
+    fields = (
+        *("id", "owner", "media_type", "bytes", "sha256", "status_label", "error_code", "error", "counted", "pages"),
+        *("language", "searchable", "attempt", "heartbeat", "created"),
+    )
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        found: File | None = super().get_object(request, object_id, from_field)
+        if found is not None:
+            found.name = f"File {found.pk}"  # the real one is its owner's
+        return found
+
+    @display(description="Size", ordering="size")
+    def bytes(self, file: File) -> str:
+        return filesizeformat(file.size)
+
+    @display(description="Status", ordering="status", label=STATES)
+    def status_label(self, file: File) -> str:
+        return file.status
+
+    @display(description="Tokens")
+    def counted(self, file: File) -> str:
+        count = tokens(file)
+        return "–" if count is None else f"{count:,}"
+
+
+class EmbedderForm(forms.ModelForm[Embedder]):
+    """The key goes in and never comes back."""
+
+    new_api_key = forms.CharField(
+        label="API key", required=False, widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"})
+    )
+
+    class Meta:
+        model = Embedder
+        fields: ClassVar = ["name", "kind", "base_url", "model", "dimensions"]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("kind") == Embedder.Kind.OPENAI and not (cleaned.get("base_url") and cleaned.get("model")):
+            self.add_error("base_url", "An endpoint needs a base URL and the name of a model.")
+        return cleaned
+
+
+@admin.register(Embedder)
+class EmbedderAdmin(RowAdmin):
+    """Added here, made active by `manage.py reembed --embedder NAME`. Vectors of a changed one would not compare with
+    those there are, so it is never changed; a new one takes its place."""
+
+    form = EmbedderForm
+    list_display = ("name", "kind", "model", "dimensions", "active", "created")
+    add_fields = ("name", "kind", "base_url", "new_api_key", "model", "dimensions")
+    fields = ("name", "kind", "base_url", "key_state", "model", "dimensions", "active", "created")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.fields if obj else self.add_fields
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        in_use = obj is not None and obj.active
+        return not in_use and super().has_delete_permission(request, obj)
+
+    @method_decorator(sensitive_post_parameters("new_api_key"))
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return super().changeform_view(request, *args, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        obj.api_key = form.cleaned_data["new_api_key"]
+        super().save_model(request, obj, form, change)
+
+    @display(description="API key", label={"stored": "success", "none": "warning"})
+    def key_state(self, embedder: Embedder) -> str:
+        return "stored" if embedder.api_key else "none"

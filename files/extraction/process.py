@@ -1,0 +1,79 @@
+"""Reads a file in a process of its own, so that a hostile one takes down nothing else."""
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from files.extraction import wire
+from files.extraction.values import Extracted, ExtractionError
+
+WALL_SECONDS = 45.0
+_ROOT = Path(__file__).resolve().parents[2]
+_SIGNALS = {
+    signal.SIGXCPU: "took_too_long",
+    signal.SIGXFSZ: "too_large",
+    signal.SIGKILL: "too_much_memory",  # the kernel's, when the machine has none left
+}
+
+logger = logging.getLogger(__name__)
+
+
+def extract(path: Path, name: str) -> Extracted:
+    """Raises `ExtractionError`; RuntimeError when the reading process itself is broken.
+
+    The name only tells kinds of text apart.
+    """
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "files.extraction", str(path.absolute()), name, str(os.getpid())],
+            cwd=_ROOT,
+            # Secrets of the product are in its environment; whoever reads unknown bytes has no need of them.
+            env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"},
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        )
+        try:
+            status = _status(process)
+        finally:
+            _end(process)
+        output.seek(0)
+        errors.seek(0)
+        if said := errors.read(4_000).decode(errors="replace"):
+            logger.warning("reading %s: %s", path.name, said)
+        return _result(status, output.read())
+
+
+def _status(process: "subprocess.Popen[bytes]") -> int:
+    if process.stdin:
+        poller = select.poll()
+        poller.register(process.stdin, 0)  # nothing is written: this reports when the other end is closed, at once
+        poller.poll(WALL_SECONDS * 1000)  # where Popen.wait would look every 50 ms
+    try:
+        return process.wait(1.0)
+    except subprocess.TimeoutExpired as error:
+        raise ExtractionError("took_too_long") from error
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.stdin:
+        process.stdin.close()
+
+
+def _result(status: int, output: bytes) -> Extracted:
+    if status < 0:
+        raise ExtractionError(_SIGNALS.get(signal.Signals(-status), "damaged"))
+    if status > 0:
+        raise RuntimeError(f"the process that reads files ended with status {status}")
+    return wire.decoded(output)

@@ -1,0 +1,212 @@
+"""A file becomes text, tokens and chunks. The row is the truth: who claims it reads it, a lost claim writes nothing."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
+
+from files import chunking, storage
+from files.extraction.process import extract
+from files.extraction.values import Extracted, ExtractionError
+from files.models import Chunk, File, FileText
+from llm import tokens
+from llm.models import Model
+
+SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
+BEAT_SECONDS = 5.0
+STALE_AFTER = timedelta(seconds=30)  # without a heartbeat, whoever was at work is gone
+WAITED_LONG = timedelta(seconds=10)  # an uploaded file whose task the broker lost
+MAX_READS = 2
+MAX_INDEXINGS = 10
+RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of context.md, section 3
+READABLE = (File.Status.READY, File.Status.TOO_LONG)
+INTERRUPTED = "Reading it was cut off twice. Try again; if that fails too, upload it in parts."
+LOST = "Its bytes are gone from the storage. Upload it again."
+PARTLY_SCANNED = "{without} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs."
+
+logger = logging.getLogger(__name__)
+_slots = threading.BoundedSemaphore(SLOTS)
+
+
+def read_waiting(file_id: UUID) -> Iterator[UUID]:
+    """Reads this file, then others that wait, and yields those that now have text.
+
+    When all slots of this process are taken, it leaves the file to whoever gets done first: a task that waited for a
+    slot would keep a thread from answering people.
+    """
+    if not _slots.acquire(blocking=False):
+        return
+    try:
+        wanted: UUID | None = file_id
+        while wanted:
+            file = _claim(wanted)
+            if file and _read(file):
+                yield file.pk
+            wanted = _next_waiting()
+    finally:
+        _slots.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    unread: list[UUID]
+    unindexed: list[UUID]
+
+
+def unfinished() -> Unfinished:
+    """What nobody is at work on, a few of each; a file whose reader died twice is marked failed."""
+    now = timezone.now()
+    dead = _unread(File.Status.PROCESSING).filter(heartbeat__lt=now - STALE_AFTER)
+    dead.filter(attempt__gte=MAX_READS).update(
+        status=File.Status.FAILED, error_code="interrupted", error=INTERRUPTED, heartbeat=None
+    )
+    dead.update(status=File.Status.UPLOADED, heartbeat=now - STALE_AFTER)
+    unread = _unread(File.Status.UPLOADED).filter(heartbeat__lt=now - WAITED_LONG)
+    unindexed = _unindexed().filter(heartbeat__lt=now - STALE_AFTER, attempt__lt=MAX_INDEXINGS)
+    return Unfinished(_first(unread), _first(unindexed))
+
+
+def claim_index(file_id: UUID) -> File | None:
+    """The file, ours to index; None when it is indexed, or somebody else is at it."""
+    free = Q(attempt=0) | Q(heartbeat__lt=timezone.now() - STALE_AFTER)
+    claimed = _unindexed().filter(free, pk=file_id).update(attempt=F("attempt") + 1, heartbeat=timezone.now())
+    return File.objects.get(pk=file_id) if claimed else None
+
+
+@contextmanager
+def heartbeat(file: File) -> Iterator[None]:
+    """While it is open, the row tells that somebody is at work on the file."""
+    done = threading.Event()
+
+    def beat() -> None:
+        try:
+            while not done.wait(BEAT_SECONDS):
+                File.objects.filter(pk=file.pk, attempt=file.attempt).update(heartbeat=timezone.now())
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=beat, name=f"heartbeat-{file.pk}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def largest_input() -> int | None:
+    """Tokens that the largest usable model takes; None without models."""
+    windows = [model.window for model in Model.objects.usable()]
+    return max(windows) - RESERVED_OUTPUT - BUFFER if windows else None
+
+
+def _unread(status: File.Status) -> "QuerySet[File]":
+    return File.objects.filter(searchable=False, status=status)  # in the words of the index `file_unfinished`
+
+
+def _unindexed() -> "QuerySet[File]":
+    return File.objects.filter(searchable=False, status__in=READABLE)
+
+
+def _first(files: "QuerySet[File]") -> list[UUID]:
+    return list(files.order_by("heartbeat").values_list("pk", flat=True)[:SLOTS])
+
+
+def _claim(file_id: UUID) -> File | None:
+    claimed = File.objects.filter(pk=file_id, status=File.Status.UPLOADED).update(
+        status=File.Status.PROCESSING, attempt=F("attempt") + 1, heartbeat=timezone.now()
+    )
+    return File.objects.filter(pk=file_id).first() if claimed else None
+
+
+def _next_waiting() -> UUID | None:
+    """The oldest file of whoever has the fewest being read: many uploads of one do not hold up another's."""
+    busy = Counter(_unread(File.Status.PROCESSING).values_list("owner", flat=True))
+    waiting = _unread(File.Status.UPLOADED)
+    owners = waiting.order_by("owner").values_list("owner", flat=True).distinct()
+    owner = min(owners, key=lambda owner: busy[owner], default=None)
+    return waiting.filter(owner=owner).order_by("created", "pk").values_list("pk", flat=True).first()
+
+
+def _read(file: File) -> bool:
+    """Whether the file has text now. What is not the file's fault is logged, and the sweeper tries again."""
+    try:
+        with heartbeat(file):
+            return _outcome(file)
+    except Exception:
+        logger.exception("file %s could not be read", file.pk)
+        return False
+
+
+def _outcome(file: File) -> bool:
+    try:
+        with storage.local_path(file) as path:
+            extracted = extract(path, file.name)
+    except ExtractionError as error:
+        return _fail(file, error.code, error.sentence)
+    except FileNotFoundError:
+        return _fail(file, "lost", LOST)
+    return _store(file, extracted)
+
+
+def _fail(file: File, code: str, sentence: str) -> bool:
+    _finish(file, status=File.Status.FAILED, error_code=code, error=sentence)
+    return False
+
+
+def _finish(file: File, **fields: object) -> bool:
+    """Writes what became of the file, unless it was claimed anew or deleted meanwhile."""
+    ours = File.objects.filter(pk=file.pk, attempt=file.attempt, status=File.Status.PROCESSING)
+    return bool(ours.update(**{"attempt": 0, "heartbeat": None, **fields}))
+
+
+def _store(file: File, extracted: Extracted) -> bool:
+    """Text, chunks and state, all or nothing. Returns whether there is anything to index."""
+    size = _tokens(extracted)
+    limit = largest_input()
+    too_long = limit is not None and size > limit
+    chunks = [
+        Chunk(
+            file=file,
+            ordinal=ordinal,
+            page=extracted.page_at(piece.start),
+            start=piece.start,
+            end=piece.end,
+            text=extracted.text[piece.start : piece.end],
+            tokens=piece.tokens,
+        )
+        for ordinal, piece in enumerate(chunking.pieces(extracted.text))
+    ]
+    without = extracted.pages_without_text
+    with transaction.atomic():
+        done = _finish(
+            file,
+            status=File.Status.TOO_LONG if too_long else File.Status.READY,
+            media_type=extracted.media_type,
+            tokens={tokens.CATCH_ALL: size},
+            pages=len(extracted.spans),
+            width=extracted.width,
+            height=extracted.height,
+            error_code="",
+            error=PARTLY_SCANNED.format(without=without, pages=len(extracted.spans)) if without else "",
+            heartbeat=timezone.now() if chunks else None,  # without one, the sweeper has nothing to do here
+        )
+        if done:
+            FileText.objects.update_or_create(file=file, defaults={"text": extracted.text, "spans": extracted.spans})
+            Chunk.objects.filter(file=file).delete()
+            Chunk.objects.bulk_create(chunks, batch_size=500)
+    return done and bool(chunks)
+
+
+def _tokens(extracted: Extracted) -> int:
+    if extracted.width is not None and extracted.height is not None:
+        return tokens.image_tokens(extracted.width, extracted.height)
+    return tokens.count(extracted.text)

@@ -1,0 +1,139 @@
+"""What templates and programs show of a file: its state, and its text in windows of whole pages."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models.functions import Length, Substr
+from django.utils.functional import cached_property
+
+from files.models import File, FileText
+from llm.errors import ProductError
+from llm.tokens import CATCH_ALL
+
+WINDOW = 60_000  # characters shown at a time
+MOST_PIECES = 50  # pages shown at a time
+UNREAD = (File.Status.UPLOADED, File.Status.PROCESSING)
+
+
+def tokens(file: File) -> int | None:
+    """The count of the catch-all tokenizer, None while it is unknown."""
+    found: int | None = file.tokens.get(CATCH_ALL)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class FileView:
+    id: UUID
+    name: str
+    media_type: str
+    size: int
+    status: str
+    tokens: int | None
+    pages: int
+    error: str
+    is_image: bool
+    unread: bool
+    usable: bool
+    created: datetime
+    owner: UUID
+
+
+def file_view(file: File) -> FileView:
+    """`usable`: it can go with a message; `error` may also be a remark on a file that could be read."""
+    return FileView(
+        id=file.pk,
+        name=file.name,
+        media_type=file.media_type,
+        size=file.size,
+        status=file.status,
+        tokens=tokens(file),
+        pages=file.pages,
+        error=file.error,
+        is_image=file.is_image,
+        unread=file.status in UNREAD,
+        usable=file.status == File.Status.READY,
+        created=file.created,
+        owner=file.owner_id,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Characters [start, end) of a page, usually all of it; `page` is 0 where there are none."""
+
+    page: int
+    start: int
+    end: int
+    text: str = ""
+
+    def marked(self, start: int, end: int) -> tuple[str, str, str]:
+        """The text before, in and after the passage [start, end) of the file."""
+        first = min(max(start, self.start), self.end) - self.start
+        last = min(max(end, self.start), self.end) - self.start
+        return self.text[:first], self.text[first:last], self.text[last:]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`previous` and `next` are where the windows beside it start, if there are any."""
+
+    pieces: list[Piece]
+    previous: int | None
+    next: int | None
+
+
+class Reading:
+    """A file's text, of which only what is shown is fetched. Raises `no_text` (404) for a file without a stored one."""
+
+    def __init__(self, file: File) -> None:
+        row = FileText.objects.filter(file=file).annotate(length=Length("text")).values("spans", "length").first()
+        if row is None:
+            raise ProductError("no_text", "This file has no text yet, or none could be read from it.", status=404)
+        self.file = file
+        self.length: int = row["length"]
+        self.spans: list[tuple[int, int]] = [(start, end) for start, end in row["spans"]]
+
+    def start_of(self, page: int) -> int:
+        """Raises `no_such_page` (404) for a page that the file does not have; pages count from 1."""
+        if not 1 <= page <= len(self.spans):
+            raise ProductError("no_such_page", f"The file has {len(self.spans)} pages.", status=404)
+        return self.spans[page - 1][0]
+
+    def at(self, position: int) -> Window:
+        """The window that holds the character at `position`; the last one for a position beyond the end."""
+        windows = self._windows
+        number = 0
+        while number + 1 < len(windows) and windows[number + 1][0].start <= position:
+            number += 1
+        pieces = self._with_text(windows[number])
+        return Window(
+            pieces,
+            windows[number - 1][0].start if number else None,
+            windows[number + 1][0].start if number + 1 < len(windows) else None,
+        )
+
+    @cached_property
+    def _windows(self) -> list[list[Piece]]:
+        windows: list[list[Piece]] = [[]]
+        for piece in self._pieces():
+            window = windows[-1]
+            if window and (piece.end - window[0].start > WINDOW or len(window) == MOST_PIECES):
+                window = []
+                windows.append(window)
+            window.append(piece)
+        return windows
+
+    def _pieces(self) -> Iterator[Piece]:
+        spans = self.spans or [(0, self.length)]
+        for page, (start, end) in enumerate(spans, start=1 if self.spans else 0):
+            yield Piece(page, start, min(end, start + WINDOW))
+            for cut in range(start + WINDOW, end, WINDOW):
+                yield Piece(page, cut, min(end, cut + WINDOW))
+
+    def _with_text(self, pieces: list[Piece]) -> list[Piece]:
+        start, end = pieces[0].start, pieces[-1].end
+        part = Substr("text", start + 1, max(0, end - start))
+        text: str = FileText.objects.filter(file=self.file).values_list(part, flat=True).get()
+        return [Piece(each.page, each.start, each.end, text[each.start - start : each.end - start]) for each in pieces]

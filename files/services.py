@@ -1,0 +1,139 @@
+"""Every change to files. Page, API, command and task all come through here."""
+
+import re
+import unicodedata
+from functools import partial
+from typing import IO, Any
+
+from django.conf import settings
+from django.core.files.base import File as Content
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.models import User
+from files import ingest, storage, tasks
+from files.models import File, FileText
+from llm import tokens
+from llm.errors import NotFound, ProductError
+
+MAX_NAME = 255
+# Control characters, and those that turn the direction of writing around to make "exe.txt" of "txt.exe".
+_UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def upload(*, user: User, name: str, content: "Content[Any]") -> File:
+    """Stores the bytes and the row; text and tokens follow in the background.
+
+    The same content again is another row on the same bytes. `name` may be a path; its last part is kept. Raises
+    `file_too_large` (413), `empty_file`.
+    """
+    try:
+        with storage.received(content, settings.MAX_UPLOAD_BYTES) as received:
+            if not received.size:
+                raise ProductError("empty_file", "The file is empty. Choose one with something in it.")
+            with transaction.atomic():
+                file = File.objects.create(
+                    owner=user,
+                    name=clean_name(name),
+                    size=received.size,
+                    sha256=received.sha256,
+                    blob=storage.keep(received),
+                    heartbeat=timezone.now(),
+                )
+                transaction.on_commit(partial(tasks.enqueue, tasks.read_file, file.pk))
+    except storage.TooLarge as error:
+        most = settings.MAX_UPLOAD_BYTES / 1_000_000
+        raise ProductError(
+            "file_too_large",
+            f"The file is larger than {most:,.0f} MB, the most that can be uploaded. Split it and upload the parts.",
+            status=413,
+        ) from error
+    return file
+
+
+def clean_name(name: str) -> str:
+    """The last part of a path, printable, at most 255 characters, with its suffix; `file` when nothing is left."""
+    last = _UNWANTED.sub("", unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2]).strip()
+    if len(last) > MAX_NAME:
+        stem, dot, suffix = last.rpartition(".")
+        ending = dot + suffix if stem and len(suffix) < 20 else ""
+        last = last[: MAX_NAME - len(ending)] + ending
+    return last if last.strip(".") else "file"
+
+
+def delete(*, user: User, file: File) -> None:
+    """The text and chunks go with the row, the bytes with the last row that has them."""
+    _require_owner(user, file)
+    with transaction.atomic():
+        # Locked first: a worker that is adding rows to the file gets done before they are collected for deletion.
+        if File.objects.select_for_update().filter(pk=file.pk).exists():
+            transaction.on_commit(partial(storage.release, file.sha256))
+            file.delete()
+
+
+def retry(*, user: User, file: File) -> None:
+    """Reads a failed file again, or indexes one whose indexing was given up. Raises `not_failed` (409) for others."""
+    _require_owner(user, file)
+    mine = File.objects.filter(pk=file.pk)
+    fresh = {"attempt": 0, "heartbeat": timezone.now()}
+    failed = mine.filter(status=File.Status.FAILED)
+    if failed.update(status=File.Status.UPLOADED, error_code="", error="", **fresh):
+        task = tasks.read_file
+    elif mine.filter(status__in=ingest.READABLE, searchable=False, attempt__gte=ingest.MAX_INDEXINGS).update(**fresh):
+        task = tasks.index_file
+    else:
+        raise ProductError("not_failed", "This file has not failed, so there is nothing to try again.", status=409)
+    file.refresh_from_db()
+    transaction.on_commit(partial(tasks.enqueue, task, file.pk))
+
+
+def open_blob(*, file: File) -> IO[bytes]:
+    """The original. The caller has checked who may see it, and closes it. Raises `file_lost` (404)."""
+    try:
+        return file.blob.open("rb")
+    except FileNotFoundError as error:
+        raise ProductError("file_lost", ingest.LOST, status=404) from error
+
+
+def tokens_of(*, file: File, tokenizer: str = tokens.CATCH_ALL) -> int | None:
+    """How many tokens the file's text has, or its image; None while it is unknown. Counted once per tokenizer.
+
+    Raises LookupError for an unknown tokenizer.
+    """
+    if file.status not in ingest.READABLE:
+        return None
+    if tokenizer not in file.tokens:
+        store_tokens(file=file, tokenizer=tokenizer, count=_counted(file, tokenizer))
+    return int(file.tokens[tokenizer])
+
+
+def store_tokens(*, file: File, tokenizer: str, count: int) -> None:
+    """Keeps a count under a tokenizer's name, or under `name/what` for a count of something else than the text."""
+    with transaction.atomic():
+        fresh = File.objects.select_for_update().only("tokens").get(pk=file.pk)
+        fresh.tokens[tokenizer] = count
+        fresh.save(update_fields=["tokens"])
+    file.tokens = fresh.tokens
+
+
+def mark_if_too_long(*, file: File, limit: int) -> bool:
+    """Sets `too_long` or `ready` by a model's input limit in tokens; returns whether it is too long."""
+    size = tokens_of(file=file)
+    if size is None:
+        return False
+    too_long = size > limit
+    file.status = File.Status.TOO_LONG if too_long else File.Status.READY
+    File.objects.filter(pk=file.pk, status__in=ingest.READABLE).update(status=file.status)
+    return too_long
+
+
+def _counted(file: File, tokenizer: str) -> int:
+    if file.width is not None and file.height is not None:
+        return tokens.image_tokens(file.width, file.height)
+    text = FileText.objects.only("text").get(file=file).text
+    return tokens.count(text, tokenizer)
+
+
+def _require_owner(user: User, file: File) -> None:
+    if file.owner_id != user.pk:
+        raise NotFound("file")

@@ -1,0 +1,100 @@
+"""The bytes of files, in Django's default storage, once per content: a blob's name is the SHA-256 of what it holds."""
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copyfileobj
+from typing import Any
+
+from django.core.files.base import File as Content
+from django.core.files.storage import default_storage
+from django.core.files.uploadedfile import TemporaryUploadedFile
+from django.db import connection, transaction
+
+from files.models import File
+
+
+class TooLarge(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Bytes on the local disk, not stored yet."""
+
+    content: TemporaryUploadedFile
+    sha256: str
+    size: int
+
+
+@contextmanager
+def received(content: "Content[Any]", limit: int) -> Iterator[Received]:
+    """Writes the content to a temporary file while it is hashed, piece by piece; raises `TooLarge` above `limit` bytes.
+
+    A content that tells its size is refused before its first byte is read.
+    """
+    if (content.size or 0) > limit:
+        raise TooLarge
+    digest = hashlib.sha256()
+    size = 0
+    with TemporaryUploadedFile("upload", None, 0, None) as copy:
+        for piece in content.chunks():
+            size += len(piece)
+            if size > limit:
+                raise TooLarge
+            digest.update(piece)
+            copy.write(piece)
+        copy.flush()
+        copy.seek(0)
+        copy.size = size
+        yield Received(copy, digest.hexdigest(), size)
+
+
+def keep(received: Received) -> str:
+    """Stores the content unless it is there already, and returns the blob's name.
+
+    Call it in the transaction that adds the row: until it ends nobody else stores or deletes the same content.
+    """
+    name = _name(received.sha256)
+    _lock(received.sha256)
+    if not default_storage.exists(name):
+        default_storage.save(name, received.content)
+    return name
+
+
+def release(sha256: str) -> None:
+    """Deletes the blob if no row needs it any more. Call it after the transaction that deleted one."""
+    with transaction.atomic():
+        _lock(sha256)
+        if not File.objects.filter(sha256=sha256).exists():
+            default_storage.delete(_name(sha256))
+
+
+@contextmanager
+def local_path(file: File) -> Iterator[Path]:
+    """The blob as a file on this machine; a copy of it when the storage is elsewhere. Raises FileNotFoundError."""
+    try:
+        path: Path | None = Path(file.blob.path)
+    except NotImplementedError:  # how a storage says that it has no paths
+        path = None
+    if path and path.is_file():
+        yield path
+        return
+    with tempfile.NamedTemporaryFile() as copy:
+        with file.blob.open("rb") as blob:
+            copyfileobj(blob, copy)
+        copy.flush()
+        yield Path(copy.name)
+
+
+def _name(sha256: str) -> str:
+    return f"{sha256[:2]}/{sha256[2:4]}/{sha256}"
+
+
+def _lock(sha256: str) -> None:
+    """Holds everybody else who stores or deletes this content until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [sha256])

@@ -1,0 +1,58 @@
+"""Celery tasks: each loads, calls one function, returns. The row, not the broker, is the truth about a file."""
+
+import logging
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+from celery import Task, shared_task
+from celery.signals import worker_ready
+from kombu.exceptions import KombuError, OperationalError
+from redis.exceptions import RedisError
+
+from files import indexing, ingest
+from files.models import File
+from llm import tokens
+
+BROKER_ERRORS = (KombuError, OperationalError, RedisError, OSError)
+
+logger = logging.getLogger(__name__)
+
+
+@shared_task
+def read_file(file_id: str) -> None:
+    for read in ingest.read_waiting(UUID(file_id)):
+        enqueue(index_file, read)
+
+
+@shared_task
+def index_file(file_id: str) -> None:
+    file = ingest.claim_index(UUID(file_id))
+    if file is None:
+        return
+    with ingest.heartbeat(file), suppress(File.DoesNotExist):  # it may be deleted meanwhile
+        indexing.index_chunks(file)
+
+
+@shared_task
+def sweep_files() -> None:
+    """Runs every few seconds: finds what the broker or a dead worker lost."""
+    found = ingest.unfinished()
+    for file_id in found.unread:
+        enqueue(read_file, file_id)
+    for file_id in found.unindexed:
+        enqueue(index_file, file_id)
+
+
+def enqueue(task: "Task[[str], None]", file_id: UUID) -> None:
+    """Hands the file to a worker. A broker that is away is not an error here: the sweeper finds the row."""
+    try:
+        task.apply_async((str(file_id),), retry=False)
+    except BROKER_ERRORS:
+        logger.warning("the broker is away; file %s waits for the sweeper", file_id)
+
+
+@worker_ready.connect
+def _warm_up(**kwargs: Any) -> None:
+    """The vocabulary takes half a second to load; the first upload should not wait for it."""
+    tokens.count("")

@@ -1,0 +1,190 @@
+"""Files as the model gets them: uploaded with a message, or of a project; through the running product."""
+
+import io
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from PIL import Image
+
+from llm.models import Model
+from projects.models import Project
+from tests.conftest import Person
+from tests.product import Product, until
+
+pytestmark = pytest.mark.product
+
+PREFIX = "Here are some documents provided for context, they may not all be relevant:"
+
+
+def upload(person: Person, name: str, content: bytes) -> dict[str, Any]:
+    """Uploads and waits until the file has been read."""
+    response = person.caller.http.post("files/", files={"file": (name, io.BytesIO(content))})
+    assert response.status_code == 201, response.text
+    path = f"files/{response.json()['id']}/"
+
+    def read() -> Any:
+        file = person.caller.get(path)
+        return file if file["status"] not in ("uploaded", "processing") else None
+
+    found: dict[str, Any] = until(read, f"{name} has been read")
+    return found
+
+
+def asked(person: Person, place: str, text: str, **more: Any) -> dict[str, Any]:
+    turn = person.caller.post(f"conversations/{place}/turns/", {"text": text, **more})["turns"][0]
+    ended: dict[str, Any] = person.caller.ended(turn["id"])
+    assert ended["status"] == "done", ended["error"]
+    return ended
+
+
+def sent(product: Product, mark: str) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = product.model.finished(mark)[-1].body["messages"]
+    return messages
+
+
+def documents(message: dict[str, Any]) -> list[dict[str, Any]]:
+    prefix, _, body = message["content"].partition("\n")
+    assert prefix == PREFIX
+    found: list[dict[str, Any]] = json.loads(body)["documents"]
+    return found
+
+
+def test_a_file_stands_above_its_question_for_ever_and_keeps_its_number(product: Product, person: Person) -> None:
+    place = person.caller.conversation()
+    first = upload(person, "alpha.txt", b"The first letter is alpha.")
+    second = upload(person, "beta.txt", b"The second letter is beta.")
+    mark = uuid4().hex
+    asked(person, place, f"About alpha {mark}-1", files=[first["id"]])
+    asked(person, place, f"About beta {mark}-2", files=[second["id"]])
+    messages = sent(product, f"{mark}-2")
+    assert [message["role"] for message in messages] == ["system", "user", "user", "assistant", "user", "user"]
+    assert documents(messages[1]) == [{"document": 1, "title": "alpha.txt", "contents": "The first letter is alpha."}]
+    assert messages[2]["content"].startswith("About alpha")
+    assert documents(messages[4])[0]["document"] == 2
+    assert messages[5]["content"].startswith("About beta")
+
+
+def test_the_report_names_the_files_and_shows_exactly_what_was_sent(product: Product, person: Person) -> None:
+    place = person.caller.conversation()
+    file = upload(person, "report.md", "# Größe\n\nZeile mit „Anführung“ und 日本語.".encode())
+    mark = uuid4().hex
+    turn = asked(person, place, f"What is it? {mark}", files=[file["id"]])
+    report = person.caller.get(f"turns/{turn['id']}/report/")
+    source = next(source for source in report["sources"] if source["kind"] == "file")
+    assert (source["title"], source["state"], source["id"]) == ("report.md", "full", file["id"])
+    assert [message["text"] for message in report["messages"]] == [
+        message["content"] for message in sent(product, mark)
+    ]
+
+
+def test_files_over_the_line_are_refused_by_name_and_the_plan_says_so(
+    person: Person, scripted_model_row: Model
+) -> None:
+    model = Model.objects.create(
+        provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=4_000
+    )
+    place = person.caller.conversation()
+    file = upload(person, "long.txt", b"many words " * 1_500)
+    planned = person.caller.post(
+        f"conversations/{place}/plan/", {"text": "x", "files": [file["id"]], "model": str(model.pk)}, expect=200
+    )
+    assert planned["fits"] is False and planned["error"]["code"] == "files_too_long"
+    assert planned["documents"]["selected"] > planned["documents"]["selectable_up_to"]
+    body = {"text": "x", "files": [file["id"]], "models": [str(model.pk)]}
+    response = person.caller.http.post(f"conversations/{place}/turns/", json=body)
+    assert response.status_code == 422 and "long.txt" in response.json()["detail"]
+    assert person.caller.get(f"conversations/{place}/messages/")["results"] == []
+
+
+def test_somebody_elses_file_cannot_be_attached(person: Person, stranger: Person) -> None:
+    file = upload(stranger, "private.txt", b"Not yours.")
+    body = {"text": "x", "files": [file["id"]]}
+    path = f"conversations/{person.caller.conversation()}"
+    assert person.caller.http.post(f"{path}/turns/", json=body).status_code == 404
+    planned = person.caller.post(f"{path}/plan/", body, expect=200)
+    assert "private.txt" not in json.dumps(planned)
+
+
+def test_a_file_that_could_not_be_read_is_refused_with_its_reason(person: Person) -> None:
+    file = upload(person, "broken.pdf", b"%PDF-1.7 and then nothing of the kind")
+    assert file["status"] == "failed"
+    body = {"text": "x", "files": [file["id"]]}
+    response = person.caller.http.post(f"conversations/{person.caller.conversation()}/turns/", json=body)
+    assert response.status_code == 422 and response.json()["code"] == "file_failed"
+
+
+def picture() -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (64, 32), "teal").save(stream, "PNG")
+    return stream.getvalue()
+
+
+def test_an_image_goes_to_a_model_that_sees_and_is_a_marker_for_another(
+    product: Product, person: Person, scripted_model_row: Model
+) -> None:
+    provider = scripted_model_row.provider
+    seeing = Model.objects.create(
+        provider=provider, name=f"scripted-{uuid4().hex[:8]}", context_window=8_000, vision=True
+    )
+    file, mark = upload(person, "teal.png", picture()), uuid4().hex
+    asked(person, person.caller.conversation(), f"See {mark}-1", files=[file["id"]], models=[str(seeing.pk)])
+    parts = sent(product, f"{mark}-1")[-1]["content"]
+    assert [part["type"] for part in parts].count("image_url") == 1
+    blind = asked(person, person.caller.conversation(), f"See {mark}-2", files=[file["id"]])
+    assert "cannot be shown" in documents(sent(product, f"{mark}-2")[-2])[0]["contents"]
+    sources = person.caller.get(f"turns/{blind['id']}/report/")["sources"]
+    assert [(s["state"], s["reason"]) for s in sources if s["kind"] == "image"] == [("left_out", "no_vision")]
+
+
+def test_project_files_and_instructions_move_above_the_newest_question(product: Product, person: Person) -> None:
+    file = upload(person, "manual.txt", b"Press the green button.")
+    project = person.caller.post("projects/", {"name": "Machine", "instructions": "Answer in one word."}, expect=201)
+    person.caller.post(f"projects/{project['id']}/files/", {"file": file["id"]}, expect=201)
+    place = person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"]
+    mark = uuid4().hex
+    asked(person, place, f"Which button? {mark}-1")
+    asked(person, place, f"And then? {mark}-2")
+    messages = sent(product, f"{mark}-2")
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "user", "user"]
+    assert messages[3]["content"] == "Answer in one word."
+    assert documents(messages[4])[0]["contents"] == "Press the green button."
+    assert messages[5]["content"].startswith("And then?")
+
+
+def test_a_project_that_does_not_fit_is_listed_and_its_pinned_file_comes_first(
+    product: Product, person: Person, scripted_model_row: Model
+) -> None:
+    model = Model.objects.create(
+        provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=4_000
+    )
+    big, small = upload(person, "big.txt", b"many words " * 1_500), upload(person, "small.txt", b"A short note.")
+    project = person.caller.post("projects/", {"name": "Large"}, expect=201)
+    person.caller.post(f"projects/{project['id']}/files/", {"file": big["id"]}, expect=201)
+    person.caller.post(f"projects/{project['id']}/files/", {"file": small["id"], "pinned": True}, expect=201)
+    place = person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"]
+    mark = uuid4().hex
+    turn = asked(person, place, f"What is there? {mark}", models=[str(model.pk)])
+    messages = sent(product, mark)
+    assert [each["title"] for each in documents(messages[1])] == ["small.txt"]
+    assert "big.txt" in messages[2]["content"] and big["id"] in messages[2]["content"]
+    sources = person.caller.get(f"turns/{turn['id']}/report/")["sources"]
+    states = {source["title"]: source["state"] for source in sources if source["kind"] == "project_file"}
+    assert states == {"big.txt": "by_search", "small.txt": "full"}
+
+
+def test_a_project_closed_to_somebody_is_no_source_for_them_any_more(
+    product: Product, person: Person, stranger: Person
+) -> None:
+    project = stranger.caller.post("projects/", {"name": "Shared", "instructions": "SECRET-RULE"}, expect=201)
+    members = f"projects/{project['id']}/members/"
+    member = stranger.caller.post(members, {"username": person.username, "role": "reader"}, expect=201)
+    place = person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"]
+    mark = uuid4().hex
+    asked(person, place, f"Inside {mark}-1")
+    assert "SECRET-RULE" in json.dumps(sent(product, f"{mark}-1"))
+    assert stranger.caller.http.delete(f"{members}{member['id']}/").status_code == 204
+    asked(person, place, f"Outside {mark}-2")
+    assert "SECRET-RULE" not in json.dumps(sent(product, f"{mark}-2"))
+    assert Project.objects.filter(pk=project["id"]).exists()

@@ -1,0 +1,160 @@
+"""Small files of every kind, made here."""
+
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from email.message import EmailMessage
+from typing import Any
+
+import docx
+import openpyxl
+import pptx
+from PIL import Image
+
+LAUGHS = '<!DOCTYPE lolz [<!ENTITY a0 "lol">{}]>'.format(
+    "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12))
+)
+
+
+def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") -> bytes:
+    """A PDF whose pages have these lines of text; `count` is what it says of their number."""
+    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages) if count is None else count} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, page in enumerate(pages):
+        objects.append(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842]"
+            f" /Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * number} 0 R >>"
+        )
+        lines = "".join(f"({line}) Tj T*\n" for line in page.split("\n") if line)
+        content = f"BT /F1 10 Tf 12 TL 40 800 Td\n{lines}ET" if lines else ""
+        objects.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
+    out = io.BytesIO(b"")
+    out.write(b"%PDF-1.4\n")
+    places = []
+    for number, body in enumerate(objects, 1):
+        places.append(out.tell())
+        out.write(f"{number} 0 obj\n{body}\nendobj\n".encode("latin-1"))
+    start = out.tell()
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    size = len(objects) + 1
+    out.write(f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n".encode())
+    out.write(f"<< /Size {size} /Root 1 0 R {trailer} >>\nstartxref\n{start}\n%%EOF\n".encode())
+    return out.getvalue()
+
+
+def protected_pdf() -> bytes:
+    secret = "<" + "ab" * 32 + ">"
+    encrypt = f"/Encrypt << /Filter /Standard /V 1 /R 2 /O {secret} /U {secret} /P -4 >> /ID [{secret} {secret}]"
+    return pdf(["Secret"], trailer=encrypt)
+
+
+def page_of_text(number: int, lines: int = 45) -> str:
+    words = "the harbour master counts every ship that comes in and writes its name"
+    return "\n".join(f"Page {number}, line {line}: {words}." for line in range(lines))
+
+
+def word(paragraphs: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> bytes:
+    document = docx.Document()
+    for paragraph in paragraphs:
+        document.add_paragraph(paragraph)
+    if rows:
+        table = document.add_table(len(rows), len(rows[0]))
+        for row, cells in zip(table.rows, rows, strict=True):
+            for cell, text in zip(row.cells, cells, strict=True):
+                cell.text = text
+    return _saved(document)
+
+
+def slides(texts: Sequence[str], notes: str = "") -> bytes:
+    presentation = pptx.Presentation()
+    for text in texts:
+        slide = presentation.slides.add_slide(presentation.slide_layouts[5])
+        if slide.shapes.title is not None:
+            slide.shapes.title.text = text
+        if notes and slide.notes_slide.notes_text_frame is not None:
+            slide.notes_slide.notes_text_frame.text = notes
+    return _saved(presentation)
+
+
+def workbook(sheets: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
+    book = openpyxl.Workbook(write_only=True)
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(list(row))
+    return _saved(book)
+
+
+def book(chapters: Sequence[str]) -> bytes:
+    """An EPUB."""
+    items = "".join(
+        f'<item id="c{n}" href="text/c%20{n}.xhtml" media-type="application/xhtml+xml"/>' for n in range(len(chapters))
+    )
+    spine = "".join(f'<itemref idref="c{n}"/>' for n in range(len(chapters)))
+    members = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+        '<rootfile full-path="OPS/book.opf"/></rootfiles></container>',
+        "OPS/book.opf": '<package xmlns="http://www.idpf.org/2007/opf">'
+        f"<manifest>{items}</manifest><spine>{spine}</spine></package>",
+    }
+    for number, chapter in enumerate(chapters):
+        members[f"OPS/text/c {number}.xhtml"] = f"<!DOCTYPE html><html><body>{chapter}</body></html>"
+    return archive(members)
+
+
+def mail() -> bytes:
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = "Ada <ada@example.org>", "bob@example.org", "Grüße"
+    message.set_content("The plain words.")
+    message.add_alternative("<p>The <b>HTML</b> words.</p>", subtype="html")
+    message.add_attachment(b"%PDF-1.4", maintype="application", subtype="pdf", filename="bill.pdf")
+    return message.as_bytes()
+
+
+def image(kind: str, width: int = 40, height: int = 30) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (width, height), "teal").save(out, kind)
+    return out.getvalue()
+
+
+def archive(members: Mapping[str, str | bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as opened:
+        for name, content in members.items():
+            opened.writestr(name, content)
+    return out.getvalue()
+
+
+def with_member(document: bytes, name: str, content: str | bytes) -> bytes:
+    """The same archive with one member replaced."""
+    with zipfile.ZipFile(io.BytesIO(document)) as opened:
+        members: dict[str, str | bytes] = {member: opened.read(member) for member in opened.namelist()}
+    return archive({**members, name: content})
+
+
+def bomb(megabytes: int = 1_000) -> bytes:
+    """A DOCX of which one part unpacks to this size; itself it has a thousandth of that."""
+    out = io.BytesIO(word(["Hello"]))
+    with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as opened, opened.open("word/media/image.png", "w") as member:
+        for _ in range(megabytes):
+            member.write(bytes(1_000_000))
+    return out.getvalue()
+
+
+def lying_bomb() -> bytes:
+    """A DOCX whose directory says that its text is short, where it unpacks to 300 MB."""
+    content = b'<w:document xmlns:w="w"><w:p>' + b"<w:t>aaaaaaaa</w:t>" * 16_000_000
+    packed = bytearray(with_member(word([]), "word/document.xml", content))
+    real, told = len(content).to_bytes(4, "little"), (1_000).to_bytes(4, "little")
+    return bytes(packed.replace(real, told))
+
+
+def _saved(document: Any) -> bytes:
+    out = io.BytesIO()
+    document.save(out)
+    return out.getvalue()

@@ -1,0 +1,68 @@
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from files.chunking import LEAST, OVERLAP, TARGET, Piece, pieces
+from llm import tokens
+
+SENTENCES = [
+    "The ship came in at dawn. ",
+    "Nobody saw it! ",
+    "Why?\n",
+    "\n\n",
+    "日本語の文です。",
+    "🏴󠁧󠁢󠁥󠁮󠁧󠁿",
+    "x" * 300,
+    "\t",
+    "Ω≈ç√ ",
+]
+texts = st.one_of(
+    st.text(max_size=3_000),
+    st.lists(st.sampled_from(SENTENCES), max_size=400).map("".join),
+    st.builds(lambda word, times: word * times, st.text(min_size=1, max_size=8), st.integers(1, 4_000)),
+)
+
+
+@given(texts)
+@settings(max_examples=60, deadline=None)
+def test_chunks_cover_the_text_in_order_and_keep_to_their_size(text: str) -> None:
+    found = list(pieces(text))
+    end = 0
+    for piece, before in zip(found, [None, *found], strict=False):
+        content = text[piece.start : piece.end]
+        assert content == content.strip() != ""
+        assert piece.tokens == tokens.count(content) <= TARGET
+        assert not text[end : piece.start].strip(), "nothing between two chunks is lost"
+        if before:
+            assert before.start < piece.start and before.end < piece.end
+        end = piece.end
+    assert not text[end:].strip()
+
+
+def test_the_same_text_gives_the_same_chunks() -> None:
+    text = "".join(f"Sentence {number} of the story. " for number in range(2_000))
+    assert list(pieces(text)) == list(pieces(text))
+
+
+def test_chunks_end_between_paragraphs_and_repeat_a_little() -> None:
+    text = "\n\n".join(f"Paragraph {n}. " + "It has some words, and then some more. " * 8 for n in range(60))
+    found = list(pieces(text))
+    assert len(found) > 8
+    for piece, following in pairwise(found):
+        assert text[piece.end : piece.end + 3].strip(" ").startswith("\n")
+        assert piece.tokens >= LEAST
+        overlap = text[following.start : piece.end]
+        assert tokens.count(overlap) <= OVERLAP + 1
+
+
+def test_a_short_text_is_one_chunk_and_a_blank_one_none() -> None:
+    assert list(pieces(" Hello. ")) == [Piece(1, 7, 2)]
+    assert list(pieces("")) == list(pieces(" \n\n ")) == []
+
+
+def test_a_long_word_is_cut() -> None:
+    text = "".join(chr(97 + (number * number) % 26) for number in range(20_000))
+    found = list(pieces(text))
+    assert found[0].start == 0 and found[-1].end == len(text)
+    assert all(after.start <= piece.end for piece, after in pairwise(found))

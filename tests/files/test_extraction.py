@@ -1,0 +1,195 @@
+"""Every kind of file, read as the product reads it: in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from files.extraction import process
+from files.extraction.confinement import MEMORY
+from files.extraction.process import extract
+from files.extraction.values import SENTENCES, Extracted, ExtractionError
+from tests.files import samples
+from tests.product import ROOT
+
+Read = Callable[..., Extracted]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def run(content: bytes | str, name: str = "upload") -> Extracted:
+        path = tmp_path / "blob"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return extract(path, name)
+
+    return run
+
+
+def failure(read: Read, content: bytes | str, name: str = "upload") -> str:
+    with pytest.raises(ExtractionError) as caught:
+        read(content, name)
+    assert caught.value.sentence == SENTENCES[caught.value.code]
+    return caught.value.code
+
+
+def pages(result: Extracted) -> list[str]:
+    return [result.text[start:end] for start, end in result.spans]
+
+
+def test_a_pdf_gives_the_text_of_every_page(read: Read) -> None:
+    result = read(samples.pdf(["First page\nsecond line", "Page two"]))
+    assert result.media_type == "application/pdf"
+    assert pages(result) == ["First page\nsecond line", "Page two"]
+    assert [result.page_at(position) for position in (0, result.text.index("Page two"))] == [1, 2]
+
+
+def test_a_page_without_text_is_counted_and_a_pdf_of_such_pages_is_refused(read: Read) -> None:
+    result = read(samples.pdf(["Words", "", ""]))
+    assert result.pages_without_text == 2 and pages(result) == ["Words", "", ""]
+    assert failure(read, samples.pdf(["", ""])) == "no_text"
+
+
+def test_a_word_document_gives_paragraphs_and_rows_of_tables(read: Read) -> None:
+    result = read(samples.word(["One\ttab", "Two"], [["a", "b"], ["c", "d"]]), "no-suffix")
+    assert result.media_type.endswith("wordprocessingml.document")
+    lines = result.text.split("\n")
+    assert lines[:2] == ["One\ttab", "Two"] and [line.split() for line in lines[2:]] == [["a", "b"], ["c", "d"]]
+    assert result.spans == [] and result.page_at(5) == 0
+
+
+def test_every_slide_is_a_page_and_has_its_notes(read: Read) -> None:
+    result = read(samples.slides(["Alpha", "Beta"], notes="Say it slowly."))
+    assert [page.split("\n")[0] for page in pages(result)] == ["Alpha", "Beta"]
+    assert all("Say it slowly." in page for page in pages(result))
+
+
+def test_every_sheet_is_a_page_of_rows(read: Read) -> None:
+    rows: list[list[object]] = [["Name", "Day", "Sum"], ["Ada", date(2026, 11, 21), 12.5], ["Bob", None, True]]
+    result = read(samples.workbook({"Bills": rows, "Empty": []}))
+    assert pages(result) == ["# Bills\nName\tDay\tSum\nAda\t2026-11-21\t12.5\nBob\t\tTRUE", ""]
+
+
+def test_every_chapter_of_a_book_is_a_page(read: Read) -> None:
+    result = read(samples.book(["<h1>One</h1><p>Dawn.</p>", "<p>Dusk.</p>"]))
+    assert result.media_type == "application/epub+zip"
+    assert pages(result) == ["One\n\nDawn.", "Dusk."]
+
+
+def test_html_gives_what_a_reader_sees(read: Read) -> None:
+    source = """<!doctype html><html><head><title>The title</title><script>steal()</script><style>p {}</style></head>
+    <body><h1>Head</h1><p>Some  <b>bold</b>
+    words &amp; more<br>next</p><ul><li>one</li><li>two</li></ul><table><tr><td>a</td><td>b</td></tr></table>
+    <pre>  kept
+  as is</pre><template>not this</template><svg><text>nor this</text></svg><p onclick="steal()">end</p></body></html>"""
+    result = read(source)
+    assert result.media_type == "text/html"
+    assert [line for line in result.text.split("\n") if line] == [
+        "The title", "Head", "Some bold words & more", "next", "- one", "- two", "a\tb", "  kept", "  as is", "end",
+    ]  # fmt: skip
+
+
+def test_an_email_gives_headers_the_plain_words_and_the_names_of_attachments(read: Read) -> None:
+    result = read(samples.mail(), "letter")
+    assert result.media_type == "message/rfc822"
+    assert "From: Ada <ada@example.org>" in result.text and "Subject: Grüße" in result.text
+    assert "The plain words." in result.text and "HTML" not in result.text
+    assert result.text.endswith("Attachments: bill.pdf")
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type"),
+    [
+        ("a.csv", "text/csv"),
+        ("a.tsv", "text/tab-separated-values"),
+        ("README.md", "text/markdown"),
+        ("a.py", "text/x-python"),
+        ("a.json", "application/json"),
+        ("a.pdf", "text/plain"),
+        ("a", "text/plain"),
+    ],
+)
+def test_the_name_tells_kinds_of_text_apart_and_nothing_else(read: Read, name: str, media_type: str) -> None:
+    result = read("a,b\r\n1,2\r\n", name)
+    assert (result.media_type, result.text) == (media_type, "a,b\n1,2")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("utf-8-sig", "Grüße aus Köln"),
+        ("utf-16", "Grüße aus Köln"),
+        ("utf-32", "Tiếng Việt"),
+        ("cp1252", "Die Straße führt über die Brücke zum Bäcker, der früh öffnet und spät schließt. " * 5),
+        ("shift_jis", "これは日本語の文章です。文字コードを当てる必要があります。" * 10),
+    ],
+)
+def test_text_is_read_in_its_own_encoding(read: Read, encoding: str, text: str) -> None:
+    assert read(text.encode(encoding)).text == text.rstrip()
+
+
+def test_what_postgresql_cannot_store_is_left_out(read: Read) -> None:
+    long = "word " * 1_000
+    assert read(long + "a\x00b\x0cc\x7f\ufffe d \r\n\r\n").text == long + "ab\nc d"
+
+
+@pytest.mark.parametrize(("kind", "media_type"), [("PNG", "png"), ("JPEG", "jpeg"), ("WEBP", "webp"), ("GIF", "gif")])
+def test_an_image_gives_its_size(read: Read, kind: str, media_type: str) -> None:
+    result = read(samples.image(kind, 40, 30), "photo.txt")
+    assert (result.media_type, result.width, result.height, result.text) == (f"image/{media_type}", 40, 30, "")
+
+
+def test_svg_is_text(read: Read) -> None:
+    source = '<svg xmlns="http://www.w3.org/2000/svg"><script>steal()</script></svg>'
+    result = read(source, "logo.png")
+    assert (result.media_type, result.text, result.width) == ("image/svg+xml", source, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (samples.protected_pdf(), "encrypted"),
+        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512) + "EncryptedPackage".encode("utf-16-le"), "encrypted"),
+        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "unsupported"),
+        (samples.pdf(["Words"])[:200], "damaged"),
+        (samples.word(["Words"])[:2000], "damaged"),
+        (samples.image("PNG")[:20], "damaged"),
+        (samples.archive({"a.txt": "Words"}), "unsupported"),
+        (b"\x7fELF" + bytes(100), "unsupported"),
+        (b" \n\t\n", "empty"),
+        (samples.workbook({"Empty": []}), "empty"),
+        (samples.word([]), "no_text"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(read: Read, content: bytes, code: str) -> None:
+    assert failure(read, content) == code
+
+
+def test_a_reader_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "WALL_SECONDS", 0.5)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)  # nobody ever writes into it
+    with pytest.raises(ExtractionError) as caught:
+        extract(path, "a.txt")
+    assert caught.value.code == "took_too_long"
+
+
+def confined(parent: str, then: str) -> "subprocess.CompletedProcess[str]":
+    code = f"import os\nfrom files.extraction.confinement import confine\nconfine({parent})\n{then}"
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_a_reader_has_no_more_than_its_limits() -> None:
+    ended = confined("os.getppid()", f"bytearray({MEMORY // 2})\nbytearray({MEMORY})")
+    assert "MemoryError" in ended.stderr and "line 5" in ended.stderr
+    assert "Too many open files" in confined("os.getppid()", "[os.dup(0) for _ in range(100)]").stderr
+    endless = "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 2))\nwhile True: pass"
+    assert confined("os.getppid()", endless).returncode == -signal.SIGXCPU
+
+
+def test_a_reader_does_not_outlive_who_started_it() -> None:
+    assert confined("1234567890", "print('alive')").returncode == -signal.SIGKILL

@@ -1,0 +1,278 @@
+"""From the upload to the text, through the running worker."""
+
+import io
+import threading
+from datetime import timedelta
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import pytest
+from django.core.files.base import ContentFile
+from django.core.files.base import File as Content
+from django.core.files.storage import Storage, default_storage
+from django.utils import timezone
+
+from files import ingest, services, storage, tasks
+from files.models import Chunk, File, FileText
+from llm import tokens
+from llm.errors import NotFound, ProductError
+from llm.models import Model
+from tests.conftest import Person
+from tests.files import samples
+from tests.product import Product, until
+
+pytestmark = pytest.mark.product
+
+
+@pytest.fixture(autouse=True)
+def _one_storage(product: Product, committed: None, settings: Any) -> None:
+    settings.MEDIA_ROOT = product.directory / "files"  # where the product's worker looks
+
+
+def upload(person: Person, content: bytes | str, name: str = "notes.txt") -> File:
+    data = content.encode() if isinstance(content, str) else content
+    return services.upload(user=person.user, name=name, content=ContentFile(data))
+
+
+def settled(file: File) -> File:
+    def look() -> bool:
+        file.refresh_from_db()
+        return file.status not in ("uploaded", "processing")
+
+    until(look, f"{file.name} is read")
+    return file
+
+
+def refused(person: Person, content: Any, name: str = "a") -> ProductError:
+    with pytest.raises(ProductError) as caught:
+        services.upload(user=person.user, name=name, content=content)
+    return caught.value
+
+
+def test_an_uploaded_pdf_is_read_counted_and_becomes_searchable(person: Person) -> None:
+    pages = [samples.page_of_text(number) for number in range(1, 8)]
+    file = settled(upload(person, samples.pdf(pages), "harbour.pdf"))
+    assert (file.status, file.media_type, file.pages, file.error) == ("ready", "application/pdf", 7, "")
+    content = FileText.objects.get(file=file)
+    assert [content.text[start:end] for start, end in content.spans] == pages
+    assert file.tokens == {"o200k_base": tokens.count(content.text)}
+    chunks = list(Chunk.objects.filter(file=file))
+    assert [chunk.ordinal for chunk in chunks] == list(range(len(chunks)))
+    for chunk in chunks:
+        assert chunk.text == content.text[chunk.start : chunk.end]
+        start, end = content.spans[chunk.page - 1]
+        assert start <= chunk.start < end
+    until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
+
+
+def test_the_bytes_come_back_as_they_were(person: Person) -> None:
+    content = samples.image("PNG", 640, 480)
+    file = settled(upload(person, content, "photo.png"))
+    with services.open_blob(file=file) as blob:
+        assert blob.read() == content
+    assert file.is_image and (file.width, file.height) == (640, 480)
+    assert file.tokens == {"o200k_base": tokens.image_tokens(640, 480)}
+
+
+def test_the_same_content_is_stored_once_and_goes_with_its_last_row(person: Person, stranger: Person) -> None:
+    content = f"Only here: {uuid4()}"
+    mine, again, theirs = upload(person, content), upload(person, content, "copy.txt"), upload(stranger, content)
+    blob = mine.blob.name
+    assert blob is not None and {again.blob.name, theirs.blob.name} == {blob} and mine.sha256 in blob
+    for file, owner in ((mine, person), (again, person)):
+        services.delete(user=owner.user, file=settled(file))
+        assert default_storage.exists(blob)
+    services.delete(user=stranger.user, file=settled(theirs))
+    assert not default_storage.exists(blob)
+
+
+def test_uploads_and_deletions_of_one_content_at_once_never_lose_bytes_that_a_row_needs(person: Person) -> None:
+    content = f"Contended: {uuid4()}"
+
+    def again_and_again() -> None:
+        for _ in range(10):
+            services.delete(user=person.user, file=upload(person, content))
+        upload(person, content)
+
+    threads = [threading.Thread(target=again_and_again) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    left = list(File.objects.filter(owner=person.user))
+    assert len(left) == 4
+    for file in left:
+        with services.open_blob(file=file) as blob:
+            assert blob.read().decode() == content
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\Users\\ada\\notes.txt", "notes.txt"),
+        ("a\x00b\r\n\u202etxt.exe", "abtxt.exe"),
+        ("..", "file"),
+        ("", "file"),
+        ("x" * 400 + ".tar.gz", "x" * 252 + ".gz"),
+        ("Gru\u0308ße.txt", "Grüße.txt"),
+    ],
+)
+def test_a_name_is_only_a_name(given: str, kept: str) -> None:
+    assert services.clean_name(given) == kept
+
+
+def test_an_empty_file_and_one_above_the_limit_are_refused_and_leave_nothing(person: Person, settings: Any) -> None:
+    settings.MAX_UPLOAD_BYTES = 1_000
+    assert refused(person, ContentFile(b"")).code == "empty_file"
+    error = refused(person, ContentFile(bytes(1_001)))
+    assert (error.code, error.status) == ("file_too_large", 413)
+
+    class Endless(ContentFile[bytes]):
+        def chunks(self, chunk_size: int | None = None) -> Any:
+            while True:
+                yield bytes(100)
+
+    assert refused(person, Endless(b"It says that it is short.")).code == "file_too_large"
+    assert not File.objects.filter(owner=person.user).exists()
+
+
+def test_a_failed_file_keeps_its_bytes_says_why_and_can_be_tried_again(person: Person) -> None:
+    file = settled(upload(person, samples.protected_pdf(), "secret.pdf"))
+    assert (file.status, file.error_code) == ("failed", "encrypted") and "password" in file.error
+    with services.open_blob(file=file) as blob:
+        assert blob.read() == samples.protected_pdf()
+    services.retry(user=person.user, file=file)
+    assert settled(file).error_code == "encrypted"
+
+
+def test_what_has_not_failed_cannot_be_tried_again(person: Person) -> None:
+    file = settled(upload(person, "Fine."))
+    until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
+    with pytest.raises(ProductError) as caught:
+        services.retry(user=person.user, file=file)
+    assert caught.value.code == "not_failed"
+
+
+def test_nobody_deletes_or_retries_the_file_of_another(person: Person, stranger: Person) -> None:
+    file = settled(upload(person, samples.protected_pdf()))
+    for action in (services.delete, services.retry):
+        with pytest.raises(NotFound):
+            action(user=stranger.user, file=file)
+    assert File.objects.get(pk=file.pk).status == "failed"
+
+
+def test_scanned_pages_are_told(person: Person) -> None:
+    file = settled(upload(person, samples.pdf(["Words", "", ""])))
+    assert file.status == "ready" and file.error.startswith("2 of its 3 pages have no text")
+
+
+def test_a_file_that_no_model_can_take_is_marked_too_long(person: Person) -> None:
+    largest = max(model.window for model in Model.objects.usable())
+    fits, too_long = largest - 1_064, largest - 1_063
+    for count, status in ((fits, "ready"), (too_long, "too_long")):
+        file = settled(upload(person, " a" * count))
+        assert (file.tokens["o200k_base"], file.status) == (count, status)
+
+
+def test_tokens_are_counted_once_for_each_tokenizer(person: Person) -> None:
+    file = upload(person, "Grüße aus Köln")
+    assert file.status == "uploaded" and services.tokens_of(file=file) is None
+    settled(file)
+    expected = tokens.count("Grüße aus Köln", "cl100k_base")
+    assert services.tokens_of(file=file, tokenizer="cl100k_base") == expected
+    FileText.objects.filter(file=file).delete()
+    stored = File.objects.get(pk=file.pk)
+    assert services.tokens_of(file=stored, tokenizer="cl100k_base") == expected
+    assert stored.tokens["o200k_base"] == tokens.count("Grüße aus Köln")
+
+
+def test_the_limit_of_one_model_marks_a_file(person: Person) -> None:
+    file = settled(upload(person, "one two three four"))
+    assert services.mark_if_too_long(file=file, limit=3) and File.objects.get(pk=file.pk).status == "too_long"
+    assert not services.mark_if_too_long(file=file, limit=4) and File.objects.get(pk=file.pk).status == "ready"
+
+
+def abandoned(person: Person, status: str, attempt: int) -> File:
+    """A row as a dead worker leaves it, or as it is when the broker lost its task."""
+    file = settled(upload(person, f"Left behind: {uuid4()}"))
+    until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
+    long_ago = timezone.now() - timedelta(minutes=2)
+    File.objects.filter(pk=file.pk).update(status=status, attempt=attempt, heartbeat=long_ago, searchable=False)
+    file.refresh_from_db()
+    return file
+
+
+@pytest.mark.parametrize(("status", "attempt"), [("uploaded", 0), ("processing", 1)])
+def test_the_sweeper_finds_what_nobody_reads(person: Person, status: str, attempt: int) -> None:
+    file = abandoned(person, status, attempt)
+    Chunk.objects.filter(file=file).delete()
+    tasks.sweep_files()
+    assert settled(file).status == "ready" and Chunk.objects.filter(file=file).exists()
+
+
+def test_a_file_whose_reader_died_twice_has_failed(person: Person) -> None:
+    file = abandoned(person, "processing", ingest.MAX_READS)
+    tasks.sweep_files()
+    assert settled(file).error_code == "interrupted" and file.error
+
+
+def test_the_sweeper_finds_what_nobody_indexed(person: Person) -> None:
+    file = abandoned(person, "ready", 1)
+    tasks.sweep_files()
+    until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
+
+
+def test_lost_bytes_are_told(person: Person) -> None:
+    file = abandoned(person, "uploaded", 0)
+    default_storage.delete(file.blob.name or "")
+    tasks.sweep_files()
+    assert settled(file).error_code == "lost"
+    with pytest.raises(ProductError) as caught:
+        services.open_blob(file=file)
+    assert caught.value.code == "file_lost"
+
+
+class Elsewhere(Storage):
+    """Like object storage, it has no paths."""
+
+    blobs: ClassVar[dict[str, bytes]] = {}
+
+    def _save(self, name: str, content: "Content[Any]") -> str:
+        self.blobs[name] = content.read()
+        return name
+
+    def _open(self, name: str, mode: str) -> "Content[Any]":
+        return ContentFile(self.blobs[name])
+
+    def exists(self, name: str) -> bool:
+        return name in self.blobs
+
+
+def test_bytes_that_are_stored_elsewhere_are_read_from_a_copy(person: Person, settings: Any) -> None:
+    elsewhere = {"BACKEND": "tests.files.test_ingest.Elsewhere"}
+    settings.STORAGES = {**settings.STORAGES, "default": elsewhere}
+    file = upload(person, "Far away.")
+    with storage.local_path(file) as path:
+        assert path.read_text() == "Far away."
+    assert not path.exists()
+
+
+def test_many_uploads_at_once_are_all_read(person: Person, stranger: Person) -> None:
+    files = [upload(owner, f"Number {n} {uuid4()}") for n in range(20) for owner in (person, stranger)]
+    assert {settled(file).status for file in files} == {"ready"}
+
+
+def test_the_content_may_come_as_any_stream(person: Person) -> None:
+    content = io.BytesIO(b"From a stream.")
+    file = services.upload(user=person.user, name="s.txt", content=Content(content, "s.txt"))
+    assert settled(file).status == "ready" and file.size == 14
+
+
+def test_a_file_may_be_deleted_while_it_is_read_and_indexed(person: Person) -> None:
+    for number in range(10):
+        file = upload(person, samples.pdf([samples.page_of_text(number)]))
+        if number % 2:
+            settled(file)
+        services.delete(user=person.user, file=file)
+    assert not File.objects.filter(owner=person.user).exists()
