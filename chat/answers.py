@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from chat.citations import Sources, cited
 from chat.events import Event, EventType, fold
 from chat.markdown import BlockStream
 from llm.events import (
@@ -17,6 +18,7 @@ from llm.events import (
     ToolRunStarted,
     Usage,
 )
+from llm.tools import MAX_ARGUMENTS
 
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.030, 0.100  # seconds between two flushes of one answer
 START_OF = {
@@ -47,6 +49,7 @@ class Answer:
 
     def __init__(self, turn: str) -> None:
         self.turn = turn
+        self.sources = Sources()
         self.parts: list[dict[str, Any]] = []
         self.seq = 0
         self.usage = Usage(0, 0)
@@ -55,10 +58,12 @@ class Answer:
         self.wrote = False
         self._pending: list[tuple[EventType, dict[str, Any]]] = []
         self._open: EventType | None = None
-        self._blocks = BlockStream()
+        self._text: list[str] = []  # of the part that is being written
+        self._blocks = BlockStream(self.sources)
         self._calls_of_step: dict[str, tuple[int, str]] = {}
         self._names_of_step: list[tuple[int, str]] = []
         self._ids: set[str] = set()
+        self._shown: dict[str, int] = {}  # characters of each call's arguments
         self._count = 0  # parts begun, those not drained yet included
 
     def interval(self, streams: int) -> float:
@@ -85,14 +90,18 @@ class Answer:
                 self._begin_call(id_, name)
             case ToolCallDelta(index, arguments):
                 part, call = self._names_of_step[index]
-                self.emit(EventType.TOOL_CALL_ARGS, part=part, call=call, delta=arguments)
+                self._shown[call] = self._shown.get(call, 0) + len(arguments)
+                if self._shown[call] <= MAX_ARGUMENTS:  # what is longer will be refused, so nobody needs to see it
+                    self.emit(EventType.TOOL_CALL_ARGS, part=part, call=call, delta=arguments)
             case ToolRunStarted(call, label):
                 part, id_ = self._calls_of_step[call.id]
                 self.emit(EventType.TOOL_CALL_END, part=part, call=id_, label=label)
-            case ToolRunFinished(call, text, error):
+            case ToolRunFinished(call, text, error, data):
                 _, id_ = self._calls_of_step[call.id]
-                payload = {"part": self._count, "call": id_, "text": text, "error": error}
-                self.emit(EventType.TOOL_CALL_RESULT, **payload)
+                documents = list(data.get("documents", ()))
+                self.sources.learn(documents)
+                payload = {"text": text, "error": error, "arguments": call.arguments, "documents": documents}
+                self.emit(EventType.TOOL_CALL_RESULT, part=self._count, call=id_, **payload)
             case StepFinished(reason, usage):
                 self.finish_reason = reason
                 self.calls += 1
@@ -115,7 +124,9 @@ class Answer:
         if self._open != type_:
             self.close()
             self._open = type_
+            self._text = []
             self.emit(START_OF[type_], part=self._count)
+        self._text.append(delta)
         self.wrote = self.wrote or (type_ == EventType.TEXT_MESSAGE_CONTENT and not delta.isspace())
         part = self._count - 1
         if self._pending and self._pending[-1][0] == type_:
@@ -125,9 +136,14 @@ class Answer:
 
     def close(self) -> None:
         """Ends the text or reasoning that is being written, if any."""
-        if self._open is not None:
-            self.emit(END_OF[self._open], part=self._count - 1)
-            self._open = None
+        if self._open is None:
+            return
+        part = self._count - 1
+        self.emit(END_OF[self._open], part=part)
+        if self._open == EventType.TEXT_MESSAGE_CONTENT:
+            for source in cited("".join(self._text), self.sources):
+                self.emit(EventType.CITATION, part=part, **source.as_dict())
+        self._open = None
 
     def drain(self) -> list[Event]:
         """The events since the last call, numbered; rendering happens here, once for all deltas between two calls."""
@@ -140,7 +156,7 @@ class Answer:
             delta = "".join(payload.pop("deltas"))
             payload = {**payload, "delta": delta}
         if type_ == EventType.TEXT_MESSAGE_START:
-            self._blocks = BlockStream()
+            self._blocks = BlockStream(self.sources)
         elif type_ == EventType.TEXT_MESSAGE_CONTENT:
             payload["blocks"] = self._blocks.push(payload["delta"])
         elif type_ == EventType.TEXT_MESSAGE_END:

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
+
+from django.db import transaction
 
 from chat.context.documents import PREFIX, Numbers, documents_json, split_project_files
 from chat.context.types import Block, ContextMessage, Document, ImageRef, SourceReport
@@ -27,8 +30,15 @@ class Documents:
     vision: bool
     numbers: Numbers
     reports: list[SourceReport] = field(default_factory=list)
+    titles: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def given(self) -> list[dict[str, Any]]:
+        """What stands in the prompt and can be cited, without a passage."""
+        return [{"number": self.numbers.of(pk), "title": title, "file": pk} for pk, title in self.titles.items()]
 
     def of_file(self, file: File, text: str) -> Document:
+        self.titles[str(file.pk)] = file.name
         return Document(
             id=str(file.pk),
             title=file.name,
@@ -121,12 +131,17 @@ def project_files(project: Project | None, made: Documents, *, room: int, profil
     return ProjectFiles(tuple(inline), listed, line)
 
 
-def remember(conversation: Conversation, numbers: Numbers) -> None:
-    """Stores numbers that were given just now; those given before never change."""
-    known = numbers.known
-    if known != conversation.documents:
-        conversation.documents = known
-        Conversation.objects.filter(pk=conversation.pk).update(documents=known)
+def give_numbers(conversation: Conversation, ids: Sequence[str]) -> dict[str, int]:
+    """The conversation's numbers, these documents' among them; new ones are given and stored, whoever else does so."""
+    with transaction.atomic():
+        row = Conversation.objects.select_for_update().only("documents").get(pk=conversation.pk)
+        numbers = Numbers(row.documents)
+        for pk in ids:
+            numbers.of(pk)
+        if numbers.known != row.documents:
+            Conversation.objects.filter(pk=row.pk).update(documents=numbers.known)
+    conversation.documents = numbers.known
+    return numbers.known
 
 
 def _attachments(message_ids: Iterable[str]) -> dict[str, list[File | None]]:

@@ -12,8 +12,9 @@ call's id. Payloads:
     TOOL_CALL_START         part, call, name
     TOOL_CALL_ARGS          part, call, delta
     TOOL_CALL_END           part, call, label
-    TOOL_CALL_RESULT        part, call, text, error
-    CONTEXT_REPORT          limit, used, left_out
+    TOOL_CALL_RESULT        part, call, text, error, arguments (as really used), documents [{number, title, …}]
+    CITATION                part, number, title, href       each source once, when its text has ended
+    CONTEXT_REPORT          limit, used, left_out, refused
     RUN_FINISHED            usage
     RUN_STOPPED             (nothing)
     RUN_ERROR               code, detail, status ("failed" or "interrupted"), retryable
@@ -37,6 +38,7 @@ class EventType(StrEnum):
     TOOL_CALL_ARGS = "TOOL_CALL_ARGS"
     TOOL_CALL_END = "TOOL_CALL_END"
     TOOL_CALL_RESULT = "TOOL_CALL_RESULT"
+    CITATION = "CITATION"
     CONTEXT_REPORT = "CONTEXT_REPORT"
     RUN_FINISHED = "RUN_FINISHED"
     RUN_STOPPED = "RUN_STOPPED"
@@ -76,6 +78,16 @@ def fold(parts: list[dict[str, Any]], type_: str, payload: dict[str, Any]) -> No
             parts.append({"type": "reasoning", "text": ""})
         case EventType.TEXT_MESSAGE_CONTENT | EventType.REASONING_CONTENT:
             parts[index]["text"] += payload["delta"]
+        case EventType.CITATION:
+            source = {name: payload[name] for name in ("number", "title", "href")}
+            parts[index].setdefault("citations", []).append(source)
+        case _:
+            _fold_call(parts, type_, payload)
+
+
+def _fold_call(parts: list[dict[str, Any]], type_: str, payload: dict[str, Any]) -> None:
+    index = payload["part"]
+    match type_:
         case EventType.TOOL_CALL_START:
             parts.append({"type": "tool_call", "id": payload["call"], "name": payload["name"], "arguments": ""})
         case EventType.TOOL_CALL_ARGS:
@@ -83,6 +95,7 @@ def fold(parts: list[dict[str, Any]], type_: str, payload: dict[str, Any]) -> No
         case EventType.TOOL_CALL_END:
             parts[index]["label"] = payload["label"]
         case EventType.TOOL_CALL_RESULT:
-            parts.append(
-                {"type": "tool_result", "id": payload["call"], "text": payload["text"], "error": payload["error"]}
-            )
+            call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
+            call["arguments"] = payload["arguments"]
+            kept = {name: payload[name] for name in ("text", "error", "documents")}
+            parts.append({"type": "tool_result", "id": payload["call"], **kept})

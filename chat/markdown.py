@@ -6,7 +6,7 @@ rendered goes through a sanitiser once more. No output holds an inline style: th
 """
 
 import re
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from html import escape
 from typing import Any
@@ -25,7 +25,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-from chat import formulas
+from chat import citations, formulas
 
 MAX_CHARACTERS = 400_000  # a longer text is shown as it is
 MAX_NESTING = 24  # lists and quotes in one another; what is deeper is left out of the tree by the parser
@@ -160,6 +160,7 @@ def _parser() -> Parser:
         double_inline=True,
     )
     parser.use(formulas.brackets)
+    parser.inline.ruler.before("link", "citation", citations.rule)
     for name in ("math_inline", "math_inline_double", "math_block"):
         parser.add_render_rule(name, getattr(Renderer, name))  # the plugin brings its own
     return parser
@@ -189,11 +190,14 @@ def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[tuple[T
         start = end
 
 
-def render(text: str) -> list[str]:
-    """The HTML of each top-level block, each sanitised by itself. Never raises; a huge text is shown as it is."""
+def render(text: str, sources: Mapping[int, citations.Source] | None = None) -> list[str]:
+    """The HTML of each top-level block, each sanitised by itself. Never raises; a huge text is shown as it is.
+
+    `sources` are what its citations may lead to, by number.
+    """
     if len(text) > MAX_CHARACTERS:
         return [f"<pre>{escape(_normal(text), quote=False)}</pre>"]
-    return [html for _, html in _blocks(_normal(text), {})]
+    return [html for _, html in _blocks(_normal(text), {"sources": sources})]
 
 
 class BlockStream:
@@ -207,7 +211,8 @@ class BlockStream:
 
     LONG_TAIL = 2_000
 
-    def __init__(self) -> None:
+    def __init__(self, sources: Mapping[int, citations.Source] | None = None) -> None:
+        self._sources = sources
         self._pieces: list[str] = []
         self._tail = ""
         self._rendered = 0  # characters of the tail at its last rendering
@@ -230,7 +235,7 @@ class BlockStream:
         if not delta or self._characters > MAX_CHARACTERS or not self._due():
             return []
         self._tail = _normal(self._tail)
-        env: Env = {"references": dict(self._references)}
+        env: Env = {"references": dict(self._references), "sources": self._sources}
         blocks = list(_blocks(self._tail, env, plain_end=len(self._tail) > self.LONG_TAIL))
         changed = list(self._place(self._finished, [html for _, html in blocks]))
         if len(blocks) > 1:
@@ -240,7 +245,7 @@ class BlockStream:
 
     def finish(self) -> list[tuple[int, str]]:
         """What has to change so that the blocks shown are `render` of the whole text; `count` is their final number."""
-        return list(self._place(0, render("".join(self._pieces))))
+        return list(self._place(0, render("".join(self._pieces), self._sources)))
 
     def _due(self) -> bool:
         size = len(self._tail)

@@ -10,7 +10,6 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from django.utils import timezone
 
@@ -25,6 +24,7 @@ from chat.documents import Documents, project_files
 from chat.models import Conversation
 from chat.models import Message as MessageRow
 from chat.sources import messages_of, newest
+from chat.tools import LAST_STEP, NO_TOOLS, Toolbox
 from files.models import File
 from files.services import open_blob
 from llm import tokens
@@ -55,6 +55,7 @@ class Setting:
     asked_at: datetime
     conversation: Conversation | None = None
     project: Project | None = None
+    toolbox: Toolbox = NO_TOOLS
 
     @cached_property
     def tokenizer(self) -> tokens.Tokenizer:
@@ -72,6 +73,7 @@ class Setting:
             reserved_output=min(profile.reserved_output, self.model.max_output or profile.reserved_output),
             buffer=profile.buffer,
             safety_margin=self.margin,
+            tools_tokens=self.toolbox.tokens(self.tokenizer),
         )
 
     @property
@@ -122,6 +124,17 @@ def setting(*, user: User, model: Model, place: Place, asked_at: datetime | None
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Which model call of the turn: `searched`: a search tool has run; `last`: no tool may be called any more."""
+
+    searched: bool = False
+    last: bool = False
+
+
+FIRST_STEP = Step()
+
+
 class Planned(NamedTuple):
     """`documents` knows the numbers that the plan has given; a turn keeps them with its conversation."""
 
@@ -130,7 +143,11 @@ class Planned(NamedTuple):
 
 
 def plan(
-    setting: Setting, leaf: MessageRow | None, added: Sequence[ContextMessage] = (), files: Sequence[File] = ()
+    setting: Setting,
+    leaf: MessageRow | None,
+    added: Sequence[ContextMessage] = (),
+    files: Sequence[File] = (),
+    step: Step = FIRST_STEP,
 ) -> Planned:
     """The prompt for the branch that ends at `leaf`, with `added` below it: a draft, or what this turn has said so far.
 
@@ -139,7 +156,7 @@ def plan(
     """
     known = setting.conversation.documents if setting.conversation is not None else {}
     documents = Documents(setting.tokenizer, setting.model.vision, Numbers(known))
-    frame = _frame(setting, documents)
+    frame = _frame(setting, documents, step)
     base = list(documents.reports)
     room, overhead = max(setting.room.input_limit, 1), setting.profile.message_overhead
     read = room * (PRIORITY_READS if setting.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
@@ -172,7 +189,7 @@ def _replaces(setting: Setting) -> bool:
     return bool(persona and persona.replaces_system_prompt and persona.instructions.strip())
 
 
-def _prompts(setting: Setting) -> tuple[Block | None, Block | None]:
+def _prompts(setting: Setting, step: Step = FIRST_STEP) -> tuple[Block | None, Block | None]:
     """S and CA. A persona in the system prompt's place leaves the project's instructions alone in CA."""
     persona = setting.persona.instructions.strip() if setting.persona else ""
     project = setting.project.instructions.strip() if setting.project else ""
@@ -180,13 +197,14 @@ def _prompts(setting: Setting) -> tuple[Block | None, Block | None]:
     if _replaces(setting):
         base, persona = persona, ""
     together = "\n\n".join(text for text in (persona, project) if text)
-    return _block(setting, system_text(base, _moment(setting))), _block(setting, together)
+    return _block(setting, system_text(base, _moment(setting, step))), _block(setting, together)
 
 
-def _frame(setting: Setting, documents: Documents) -> ContextRequest:
+def _frame(setting: Setting, documents: Documents, step: Step) -> ContextRequest:
     """Everything but the messages."""
     profile = setting.profile
-    system, persona = _prompts(setting)
+    system, persona = _prompts(setting, step)
+    reminders = [*setting.reminders, LAST_STEP] if step.last and setting.toolbox.tools else setting.reminders
     files = project_files(setting.project, documents, room=project_room(setting), profile=profile)
     return ContextRequest(
         room=setting.room,
@@ -200,18 +218,25 @@ def _frame(setting: Setting, documents: Documents) -> ContextRequest:
         persona=persona,
         project_files=files.inline,
         file_listing=files.listing(setting.tokenizer),
-        reminder=_block(setting, reminder_text(setting.reminders, _moment(setting)) or ""),
+        reminder=_block(setting, reminder_text(reminders, _moment(setting, step)) or ""),
         exact=setting.exact,
         versions=_versions(setting),
     )
 
 
-def _moment(setting: Setting) -> Moment:
+def _moment(setting: Setting, step: Step) -> Moment:
     awareness: DateAwareness = "day"
     if setting.persona is not None:
         awareness = setting.persona.date_awareness  # type: ignore[assignment]  # the field's choices are these words
-    zone: ZoneInfo = setting.user.zone
-    return Moment(setting.profile.layout, setting.asked_at.astimezone(zone), awareness)
+    toolbox, zone = setting.toolbox, setting.user.zone
+    return Moment(
+        layout=setting.profile.layout,
+        asked_at=setting.asked_at.astimezone(zone),
+        date_awareness=awareness,
+        tools=toolbox.guidance,
+        available=frozenset() if step.last else frozenset(toolbox.tools),
+        searched=step.searched,
+    )
 
 
 def _versions(setting: Setting) -> dict[str, str]:
@@ -224,13 +249,16 @@ def _block(setting: Setting, text: str) -> Block | None:
     return Block(text, setting.tokenizer.count(text)) if text else None
 
 
-def model_request(setting: Setting, prompt: Prompt) -> ModelRequest:
+def model_request(setting: Setting, prompt: Prompt, step: Step = FIRST_STEP) -> ModelRequest:
+    """In the last step the definitions are sent all the same: providers want them beside earlier calls."""
     model = setting.model
     left = setting.room.window - prompt.report.used
     return ModelRequest(
         model=model.name,
         messages=tuple(_wire(message) for message in prompt.messages),
         max_output=min(model.max_output, left) if model.max_output else None,
+        tools=setting.toolbox.definitions,
+        tool_choice="none" if step.last else "auto",
         several_system_messages=model.several_system_messages,
     )
 

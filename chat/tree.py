@@ -1,12 +1,14 @@
 """The message tree: a branch is the path from a leaf to its root."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 from uuid import UUID
 
-from django.db.models import Prefetch, QuerySet
+from django.db import connection
+from django.db.models import Prefetch, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
-from chat.models import Attachment, Message
+from chat.models import Attachment, Message, Turn
 
 # Walks up from a message by its parents. One query whatever the length; the limit keeps a page's cost constant.
 _ANCESTORS = """
@@ -16,6 +18,16 @@ WITH RECURSIVE branch AS (
     SELECT m.id, m.parent_id, m.depth FROM chat_message m JOIN branch b ON m.id = b.parent_id WHERE m.depth > %s
 )
 SELECT id FROM branch
+"""
+
+# Walks down from a message by its children.
+_BELOW = """
+WITH RECURSIVE below AS (
+    SELECT id, parent_id, role FROM chat_message WHERE id = %s
+    UNION ALL
+    SELECT m.id, m.parent_id, m.role FROM chat_message m JOIN below b ON m.parent_id = b.id
+)
+SELECT id, parent_id, role FROM below
 """
 
 
@@ -32,16 +44,61 @@ def branch_rows(leaf_id: UUID | None) -> "QuerySet[Message]":
     return with_rows(Message.objects.filter(pk__in=ids))
 
 
+def sibling_rows(message: Message) -> "QuerySet[Message]":
+    """The message and the others at its place, as a query set that can be paged."""
+    same = Message.objects.filter(conversation=message.conversation_id, parent=message.parent_id)
+    return with_rows(same)
+
+
 def with_rows(messages: "QuerySet[Message]") -> "QuerySet[Message]":
     """The rows that every reader of a message needs, in the same query."""
-    rows = messages.select_related("turn", "model__provider").defer("turn__report")
+    rows = messages.select_related("conversation", "turn", "model__provider").defer("turn__report")
     return rows.prefetch_related(Prefetch("attachments", Attachment.objects.select_related("file")))
 
 
+class Below(NamedTuple):
+    id: UUID
+    parent: UUID | None
+    role: str
+
+
+def below(message_id: UUID) -> list[Below]:
+    """The message and everything under it, in all branches."""
+    with connection.cursor() as cursor:
+        cursor.execute(_BELOW, [message_id])
+        return [Below(*row) for row in cursor.fetchall()]
+
+
+def newest_leaf(message_id: UUID) -> UUID | None:
+    """Where the newest branch through the message ends; None when there is no such message."""
+    rows = below(message_id)
+    inner = {row.parent for row in rows}
+    return max((row.id for row in rows if row.id not in inner), default=None)
+
+
 def siblings(messages: Sequence[Message]) -> dict[UUID, list[UUID]]:
-    """For each message, the ids of all children of its parent, oldest first: the branches it is one of."""
-    parents = {message.parent_id for message in messages if message.parent_id}
+    """For each message of one conversation, the ids of its parent's children, oldest first: the branches it is one of.
+
+    First messages, which have no parent, are branches of the conversation.
+    """
+    places = Q(parent__in={message.parent_id for message in messages if message.parent_id})
+    roots = {message.conversation_id for message in messages if not message.parent_id}
+    if roots:
+        places |= Q(parent=None, conversation__in=roots)
     by_parent: dict[UUID | None, list[UUID]] = {}
-    for pk, parent in Message.objects.filter(parent__in=parents).order_by("id").values_list("pk", "parent_id"):
+    for pk, parent in Message.objects.filter(places).order_by("id").values_list("pk", "parent_id"):
         by_parent.setdefault(parent, []).append(pk)
     return {message.pk: by_parent.get(message.parent_id, [message.pk]) for message in messages}
+
+
+def asked_together(answer: Message) -> list[UUID]:
+    """The answers of the models that were asked side by side with this one, itself included, by slot."""
+    group: list[UUID] = []
+    turns = Turn.objects.filter(user_message=answer.parent_id).order_by("id")
+    for pk, slot in turns.values_list("answer", "slot"):
+        if slot == 0:  # where a new asking begins
+            if answer.pk in group:
+                break
+            group = []
+        group.append(pk)
+    return group if answer.pk in group else [answer.pk]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -13,10 +14,10 @@ from django.db import DatabaseError
 
 from chat import documents, prompts, reports, streams
 from chat.answers import Answer
-from chat.context.report import Prompt
 from chat.endings import INTERRUPTED, UNEXPECTED, Ending, last_event
 from chat.events import EventType
 from chat.models import Conversation, Turn
+from chat.tools.choice import toolbox_for
 from chat.turn_rows import (
     Outcome,
     checkpoint,
@@ -80,7 +81,8 @@ def _claim(turn_id: UUID) -> tuple[Turn, prompts.Setting | None] | None:
     if turn.model is None:
         return turn, None
     place, asked_at = prompts.place_of(turn.conversation), turn.user_message.created
-    return turn, prompts.setting(user=turn.conversation.owner, model=turn.model, place=place, asked_at=asked_at)
+    setting = prompts.setting(user=turn.conversation.owner, model=turn.model, place=place, asked_at=asked_at)
+    return turn, replace(setting, toolbox=toolbox_for(setting, turn.user_message))
 
 
 class _Run:
@@ -138,10 +140,9 @@ class _Run:
             if setting is None:
                 raise ProductError("model_gone", "The model of this answer was removed. Choose another and try again.")
             prepare = partial(self._prepare, setting)
+            client, tools = shared_client(setting.model.provider), setting.toolbox.tools
             cycles = setting.profile.max_cycles
-            async with aclosing(
-                loop.run(shared_client(setting.model.provider), prepare, {}, max_cycles=cycles)
-            ) as events:
+            async with aclosing(loop.run(client, prepare, tools, max_cycles=cycles)) as events:
                 async for event in events:
                     self.answer.add(event)
                     self._news.set()
@@ -155,7 +156,9 @@ class _Run:
             return UNEXPECTED
 
     async def _prepare(self, setting: prompts.Setting, cycle: loop.Cycle, added: Sequence[Message]) -> ModelRequest:
-        prompt, report, request = await on_database(self._plan, setting, cycle, added)
+        planned, report, request = await on_database(self._plan, setting, cycle, added)
+        prompt = planned.prompt
+        self.answer.sources.learn(planned.documents.given)
         self.reports.append(report)
         # Beside the model call, not before it: the first token need not wait for this row.
         self._storing.append(asyncio.create_task(on_database(store_report, self.turn, list(self.reports))))
@@ -171,17 +174,21 @@ class _Run:
 
     def _plan(
         self, setting: prompts.Setting, cycle: loop.Cycle, added: Sequence[Message]
-    ) -> tuple[Prompt, dict[str, Any], ModelRequest]:
+    ) -> tuple[prompts.Planned, dict[str, Any], ModelRequest]:
         refused = ""
         if cycle.refused is not None:
             refused = learn_refusal(setting.model, cycle.refused.limit)
         added_messages = prompts.added_messages(self.turn.answer_id, added)
-        planned = prompts.plan(setting, self.turn.user_message, added_messages)
-        documents.remember(self.turn.conversation, planned.documents.numbers)
+        step = prompts.Step(
+            searched=any(call.name in setting.toolbox.searching for each in added for call in each.tool_calls),
+            last=cycle.last,
+        )
+        planned = prompts.plan(setting, self.turn.user_message, added_messages, step=step)
+        documents.give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
         prompt = planned.prompt
         prompts.log_trimmed(setting, prompt)
         report = reports.stored(setting, planned, cycle=cycle.number, refused=refused)
-        return prompt, report, prompts.model_request(setting, prompt)
+        return planned, report, prompts.model_request(setting, prompt, step)
 
     def _complete(self) -> Ending:
         if self.answer.wrote:

@@ -1,7 +1,8 @@
 """What happens while a model answers: the events of one step, and those the loop adds around steps."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from llm.messages import ToolCall
 
@@ -81,11 +82,15 @@ class ToolRunStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolRunFinished:
-    """`text` is what the model will see; `error` tells whether the tool failed."""
+    """`text` is what the model will see, `data` what the page may show; `error` tells whether the tool failed.
+
+    The arguments of `call` are those the tool really used, which may be more than the model wrote.
+    """
 
     call: ToolCall
     text: str
     error: bool
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 LoopEvent = StepEvent | StepStarted | ToolRunStarted | ToolRunFinished

@@ -4,10 +4,12 @@ Source of the shape: the seeds' answer loop (top level, loop, step), with async 
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from llm.errors import ModelError
 from llm.events import (
@@ -22,7 +24,7 @@ from llm.events import (
 )
 from llm.messages import Message, ModelRequest, ToolCall
 from llm.providers.base import Provider
-from llm.tools import BadArguments, Tool, ToolOutput, parse_arguments, run_tool
+from llm.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse_arguments, run_tool
 
 MAX_CYCLES = 6
 MAX_CALLS = 16  # of one step; a model that asks for more is told so
@@ -88,19 +90,26 @@ async def run(
         calls = step.finished_calls()
         if not calls or last:
             return
-        added.append(Message("assistant", "".join(step.text), tool_calls=calls))
         for call in calls:
             yield ToolRunStarted(call, _label(call, tools))
         running = [asyncio.create_task(_run_call(number, call, tools)) for number, call in enumerate(calls)]
+        finished: list[ToolRunFinished] = []
         try:
             # Side by side, but told in the order of the calls: that is the order the model expects results in.
             for call, task in zip(calls, running, strict=True):
                 output = await task
-                yield ToolRunFinished(call, output.text, output.error)
-                added.append(Message("tool", output.text, tool_call_id=call.id))
+                used = call if output.arguments is None else replace(call, arguments=_json(output.arguments))
+                finished.append(ToolRunFinished(used, output.text, output.error, output.data))
+                yield finished[-1]
         finally:
             for task in running:
                 task.cancel()
+        added.append(Message("assistant", "".join(step.text), tool_calls=tuple(run.call for run in finished)))
+        added += [Message("tool", run.text, tool_call_id=run.call.id) for run in finished]
+
+
+def _json(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
 
 
 async def _step(
@@ -140,7 +149,9 @@ async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> T
     try:
         return await run_tool(tool, parse_arguments(call))
     except BadArguments as error:
-        return ToolOutput(str(error), error=True)
+        # Arguments without end must not come back in the next prompt.
+        kept = {"left_out": len(call.arguments)} if len(call.arguments) > MAX_ARGUMENTS else None
+        return ToolOutput(str(error), error=True, arguments=kept)
     except Exception:
         logger.exception("tool %s failed", tool.definition.name)
         return ToolOutput("The tool failed for a reason of its own. Go on without it.", error=True)

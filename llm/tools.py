@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from llm.messages import ToolCall, ToolDefinition
@@ -13,11 +13,16 @@ MAX_ARGUMENTS = 65_536  # characters of JSON; more is a model gone wrong, not a 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """`text` is what the model sees; `data` is richer and for the page: ids, links, pages, offsets."""
+    """`text` is what the model sees; `data` is richer and for the page: ids, links, pages, offsets.
+
+    `arguments`: what was really used, when that is more than the model wrote, as with expanded queries. The history
+    then keeps these.
+    """
 
     text: str
-    data: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
     error: bool = False
+    arguments: Mapping[str, Any] | None = None
 
 
 class Tool(Protocol):
@@ -63,5 +68,5 @@ async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
     if len(output.text) > tool.max_characters:
         left_out = len(output.text) - tool.max_characters
         text = f"{output.text[: tool.max_characters]}\n[… {left_out} characters left out …]"
-        return ToolOutput(text, output.data, output.error)
+        return replace(output, text=text)
     return output

@@ -179,12 +179,12 @@ def test_a_project_closed_to_somebody_is_no_source_for_them_any_more(
 ) -> None:
     project = stranger.caller.post("projects/", {"name": "Shared", "instructions": "SECRET-RULE"}, expect=201)
     members = f"projects/{project['id']}/members/"
-    member = stranger.caller.post(members, {"username": person.username, "role": "reader"}, expect=201)
+    stranger.caller.post(members, {"username": person.username, "role": "reader"}, expect=201)
     place = person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"]
     mark = uuid4().hex
     asked(person, place, f"Inside {mark}-1")
     assert "SECRET-RULE" in json.dumps(sent(product, f"{mark}-1"))
-    assert stranger.caller.http.delete(f"{members}{member['id']}/").status_code == 204
+    assert stranger.caller.http.delete(f"{members}{person.user.pk}/").status_code == 204
     asked(person, place, f"Outside {mark}-2")
     assert "SECRET-RULE" not in json.dumps(sent(product, f"{mark}-2"))
     assert Project.objects.filter(pk=project["id"]).exists()

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from .script import TITLE_PROMPT
+
 MAX_RECORDS = 20_000
 MAX_BYTES = 256 * 1024 * 1024  # of bodies; older records are forgotten beyond it
 
@@ -113,6 +115,9 @@ class Records:
 
 
 def _holds(record: Record, text: str) -> bool:
+    """Requests for a title, which the product makes on its own account, are found only by their own words."""
+    if TITLE_PROMPT.encode() in record.raw_body and TITLE_PROMPT not in text:
+        return False
     if not text or text.encode() in record.raw_body:
         return True
     return b"\\" in record.raw_body and text in json.dumps(record.body, ensure_ascii=False)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 DEFAULT_TEXT = "This is the scripted model speaking."
 MODEL_PREFIX = "scripted:"
 
+TITLE_PROMPT = "Write a title"  # how the product asks for one; the script's `title` answers, by default with nothing
 _SCRIPT_LINE = re.compile(r"^[ \t]*script:[ \t]*(\{.*\})[ \t]*$", re.MULTILINE)
 _TOKEN = re.compile(r"\s*\S{1,8}|\s+")
 
@@ -67,14 +68,15 @@ class Step:
 
 
 _STEP_FIELDS = {each.name for each in fields(Step)}
+_FREE = {"note", "title"}
 
 
 def parse_step(value: Any) -> Step:
     if not isinstance(value, Mapping):
         raise BadScript("a step is a JSON object")
-    if unknown := value.keys() - _STEP_FIELDS - {"note"}:
+    if unknown := value.keys() - _STEP_FIELDS - _FREE:
         raise BadScript(f"a step has no field {sorted(unknown)[0]!r}")
-    given = {key: item for key, item in value.items() if key != "note"}
+    given = {key: item for key, item in value.items() if key not in _FREE}
     if isinstance(given.get("error"), Mapping):
         try:
             given["error"] = Failure(**given["error"])
@@ -84,7 +86,7 @@ def parse_step(value: Any) -> Step:
 
 
 def parse_script(value: Any) -> tuple[Step, ...]:
-    """`{"steps": [step, ...]}` or one step. A field `note` is free: it tells equal scripts apart."""
+    """`{"steps": [step, ...]}` or one step. Free fields: `note` tells equal scripts apart, `title` answers for a title."""
     if isinstance(value, Mapping) and "steps" in value:
         steps = tuple(parse_step(step) for step in value["steps"])
         if not steps:
@@ -147,12 +149,17 @@ def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> 
     Raises `BadScript`, and `LookupError` when the name is unknown.
     """
     messages = [message for message in body.get("messages", ()) if isinstance(message, Mapping)]
+    if str(body.get("system") or message_text(messages[0] if messages else {})).startswith(TITLE_PROMPT):
+        return Chosen("title", 0, Step(text=_title(messages)))
     model = str(body.get("model", ""))
     if model.startswith(MODEL_PREFIX):
         name = model.removeprefix(MODEL_PREFIX)
         if name not in scripts:
             raise LookupError(name)
-        return _at(name, scripts[name], messages, _newest(messages, lambda text: bool(text.strip())))
+        # What a user message says right after a tool's result is a reminder, not the question.
+        reminded = [message.get("role") for message in messages[-2:]] == ["tool", "user"]
+        asked = messages[:-1] if reminded else messages
+        return _at(name, scripts[name], asked, _newest(asked, lambda text: bool(text.strip())))
     holder = _newest(messages, lambda text: _SCRIPT_LINE.search(text) is not None)
     if holder is None:
         return Chosen("", 0, Step())
@@ -162,6 +169,11 @@ def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> 
     except (json.JSONDecodeError, TypeError) as error:
         raise BadScript(f"the script line is not JSON: {error}") from error
     return _at(source, script, messages, holder)
+
+
+def _title(messages: Sequence[Mapping[str, Any]]) -> str:
+    scripts = _SCRIPT_LINE.findall(message_text(messages[-1]))
+    return str(json.loads(scripts[0]).get("title", "")) if scripts else ""
 
 
 def _at(key: str, script: tuple[Step, ...], messages: Sequence[Mapping[str, Any]], holder: int | None) -> Chosen:

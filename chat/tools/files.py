@@ -1,0 +1,201 @@
+"""Searching and reading the files of a conversation: those of its project and those uploaded with its messages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from chat.context.documents import Numbers, documents_json
+from chat.context.moving_parts import ToolGuidance
+from chat.context.types import Document
+from chat.documents import give_numbers
+from chat.models import Conversation
+from chat.turn_rows import on_database
+from files.models import File, FileText
+from files.search import Hit, search_many
+from llm.messages import ToolDefinition
+from llm.tools import BadArguments, ToolOutput
+from projects.models import Project
+
+HITS = 8
+MAX_VARIANTS = 4
+MAX_QUERY = 400  # characters of one phrasing
+READ = 12_000  # characters of one reading
+BETWEEN = "\n[…]\n"
+
+SEARCH_GUIDANCE = ToolGuidance(
+    "search_files",
+    "Call it before you answer a question that the files may answer. Say what you look for in the words that the "
+    "files would use, and give variants. If that is not enough, search again with other words or read on in a file.",
+    is_search=True,
+)
+READ_GUIDANCE = ToolGuidance(
+    "read_file",
+    "Call it to read a page of a file that a search has found, or to read on where a passage ends.",
+    is_search=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose files, and the question that is being answered."""
+
+    conversation: Conversation
+    project: Project | None
+    question: str
+
+    def files(self) -> QuerySet[File]:
+        wanted = Q(attachments__message__conversation=self.conversation)
+        if self.project is not None:
+            wanted |= Q(project_entries__project=self.project)
+        return File.objects.filter(wanted, status__in=(File.Status.READY, File.Status.TOO_LONG)).distinct()
+
+
+class SearchFiles:
+    """Query expansion: the model's query, its variants and the person's own question are searched together, and the
+    history keeps all of them as the call's arguments."""
+
+    timeout = 20.0
+    max_characters = 60_000
+
+    definition = ToolDefinition(
+        "search_files",
+        "Searches the files of this conversation and its project by words and by meaning; returns the best passages.",
+        {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What to look for."},
+                "variants": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": "Up to four other ways to say it.",
+                },
+            },
+            "required": ["query"],
+        },
+    )
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def label(self, arguments: Mapping[str, Any]) -> str:
+        return f"Searching the files for “{str(arguments.get('query', ''))[:80]}”"
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        return await on_database(self._search, expanded(arguments, self.scope.question))
+
+    def _search(self, queries: Sequence[str]) -> ToolOutput:
+        hits = search_many(queries=queries, files=self.scope.files(), limit=HITS)
+        if not hits:
+            return ToolOutput("Nothing was found. Try other words.", arguments={"queries": queries})
+        by_file: dict[UUID, list[Hit]] = {}
+        for hit in hits:
+            by_file.setdefault(hit.file, []).append(hit)
+        numbers = give_numbers(self.scope.conversation, [str(pk) for pk in by_file])
+        documents = [_passages(pk, found) for pk, found in by_file.items()]
+        places = [_place(numbers, pk, found[0]) for pk, found in by_file.items()]
+        return ToolOutput(
+            documents_json(documents, Numbers(numbers)), {"documents": places}, arguments={"queries": queries}
+        )
+
+
+def expanded(arguments: Mapping[str, Any], question: str) -> list[str]:
+    """All phrasings that are searched together, each once; raises `BadArguments`."""
+    query, variants = arguments.get("query"), arguments.get("variants", [])
+    if not isinstance(query, str) or not query.strip():
+        raise BadArguments("“query” must be a text that says what to look for.")
+    if not isinstance(variants, list) or not all(isinstance(each, str) for each in variants):
+        raise BadArguments("“variants” must be a list of texts.")
+    phrasings = [query, *variants[:MAX_VARIANTS], question]
+    return list(dict.fromkeys(each.strip()[:MAX_QUERY] for each in phrasings if each.strip()))
+
+
+def _passages(pk: UUID, hits: Sequence[Hit]) -> Document:
+    """A file's passages in the order in which they stand there."""
+    ordered = sorted(hits, key=lambda hit: hit.start)
+    pages = sorted({hit.page for hit in ordered if hit.page})
+    metadata = f"id {pk}" + (f", pages {', '.join(map(str, pages))}" if pages else "")
+    return Document(str(pk), hits[0].name, BETWEEN.join(hit.text for hit in ordered), metadata=metadata)
+
+
+def _place(numbers: Mapping[str, int], pk: UUID, hit: Hit) -> dict[str, Any]:
+    number = numbers[str(pk)]
+    return {"number": number, "title": hit.name, "file": str(pk), "page": hit.page, "start": hit.start, "end": hit.end}
+
+
+class ReadFile:
+    timeout = 10.0
+    max_characters = 60_000
+
+    definition = ToolDefinition(
+        "read_file",
+        "Reads a file by page, or from a character on.",
+        {
+            "type": "object",
+            "properties": {
+                "file": {"type": "string", "description": "The file's id."},
+                "page": {"type": "integer", "description": "From 1; for files that have pages."},
+                "start": {"type": "integer", "description": "The first character, from 0."},
+            },
+            "required": ["file"],
+        },
+    )
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def label(self, arguments: Mapping[str, Any]) -> str:
+        page = arguments.get("page")
+        return f"Reading page {page}" if isinstance(page, int) else "Reading a file"
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        return await on_database(self._read, arguments)
+
+    def _read(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        content = self._content(arguments.get("file"))
+        page, start, end = _span(content, arguments)
+        text = content.text[start:end]
+        if not text:
+            raise BadArguments(f"The file ends at character {len(content.text)}.")
+        pk = str(content.file_id)
+        numbers = give_numbers(self.scope.conversation, [pk])
+        more = f", goes on at character {end}" if end < len(content.text) else ", its end"
+        where = f"id {pk}, {f'page {page}, ' if page else ''}characters {start} to {end}{more}"
+        document = Document(pk, content.file.name, text, metadata=where)
+        place = {
+            "number": numbers[pk],
+            "title": content.file.name,
+            "file": pk,
+            "page": page,
+            "start": start,
+            "end": end,
+        }
+        return ToolOutput(documents_json([document], Numbers(numbers)), {"documents": [place]})
+
+    def _content(self, pk: object) -> FileText:
+        try:
+            wanted = UUID(str(pk))
+        except ValueError as error:
+            raise BadArguments("“file” must be the id of a file, as the search gives it.") from error
+        rows = FileText.objects.filter(file__in=self.scope.files(), file=wanted).select_related("file")
+        found = rows.first()
+        if found is None:
+            raise BadArguments("There is no such file here. Search first; each result says its id.")
+        return found
+
+
+def _span(content: FileText, arguments: Mapping[str, Any]) -> tuple[int, int, int]:
+    """(page or 0, first character, end) of what to read, at most `READ` characters."""
+    page, start = arguments.get("page"), arguments.get("start")
+    for name, value in (("page", page), ("start", start)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            raise BadArguments(f"“{name}” must be a whole number.")
+    if page is not None and content.spans:
+        if not 1 <= page <= len(content.spans):
+            raise BadArguments(f"The file has pages 1 to {len(content.spans)}.")
+        first, end = content.spans[page - 1]
+        return page, first, min(end, first + READ)
+    begin = start or 0
+    return 0, begin, min(len(content.text), begin + READ)

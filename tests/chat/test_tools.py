@@ -1,0 +1,171 @@
+"""The answer loop with tools, cycle by cycle: what the model server really received, and what people get."""
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from llm.models import Model
+from personas.models import Persona, Reminder
+from tests.chat.test_documents import asked, upload
+from tests.conftest import Person
+from tests.product import Product, until
+
+pytestmark = pytest.mark.product
+
+STUB = "This tool result is no longer available."
+CLAUSE = "Clause 7: the fee is limited to 500 euros a year."
+
+
+@pytest.fixture
+def caller_of_tools(product: Product, committed: None, scripted_model_row: Model) -> Model:
+    return Model.objects.create(
+        provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=64_000, tools=True
+    )
+
+
+@pytest.fixture
+def place(person: Person) -> str:
+    """A conversation in a project whose file can be searched."""
+    file = upload(person, "contract.txt", CLAUSE.encode())
+    until(lambda: person.caller.get(f"files/{file['id']}/")["searchable"], "the file can be searched")
+    project = person.caller.post("projects/", {"name": "Contracts"}, expect=201)
+    person.caller.post(f"projects/{project['id']}/files/", {"file": file["id"]}, expect=201)
+    return str(person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"])
+
+
+def ask(person: Person, place: str, model: Model, text: str, *steps: dict[str, Any]) -> dict[str, Any]:
+    script = json.dumps({"steps": list(steps)})
+    return asked(person, place, f"{text}\nscript: {script}", models=[str(model.pk)])
+
+
+def bodies(product: Product, mark: str) -> list[dict[str, Any]]:
+    """The request of each cycle, in order."""
+    return [record.body for record in product.model.finished(mark)]
+
+
+def roles(body: dict[str, Any]) -> list[str]:
+    return [message["role"] for message in body["messages"]]
+
+
+SEARCH = {"tool_calls": [{"name": "search_files", "arguments": {"query": "fee limit", "variants": ["maximum fee"]}}]}
+ANSWER = {"text": "The fee is limited by clause 7 [1]."}
+
+
+def test_a_search_is_followed_by_the_citation_rules_and_gone_with_the_turn(
+    product: Product, person: Person, place: str, caller_of_tools: Model
+) -> None:
+    mark = uuid4().hex
+    ask(person, place, caller_of_tools, f"Which clause? {mark}", SEARCH, ANSWER)
+    first, second = bodies(product, mark)
+    assert "# Tools" in first["messages"][0]["content"] and "# Citations" not in first["messages"][0]["content"]
+    assert roles(first)[-1] == "user" and mark in first["messages"][-1]["content"]
+    assert roles(second)[-4:] == ["user", "assistant", "tool", "user"]
+    assert "# Citations" in second["messages"][0]["content"]
+    assert (
+        second["messages"][-1]["content"] == "Cite the documents you use by their numbers in square brackets, like [1]."
+    )
+    found = json.loads(second["messages"][-2]["content"])["documents"][0]
+    assert (found["document"], found["title"], found["contents"]) == (1, "contract.txt", CLAUSE)
+    later = uuid4().hex
+    ask(person, place, caller_of_tools, f"And then? {later}", {"text": "Then nothing."})
+    messages = bodies(product, later)[0]["messages"]
+    assert "# Citations" not in messages[0]["content"]
+    assert [m["content"] for m in messages if m["role"] == "tool"] == [STUB]
+    call = next(m["tool_calls"][0]["function"] for m in messages if m.get("tool_calls"))
+    queries = json.loads(call["arguments"])["queries"]
+    assert queries[:2] == ["fee limit", "maximum fee"] and mark in queries[2]
+    assert messages[-1]["role"] == "user" and later in messages[-1]["content"]
+
+
+def test_the_reminder_of_the_persona_and_the_citation_reminder_stand_together_at_the_end(
+    product: Product, person: Person, place: str, caller_of_tools: Model
+) -> None:
+    persona = Persona.objects.create(owner=person.user, name="P", instructions="Be a lawyer.")
+    persona.reminders.add(Reminder.objects.create(text="Answer in one line.", scope=Reminder.Scope.PERSONA))
+    person.caller.http.patch(f"conversations/{place}/", json={"persona": str(persona.pk)})
+    mark = uuid4().hex
+    ask(person, place, caller_of_tools, f"Which? {mark}", SEARCH, SEARCH, ANSWER)
+    cycles = bodies(product, mark)
+    assert len(cycles) == 3
+    assert cycles[0]["messages"][-1]["content"] == "Answer in one line."
+    for body in cycles[1:]:
+        assert [m["content"] for m in body["messages"]].count("Be a lawyer.") == 1
+        last = body["messages"][-1]["content"]
+        assert last.startswith("Cite the documents") and last.endswith("Answer in one line.")
+    assert roles(cycles[2])[-6:] == ["user", "assistant", "tool", "assistant", "tool", "user"]
+
+
+def test_citations_become_links_also_when_they_come_in_pieces(
+    product: Product, person: Person, place: str, caller_of_tools: Model
+) -> None:
+    text = "It is limited [1], see [[1]] and [1, 9]. Not a source: [9]."
+    script = {"steps": [SEARCH, {"text": text, "interval": 0.01}]}
+    body = {"text": f"Cite.\nscript: {json.dumps(script)}", "models": [str(caller_of_tools.pk)]}
+    turn = person.caller.post(f"conversations/{place}/turns/", body)["turns"][0]
+    events = list(person.caller.events(turn["id"]))
+    cited = [event for event in events if event["type"] == "CITATION"]
+    assert [(event["number"], event["title"]) for event in cited] == [(1, "contract.txt")]
+    placed: dict[int, str] = {}
+    for event in events:
+        placed.update(dict(event.get("blocks", [])))
+    html = "".join(placed.values())
+    assert html.count('class="citation"') == 3 and "[9]" in html
+    assert f"/files/{cited[0]['href'].split('/')[2]}/?start=0&amp;end={len(CLAUSE)}" in html
+    stored = person.caller.ended(turn["id"])
+    assert stored["text"] == text
+    assert next(part for part in stored["parts"] if part["type"] == "text")["citations"][0]["number"] == 1
+
+
+def test_a_model_that_calls_for_ever_is_made_to_answer_in_its_last_step(
+    product: Product, person: Person, place: str, caller_of_tools: Model
+) -> None:
+    mark = uuid4().hex
+    body = {"text": f"For ever {mark}\nscript: {json.dumps(SEARCH)}", "models": [str(caller_of_tools.pk)]}
+    turn = person.caller.post(f"conversations/{place}/turns/", body)["turns"][0]
+    person.caller.ended(turn["id"])
+    cycles = bodies(product, mark)
+    assert len(cycles) == 6
+    assert [body.get("tool_choice") == "none" for body in cycles] == [False] * 5 + [True]
+    assert "last step" in cycles[-1]["messages"][-1]["content"]
+    assert "# Tools" not in cycles[-1]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        ([{"name": "no_such_tool", "arguments": {}}], "There is no tool of this name"),
+        ([{"name": "search_files", "arguments": '{"query": "half'}], "not valid JSON"),
+        ([{"name": "search_files", "arguments": {"query": 7}}], "must be a text"),
+        ([{"name": "search_files", "arguments": {"query": "x" * 1_000_000}}], "longer than"),
+        ([{"name": "read_file", "arguments": {"file": "01900000-0000-7000-8000-000000000000"}}], "no such file"),
+        ([{"name": "search_files", "arguments": {"query": "fee"}}] * 500, "Only 16 calls"),
+    ],
+)
+def test_a_call_that_cannot_run_tells_the_model_why_and_the_turn_goes_on(
+    product: Product, person: Person, place: str, caller_of_tools: Model, calls: list[dict[str, Any]], said: str
+) -> None:
+    mark = uuid4().hex
+    name = product.model.set_script(f"odd-{mark}", {"steps": [{"tool_calls": calls}, {"text": "Never mind."}]})
+    model = Model.objects.create(provider=caller_of_tools.provider, name=name, context_window=128_000, tools=True)
+    ended = asked(person, place, f"Odd calls {mark}", models=[str(model.pk)])
+    assert ended["text"] == "Never mind."
+    results = [m["content"] for m in bodies(product, mark)[1]["messages"] if m["role"] == "tool"]
+    assert len(results) == len(calls) and said in results[-1]
+
+
+def test_somebody_elses_file_cannot_be_read_by_its_id(
+    product: Product, person: Person, stranger: Person, place: str, caller_of_tools: Model
+) -> None:
+    secret = upload(stranger, "secret.txt", b"The password is swordfish.")
+    mark = uuid4().hex
+    read = {"tool_calls": [{"name": "read_file", "arguments": {"file": secret["id"]}}]}
+    ask(person, place, caller_of_tools, f"Read it {mark}", read, {"text": "No."})
+    assert "swordfish" not in json.dumps(bodies(product, mark))
+
+
+def test_a_model_that_cannot_call_tools_is_offered_none(product: Product, person: Person, place: str) -> None:
+    mark = uuid4().hex
+    asked(person, place, f"No tools {mark}")
+    assert "tools" not in bodies(product, mark)[0]
