@@ -5,7 +5,7 @@ INSTALLED_TO_RUN := .venv/.installed-to-run
 INSTALLED_TO_TEST := .venv/.installed-to-test
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test bench chromium
+.PHONY: help setup run lint test bench screenshots chromium
 
 help:
 	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
@@ -13,6 +13,7 @@ help:
 	@echo "make lint    the static checks"
 	@echo "make test    everything CI runs"
 	@echo "make bench   the benchmarks"
+	@echo "make screenshots   pictures of every page, into docs/screenshots"
 
 setup: $(INSTALLED_TO_TEST)
 
@@ -33,6 +34,9 @@ test: $(INSTALLED_TO_TEST) chromium lint
 
 bench: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m tests.bench
+
+screenshots: $(INSTALLED_TO_TEST) chromium
+	$(BIN)/python -m tests.screenshots
 
 # The browser tests drive Debian's Chromium.
 chromium:

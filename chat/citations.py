@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from markdown_it.rules_inline import StateInline
 
-CITED = re.compile(r"\[(\[)?(\d{1,4}(?:\s*,\s*\d{1,4})*)\](?(1)\])(?![(\[:])")
+CITED = re.compile(r"\[(\[)?(\d{1,4}(?:\s*,\s*\d{1,4})*)\](?(1)\])(?!\()")
 
 
 @dataclass(frozen=True, slots=True)

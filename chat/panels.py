@@ -16,7 +16,7 @@ SECTIONS = {
     "summary": gettext_lazy("Summary"),
     "omitted": gettext_lazy("Note about left-out messages"),
     "history": gettext_lazy("Conversation"),
-    "persona": gettext_lazy("Persona"),
+    "persona": gettext_lazy("Persona and project"),
     "project_files": gettext_lazy("Project files"),
     "file_listing": gettext_lazy("List of files by search"),
     "file": gettext_lazy("Attached files"),
@@ -53,6 +53,7 @@ CHANGES = {
 VERSIONS = {
     "system_prompt": gettext_lazy("System prompt"),
     "persona": gettext_lazy("Persona"),
+    "project": gettext_lazy("Project"),
     "summary_prompt": gettext_lazy("Summary prompt"),
 }
 

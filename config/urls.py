@@ -5,9 +5,11 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 from rest_framework.routers import DefaultRouter
 
 from chat import api as chat_api
-from config import operations
+from config import operations, schema
 from projects import api as projects_api
 from projects import file_api
+
+__all__ = ["handler404", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
 
 router = DefaultRouter()
 router.include_root_view = False

@@ -35,13 +35,11 @@ class FileView:
     error: str
     is_image: bool
     unread: bool
-    usable: bool
     created: datetime
-    owner: UUID
 
 
 def file_view(file: File) -> FileView:
-    """`usable`: it can go with a message; `error` may also be a remark on a file that could be read."""
+    """`error` may also be a remark on a file that could be read."""
     return FileView(
         id=file.pk,
         name=file.name,
@@ -53,9 +51,7 @@ def file_view(file: File) -> FileView:
         error=file.error,
         is_image=file.is_image,
         unread=file.status in UNREAD,
-        usable=file.status == File.Status.READY,
         created=file.created,
-        owner=file.owner_id,
     )
 
 

@@ -133,7 +133,7 @@ def running(**environment: str) -> Iterator[Product]:
 
 
 @contextmanager
-def installed(database: str, redis: str) -> "Iterator[tuple[Product, Caller]]":
+def installed(database: str, redis: str, model: str = "scripted") -> "Iterator[tuple[Product, Caller]]":
     """The product on empty services, set up with its own commands as an operator would; and its admin's program."""
     urls = {"DATABASE_URL": database, "REDIS_URL": redis}
 
@@ -145,7 +145,7 @@ def installed(database: str, redis: str) -> "Iterator[tuple[Product, Caller]]":
     manage("migrate", "-v0")
     manage("seed")
     with running(**urls) as product:
-        endpoint = ("--base-url", product.model.openai_url, "--model", "scripted:128000", "--default")
+        endpoint = ("--base-url", product.model.openai_url, "--model", f"{model}:128000", "--default")
         manage("provider", "Scripted", *endpoint, PROVIDER_API_KEY="secret-of-the-scripted-provider")
         yield product, Caller(product, manage("token", "admin").strip())
 

@@ -10,7 +10,7 @@ import { say } from "./words.js";
 const conversation = document.querySelector("main").dataset.conversation;
 const messages = document.getElementById("messages");
 const status = document.getElementById("status");
-const title = document.title;
+let title = document.title;
 /** @type {Map<string, Answer>} */
 const answers = new Map();
 
@@ -32,8 +32,9 @@ function connect() {
   made.addEventListener("lost", () => tell(say("lost")));
   made.addEventListener("ended", () => tell(say("ended")));
   made.addEventListener("open", () => status.textContent === say("lost") && tell(answers.size ? say("answering") : ""));
-  made.addEventListener("state", ({ detail }) => onState(detail.state));
+  made.addEventListener("state", ({ detail }) => onState(detail));
   made.addEventListener("turn", ({ detail }) => onTurn(detail.turn));
+  made.addEventListener("title", ({ detail }) => onTitle(detail.title));
   made.watch(conversation);
   return made;
 }
@@ -117,7 +118,8 @@ function stop() {
 
 // Other tabs
 
-function onState(state) {
+function onState({ state, title }) {
+  if (title) onTitle(title); // what was missed while the socket was not there
   if (state === "answering" && !answers.size) sync();
   if (state === "summarising") tell(say("summarising"));
   else if (status.textContent === say("summarising")) tell("");
@@ -128,6 +130,17 @@ function onTurn(turn) {
   if (!answers.has(turn) && !messages.querySelector(`[data-turn="${CSS.escape(turn)}"]`)) sync();
 }
 
+/** The model has named the conversation. @param {string} name */
+function onTitle(name) {
+  const heading = document.getElementById("title");
+  if (heading.textContent === name) return;
+  title = title.replace(heading.textContent, () => name);
+  document.title = document.title.replace(heading.textContent, () => name);
+  for (const place of [heading, document.querySelector(`.side a[href="${location.pathname}"]`)])
+    if (place) place.textContent = name;
+  /** @type {HTMLInputElement} */ (document.getElementById("new-title")).value = name;
+}
+
 let syncing = Promise.resolve();
 
 /** Takes over what another tab added or replaced. One after the other, and not while this tab's own message is on its way. */
@@ -136,13 +149,18 @@ function sync() {
     if (composer.sending) return;
     const response = await fetch(location.pathname).catch(() => null);
     if (!response?.ok || composer.sending) return;
-    const theirs = parse(await response.text()).querySelectorAll("#messages > article");
+    const theirs = [...parse(await response.text()).querySelectorAll("#messages > [id]")];
     if (composer.sending || !theirs.length) return;
-    const known = new Set(Array.from(theirs, (each) => each.id));
-    const mine = [...messages.querySelectorAll("article")];
+    const known = new Set(theirs.map((each) => each.id));
+    const mine = [...messages.querySelectorAll(":scope > [id]")];
     const first = mine.findIndex((each) => known.has(each.id));
     if (first >= 0) for (const each of mine.slice(first)) if (!known.has(each.id)) each.remove();
-    for (const each of theirs) if (!document.getElementById(each.id)) messages.append(each);
+    let last = null;
+    for (const each of theirs) {
+      const there = document.getElementById(each.id);
+      if (!there) last ? last.after(each) : messages.append(each);
+      last = there ?? each;
+    }
     window.htmx.process(messages);
     findPending();
   });
@@ -152,7 +170,9 @@ function sync() {
 
 document.body.addEventListener("htmx:afterSwap", (event) => {
   findPending();
-  if (event.detail.requestConfig.elt === composer.form) scroll.toEnd();
+  if (event.detail.requestConfig.elt !== composer.form) return;
+  scroll.toEnd();
+  if (messages.querySelector(".columns:not(:last-child)")) sync(); // only the newest answers stand side by side
 });
 document.body.addEventListener("htmx:beforeSwap", (event) => {
   const { xhr } = event.detail;

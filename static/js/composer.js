@@ -2,6 +2,8 @@
  * The field in which a message is written. Enter sends, Shift+Enter is a new line, Esc stops the answer.
  * A draft is kept per conversation, in this browser, until it is sent.
  */
+import { Attachments } from "./attachments.js";
+
 const DRAFT = "draft:";
 const touch = matchMedia("(pointer: coarse)");
 
@@ -22,13 +24,18 @@ export class Composer {
     this.answering = false;
     this.usable = !this.send.disabled; // without a model there is nothing to send to
     this.fits = true;
+    this.whyNot = "";
     if (!this.text.value) this.text.value = localStorage.getItem(this.draft) ?? "";
     this.#renewKey();
     this.text.addEventListener("input", () => this.#typed());
     this.text.addEventListener("keydown", (event) => this.#key(event));
     this.stop.addEventListener("click", () => tell.onStop());
-    form.addEventListener("htmx:beforeRequest", (event) => this.#begin(event));
-    form.addEventListener("htmx:afterRequest", (event) => this.#end(event.detail.successful));
+    this.attachments = new Attachments(form, () => this.#show());
+    // The chips in the form ask for their state; only the form's own request sends the message.
+    form.addEventListener("htmx:beforeRequest", (event) => event.detail.elt === form && this.#begin(event));
+    form.addEventListener("htmx:afterRequest", (event) => {
+      if (event.detail.elt === form) this.#end(event.detail.successful);
+    });
     document.getElementById("plan")?.addEventListener("htmx:afterSwap", (event) => this.#planned(event.currentTarget));
     this.#typed();
   }
@@ -37,7 +44,7 @@ export class Composer {
   #planned(plan) {
     const line = plan.querySelector("[data-fits]");
     this.fits = line?.dataset.fits !== "false";
-    this.send.title = this.fits ? "" : line.textContent.trim();
+    this.whyNot = this.fits ? "" : line.textContent.trim();
     this.#show();
   }
 
@@ -51,7 +58,9 @@ export class Composer {
     const focused = document.activeElement === this.stop;
     this.stop.hidden = !this.answering;
     this.send.hidden = this.answering;
-    this.send.disabled = !this.usable || !this.fits || this.sending || !this.text.value.trim();
+    const { ready } = this.attachments;
+    this.send.disabled = !this.usable || !this.fits || !ready || this.sending || !this.text.value.trim();
+    this.send.title = ready ? this.whyNot : this.attachments.whyNot;
     if (focused && !this.answering) this.text.focus();
   }
 
@@ -92,6 +101,7 @@ export class Composer {
     this.sending = false;
     if (successful) {
       this.text.value = "";
+      this.attachments.clear();
       this.#renewKey();
       if (!touch.matches) this.text.focus(); // on a phone it would bring the keyboard up over the answer
     }

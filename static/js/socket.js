@@ -9,6 +9,7 @@ const FIRST_WAIT = 500; // ms
 const LONGEST_WAIT = 15_000;
 const PING_EVERY = 25_000;
 const ACK_WITHIN = 10_000;
+const HINTS = new Set(["STATE", "TURN", "TITLE"]);
 const NOT_SIGNED_IN = 4401;
 const FOR_GOOD = new Set([4400, 4403, 4413]); // trying again would end the same way
 
@@ -45,7 +46,7 @@ export class Socket extends EventTarget {
     socket.onclose = (event) => socket === this.#socket && this.#closed(event.code);
   }
 
-  /** Tells of states and new turns of a conversation, as `state` and `turn` events. @param {string} conversation */
+  /** Tells of states, new turns and the title of a conversation, as `state`, `turn` and `title` events. @param {string} conversation */
   watch(conversation) {
     this.#watched = conversation;
     if (this.open) this.#tell({ type: "watch", conversation });
@@ -92,7 +93,7 @@ export class Socket extends EventTarget {
   /** @param {WireEvent} event */
   #received(event) {
     if (event.type === "ACK" || event.type === "ERROR") this.#settle(event);
-    else if (event.type === "STATE" || event.type === "TURN")
+    else if (HINTS.has(event.type))
       this.dispatchEvent(new CustomEvent(event.type.toLowerCase(), { detail: event }));
     else this.#followers.get(event.turn)?.receive(event);
   }

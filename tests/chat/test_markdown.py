@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from chat.citations import Sources
 from chat.markdown import BlockStream, render
 
 ALLOWED_LINK = re.compile(r'href="(https?://|mailto:)', re.IGNORECASE)
@@ -279,3 +280,14 @@ def test_a_fence_that_closes_after_a_long_block_is_seen_at_once() -> None:
     changed = dict(growing.push("```\n\nAfter"))
     assert '<span class="n">y</span>' in changed[0]
     assert changed[1] == "<p>After</p>"
+
+
+def test_a_number_becomes_a_link_only_when_it_stands_for_a_document() -> None:
+    sources = Sources()
+    for number in (1, 2):
+        sources.learn([{"number": number, "title": "T", "url": f"https://example.org/{number}"}])
+    text = "One [1], both [1][2], twice [[2]], a list [1, 7]: and [7], [1](https://x.example), `[1]`."
+    html = "".join(render(text, sources))
+    assert html.count('class="citation"') == 5
+    assert "[<a" in html and "[7]" in html and "<code>[1]</code>" in html
+    assert render("[1]") == ["<p>[1]</p>"]

@@ -17,9 +17,11 @@ from django.test import Client
 from accounts.models import ApiToken, User
 from accounts.services import create_token
 from chat.models import Conversation, Message, Turn
+from files.models import Embedder, File
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona, Reminder
 from personas.services import save_system_prompt
+from projects.models import Membership, Project, ProjectFile
 from tests.config.addresses import Address, addresses
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -76,12 +78,19 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     turn = _turn(owner, model, persona)
     rows: list[Row] = [owner, provider, prompt, profile, reminder, group, model, persona, token, turn]
     rows += [turn.conversation, turn.user_message, turn.answer]
+    embedder = Embedder.objects.create(name=unique, api_key=SECRET)
+    project, file, member = _project(owner, people())
+    rows += [embedder, project, file, member]
     values = {
         **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},
         "c/pk": str(turn.conversation_id),
         "conversations/pk": str(turn.conversation_id),
         "messages/pk": str(turn.answer_id),
         "turns/pk": str(turn.pk),
+        "projects/pk": str(project.pk),
+        "members/member": str(member.user_id),
+        "files/pk": str(file.pk),
+        "files/file": str(file.pk),
         "user/id": str(owner.pk),
         "r/content_type_id": str(ContentType.objects.get_for_model(User).pk),
         "object_id": str(owner.pk),
@@ -90,7 +99,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "format": "json",
     }
     yield Household(values, rows)
-    for row in (provider, prompt, profile, reminder, group):
+    for row in (provider, prompt, profile, reminder, group, embedder):
         row.delete()
 
 
@@ -105,6 +114,13 @@ def _turn(owner: User, model: Model, persona: Persona) -> Turn:
     return Turn.objects.create(
         conversation=conversation, user_message=question, answer=answer, model=model, status="done"
     )
+
+
+def _project(owner: User, reader: User) -> tuple[Project, File, Membership]:
+    project = Project.objects.create(owner=owner, name=PRIVATE, instructions=PRIVATE)
+    file = File.objects.create(owner=owner, name=f"{PRIVATE}.txt", size=1, sha256="0" * 64, status="failed")
+    ProjectFile.objects.create(project=project, file=file)
+    return project, file, Membership.objects.create(project=project, user=reader)
 
 
 def signed_in(person: User, **options: Any) -> Client:

@@ -1,0 +1,94 @@
+"""The pages of files. Who may see a file depends on the projects that hold it."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from accounts.middleware import SignedInRequest as Request
+from files import services as file_services
+from files.downloads import download
+from files.models import File
+from files.pages import Reading, file_view
+from llm.errors import ProductError
+from projects import pages, services
+from projects.file_api import whole_number
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def files(request: Request) -> HttpResponse:
+    """The list of one's files, or only its rows; a POST uploads and gives a script the chips of the new files."""
+    if request.method == "POST":
+        uploaded = upload(request)
+        if not request.headers.get("HX-Request"):
+            return redirect("files:list")
+        views = [file_view(file) for file in uploaded]
+        return render(request, "files/_chips.html", {"files": views}, status=201)
+    context = {"section": "files", "list": pages.file_list(request.user, request.GET.get("after"))}
+    return render(request, "files/_rows.html" if "rows" in request.GET else "files/list.html", context)
+
+
+def upload(request: Request) -> list[File]:
+    """Stores the files of a form; raises `no_file` when none was chosen."""
+    given = [content for content in request.FILES.getlist("file") if content.name]
+    if not given:
+        raise ProductError("no_file", "No file was chosen. Choose one or several, then upload.")
+    return [file_services.upload(user=request.user, name=content.name or "", content=content) for content in given]
+
+
+@login_required
+@require_GET
+def file(request: Request, pk: UUID) -> HttpResponse:
+    """What is known of a file, and its text from a page, a character or a passage on."""
+    found = services.visible_file(request.user, pk)
+    context = {
+        "section": "files",
+        "file": file_view(found),
+        "uses": pages.uses_of(request.user, [found.pk])[found.pk],
+        "mine": found.owner_id == request.user.pk,
+        **_text(request, found),
+    }
+    return render(request, "files/file.html", context)
+
+
+def _text(request: Request, found: File) -> dict[str, Any]:
+    """Empty for a file without text; `pieces` are (piece, before, passage, after)."""
+    if found.is_image or found.status not in (File.Status.READY, File.Status.TOO_LONG):
+        return {}
+    reading = Reading(found)
+    page, start, end = (whole_number(request.GET, name) for name in ("page", "start", "end"))
+    window = reading.at(start or 0 if page is None else reading.start_of(page))
+    passage = (start, end) if start is not None and end is not None else (0, 0)
+    return {"window": window, "pieces": [(piece, *piece.marked(*passage)) for piece in window.pieces]}
+
+
+@login_required
+@require_GET
+def content(request: Request, pk: UUID) -> HttpResponseBase:
+    return download(services.visible_file(request.user, pk))
+
+
+@login_required
+@require_GET
+def chip(request: Request, pk: UUID) -> HttpResponse:
+    """A file at the composer, in its present state."""
+    return render(request, "files/_chip.html", {"file": file_view(services.visible_file(request.user, pk))})
+
+
+@login_required
+@require_POST
+def retry(request: Request, pk: UUID) -> HttpResponse:
+    found = services.visible_file(request.user, pk)
+    file_services.retry(user=request.user, file=found)
+    return redirect("files:file", found.pk)
+
+
+@login_required
+@require_POST
+def delete(request: Request, pk: UUID) -> HttpResponse:
+    file_services.delete(user=request.user, file=services.visible_file(request.user, pk))
+    return redirect("files:list")

@@ -1,0 +1,160 @@
+import hashlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.core.files.base import File as Content
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+
+from accounts.models import User
+from files import services as file_services
+from files.models import File
+from files.pages import UNREAD
+from llm.errors import ProductError
+from projects import services
+from projects.models import Project
+
+AT_ONCE = 20  # files that wait to be read at most: a folder of thousands does not hold up what people upload
+POLL = 0.5  # seconds
+PATIENCE = 120.0  # seconds without any file getting done
+BAR = 30  # characters
+
+
+class Command(BaseCommand):
+    help = (
+        "Uploads a file, or a folder with all below it, into a project. Files whose content the project has already "
+        "are skipped, so an interrupted run is simply started again; failed ones are read again. Ends with status 1 if "
+        "any file failed."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("path", type=Path)
+        parser.add_argument("--project", required=True, metavar="NAME", help="created if there is none")
+        parser.add_argument("--user", metavar="NAME", help="whose files they will be; else the first admin")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        user = _user(options["user"])
+        paths = list(_paths(options["path"]))
+        project = _project(user, options["project"])
+        self.known = {file.sha256: file for file in services.files_of(project)}
+        self.failures: list[str] = []
+        self.pending: dict[UUID, Path] = {}
+        self.skipped = 0
+        for number, path in enumerate(paths):
+            self._wait(len(self.pending) >= AT_ONCE, number, len(paths))
+            try:
+                self._take(user, project, path)
+            except ProductError as error:
+                self.failures.append(f"{path}: {error.detail}")
+            except OSError as error:
+                self.failures.append(f"{path}: {error.strerror or error}")
+            self._show(number + 1, len(paths))
+        while self.pending:
+            self._wait(True, len(paths), len(paths))
+        self._report(project, len(paths) - self.skipped - len(self.failures))
+
+    def _take(self, user: User, project: Project, path: Path) -> None:
+        digest = _digest(path)
+        file = self.known.get(digest)
+        if file is None:
+            file = self.known[digest] = _upload(user, project, path)
+        elif file.status == File.Status.FAILED and file.owner_id == user.pk:
+            file_services.retry(user=user, file=file)
+        elif file.status not in UNREAD or file.pk in self.pending:
+            self.skipped += 1
+            return
+        self.pending[file.pk] = path
+
+    def _wait(self, needed: bool, number: int, total: int) -> None:
+        """Until one of the pending files is done. A worker reads them; without one nothing would ever be done."""
+        deadline = time.monotonic() + PATIENCE
+        while needed and not self._collect():
+            if time.monotonic() > deadline:
+                raise CommandError(
+                    f"No file was read for {PATIENCE:.0f} seconds. Check with `manage.py doctor` that a worker runs, "
+                    "then start this again; what is uploaded is kept."
+                )
+            self._show(number, total)
+            time.sleep(POLL)
+
+    def _collect(self) -> bool:
+        done = File.objects.filter(pk__in=self.pending).exclude(status__in=UNREAD)
+        found = list(done.only("status", "error"))
+        for file in found:
+            path = self.pending.pop(file.pk)
+            if file.status == File.Status.FAILED:
+                self.failures.append(f"{path}: {file.error}")
+        return bool(found)
+
+    def _show(self, number: int, total: int) -> None:
+        if not self.stderr.isatty():
+            return
+        filled = BAR * number // max(1, total)
+        waiting = f", {len(self.pending)} being read" if self.pending else ""
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        line = f"[{'#' * filled}{'.' * (BAR - filled)}] {number:,} of {total:,}{waiting}{failed}"
+        self.stderr.write(f"\r\x1b[K{line}", ending="")
+        self.stderr.flush()
+
+    def _report(self, project: Project, read: int) -> None:
+        if self.stderr.isatty():
+            self.stderr.write("")
+        self.stdout.write(f"{project}: {read:,} read, {self.skipped:,} there already, {len(self.failures):,} failed")
+        for failure in self.failures:
+            self.stdout.write(f"  {failure}")
+        if self.failures:
+            sys.exit(1)
+
+
+def _user(name: str | None) -> User:
+    people = User.objects.filter(is_active=True)
+    if name is not None:
+        found = people.filter(username=name).first()
+        if found is None:
+            raise CommandError(f"There is no user “{name}”.")
+        return found
+    admin = people.filter(is_superuser=True).order_by("date_joined", "pk").first()
+    if admin is None:
+        raise CommandError("There is no administrator. Name somebody with --user.")
+    return admin
+
+
+def _project(user: User, name: str) -> Project:
+    found = list(Project.objects.visible_to(user).filter(name=name)[:2])
+    if len(found) > 1:
+        raise CommandError(f"{user} sees several projects named “{name}”. Rename one of them first.")
+    try:
+        project = found[0] if found else services.create_project(user=user, fields={"name": name})
+        services.require_editor(user=user, project=project)
+    except ProductError as error:
+        raise CommandError(error.detail) from error
+    return project
+
+
+def _paths(path: Path) -> Iterator[Path]:
+    """The file, or all files below the folder in order; hidden ones, and links out of it, are passed over."""
+    if path.is_file():
+        yield path
+        return
+    if not path.is_dir():
+        raise CommandError(f"There is neither a file nor a folder at {path}.")
+    for each in sorted(path.rglob("*")):
+        hidden = any(part.startswith(".") for part in each.relative_to(path).parts)
+        if not hidden and not each.is_symlink() and each.is_file():
+            yield each
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _upload(user: User, project: Project, path: Path) -> File:
+    with path.open("rb") as stream, transaction.atomic():
+        file = file_services.upload(user=user, name=path.name, content=Content(stream, name=path.name))
+        services.add_file(user=user, project=project, file=file)
+    return file

@@ -1,0 +1,263 @@
+"""Every change to projects, their members and the list of their files; and who may see which project and file."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Max, Q, QuerySet
+from django.utils import timezone
+
+from accounts.models import User
+from files.models import File
+from llm.errors import NotFound, ProductError
+from personas.models import Persona
+from projects.models import Membership, Project, ProjectFile
+
+OWNER = "owner"
+MAX_INSTRUCTIONS = 100_000  # characters
+MAX_NAME = 100
+
+
+def identifier(value: object, what: str) -> UUID:
+    """A row's id as it came from outside; raises `NotFound` for what is none, as for a row that is not there."""
+    try:
+        return UUID(str(value))
+    except ValueError as error:
+        raise NotFound(what) from error
+
+
+def visible_project(user: User, pk: object) -> Project:
+    """Raises `NotFound`."""
+    rows = Project.objects.visible_to(user).select_related("owner", "persona")
+    found = rows.filter(pk=identifier(pk, "project")).first()
+    if found is None:
+        raise NotFound("project")
+    return found
+
+
+def visible_files(user: User) -> QuerySet[File]:
+    """One's own files and those in projects that one owns or is a member of."""
+    in_projects = ProjectFile.objects.filter(project__in=Project.objects.visible_to(user)).values("file")
+    return File.objects.filter(Q(owner=user) | Q(pk__in=in_projects))
+
+
+def visible_file(user: User, pk: object) -> File:
+    """Raises `NotFound`."""
+    found = visible_files(user).filter(pk=identifier(pk, "file")).first()
+    if found is None:
+        raise NotFound("file")
+    return found
+
+
+def files_of(project: Project) -> QuerySet[File]:
+    return File.objects.filter(project_entries__project=project)
+
+
+def role_of(user: User, project: Project) -> str:
+    """owner, editor or reader. Raises `NotFound` for everybody else."""
+    if project.owner_id == user.pk:
+        return OWNER
+    membership = Membership.objects.filter(project=project, user=user).first()
+    if membership is None:
+        raise NotFound("project")
+    return membership.role
+
+
+def require_editor(*, user: User, project: Project) -> None:
+    if role_of(user, project) == Membership.Role.READER:
+        raise ProductError(
+            "not_editor",
+            "You can read this project but not change it. Ask its owner to make you an editor.",
+            status=403,
+        )
+
+
+def require_owner(*, user: User, project: Project) -> None:
+    if role_of(user, project) != OWNER:
+        raise ProductError("not_owner", "Only the owner of this project can do this. Ask them.", status=403)
+
+
+def create_project(*, user: User, fields: Mapping[str, Any]) -> Project:
+    """`fields`: name, and optionally instructions and persona."""
+    project = Project(owner=user)
+    for name, value in _checked(user, fields).items():
+        setattr(project, name, value)
+    if not project.name:
+        raise _no_name()
+    project.save()
+    return project
+
+
+@transaction.atomic
+def update_project(*, user: User, project: Project, fields: Mapping[str, Any], based_on: int | None = None) -> Project:
+    """Changes name, instructions or persona. Other instructions make a new version.
+
+    `based_on` is the version that the writer had before them; raises `changed_meanwhile` (409) unless it is the newest.
+    """
+    require_editor(user=user, project=project)
+    changes = _checked(user, fields, already=project.persona_id)
+    locked = Project.objects.select_for_update().get(pk=project.pk)
+    if changes.get("instructions", locked.instructions) != locked.instructions:
+        if based_on is not None and based_on != locked.version:
+            raise ProductError(
+                "changed_meanwhile",
+                "Somebody else changed the instructions while you were writing. Copy your text, reload the page, "
+                "and put both together.",
+                status=409,
+            )
+        changes["version"] = F("version") + 1
+    Project.objects.filter(pk=project.pk).update(**changes, updated=timezone.now())
+    project.refresh_from_db()
+    return project
+
+
+def _checked(user: User, fields: Mapping[str, Any], *, already: UUID | None = None) -> dict[str, Any]:
+    changes = {name: fields[name] for name in ("name", "instructions", "persona") if name in fields}
+    if "name" in changes:
+        changes["name"] = " ".join(changes["name"].split())[:MAX_NAME]
+        if not changes["name"]:
+            raise _no_name()
+    if len(changes.get("instructions", "")) > MAX_INSTRUCTIONS:
+        raise ProductError(
+            "instructions_too_long",
+            f"Instructions have at most {MAX_INSTRUCTIONS:,} characters. Put the rest into a file of the project.",
+        )
+    persona: Persona | None = changes.get("persona")
+    # An editor may leave the owner's private persona where it is, but cannot choose one they do not see.
+    if persona and persona.pk != already and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists():
+        raise NotFound("persona")
+    return changes
+
+
+def _no_name() -> ProductError:
+    return ProductError("empty_name", "Give the project a name of at least one character.")
+
+
+def delete_project(*, user: User, project: Project) -> None:
+    """Instructions, memberships and the list of files go; files and conversations stay with those whose they are."""
+    require_owner(user=user, project=project)
+    project.delete()
+
+
+def add_member(*, user: User, project: Project, username: str, role: str = Membership.Role.READER) -> Membership:
+    """Adds somebody, or gives them another role if they are there. Raises `no_such_person`, `owner_is_member`."""
+    require_owner(user=user, project=project)
+    person = User.objects.filter(username=username.strip(), is_active=True).first()
+    if person is None:
+        raise ProductError("no_such_person", "Nobody here has this user name. Check its spelling.", status=404)
+    if person.pk == project.owner_id:
+        raise ProductError("owner_is_member", "This person owns the project and needs no other role.", status=409)
+    membership, _ = Membership.objects.update_or_create(
+        project=project, user=person, defaults={"role": _known_role(role)}
+    )
+    return membership
+
+
+def change_role(*, user: User, project: Project, member: object, role: str) -> Membership:
+    """`member` is the id of the person."""
+    require_owner(user=user, project=project)
+    membership = _membership(project, member)
+    membership.role = _known_role(role)
+    membership.save(update_fields=["role"])
+    return membership
+
+
+def remove_member(*, user: User, project: Project, member: object) -> None:
+    """The owner may remove anybody, everybody may leave. Files that the person added stay in the project."""
+    if role_of(user, project) != OWNER and identifier(member, "member") != user.pk:
+        require_owner(user=user, project=project)
+    _membership(project, member).delete()
+
+
+def _membership(project: Project, member: object) -> Membership:
+    rows = Membership.objects.filter(project=project, user=identifier(member, "member"))
+    found = rows.select_related("user").first()
+    if found is None:
+        raise NotFound("member")
+    return found
+
+
+def _known_role(role: str) -> str:
+    if role not in Membership.Role.values:
+        raise ProductError("unknown_role", f"There is no role “{role}”. The roles are reader and editor.")
+    return role
+
+
+@transaction.atomic
+def add_file(*, user: User, project: Project, file: File, pinned: bool = False) -> ProjectFile:
+    """Puts a file that the user can see at the end of the list. One that is there stays in its place."""
+    require_editor(user=user, project=project)
+    visible_file(user, file.pk)
+    _locked(project)
+    last = ProjectFile.objects.filter(project=project).aggregate(last=Max("ordinal"))["last"]
+    entry, created = ProjectFile.objects.get_or_create(
+        project=project,
+        file=file,
+        defaults={"added_by": user, "pinned": pinned, "ordinal": 0 if last is None else last + 1},
+    )
+    if pinned and not created:
+        entry.pinned = True
+        entry.save(update_fields=["pinned"])
+    _touch(project)
+    return entry
+
+
+@transaction.atomic
+def change_file(
+    *, user: User, project: Project, file: object, pinned: bool | None = None, position: int | None = None
+) -> ProjectFile:
+    """`file` is an id. `position` counts from 0; beyond the ends means the end."""
+    require_editor(user=user, project=project)
+    _locked(project)
+    entry = entry_of(project, file)
+    if pinned is not None:
+        entry.pinned = pinned
+        entry.save(update_fields=["pinned"])
+    if position is not None:
+        _move(entry, position)
+        entry.refresh_from_db(fields=["ordinal"])
+    _touch(project)
+    return entry
+
+
+@transaction.atomic
+def remove_file(*, user: User, project: Project, file: object) -> None:
+    """The file itself stays with its owner."""
+    require_editor(user=user, project=project)
+    entry_of(project, file).delete()
+    _touch(project)
+
+
+def entry_of(project: Project, file: object) -> ProjectFile:
+    """Raises `NotFound` when the file of this id is not in the project."""
+    rows = ProjectFile.objects.filter(project=project, file=identifier(file, "file")).select_related("file")
+    found = rows.first()
+    if found is None:
+        raise NotFound("file")
+    return found
+
+
+def _move(entry: ProjectFile, position: int) -> None:
+    others = list(ProjectFile.objects.filter(project=entry.project_id).exclude(pk=entry.pk))
+    others.insert(max(0, position), entry)
+    _number(others)
+
+
+def _number(entries: Iterable[ProjectFile]) -> None:
+    changed = []
+    for ordinal, entry in enumerate(entries):
+        if entry.ordinal != ordinal:
+            entry.ordinal = ordinal
+            changed.append(entry)
+    ProjectFile.objects.bulk_update(changed, ["ordinal"])
+
+
+def _locked(project: Project) -> None:
+    """Changes of one list come one after the other."""
+    if not Project.objects.select_for_update().filter(pk=project.pk).exists():
+        raise NotFound("project")
+
+
+def _touch(project: Project) -> None:
+    Project.objects.filter(pk=project.pk).update(updated=timezone.now())

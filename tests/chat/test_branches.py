@@ -1,0 +1,249 @@
+"""The message tree through the running product: editing, switching, continuing, deleting, feedback, titles."""
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import Person
+from tests.product import Caller, Product, until
+from tests.sockets import socket_of
+
+pytestmark = pytest.mark.product
+
+
+def said(caller: Caller, place: str) -> list[str]:
+    """The texts of the branch on show, oldest first, without scripts."""
+    rows = caller.get(f"conversations/{place}/messages/")["results"]
+    return [row["text"].split("\nscript:")[0] for row in reversed(rows)]
+
+
+def asked(caller: Caller, place: str, text: str, answer: str) -> Any:
+    """The ended turn of a question and its answer."""
+    return caller.ended(caller.ask(text, {"text": answer}, place)["id"])
+
+
+def live(caller: Caller, place: str, product: Product, text: str) -> Any:
+    turn = caller.ask(text, {"ttft": 600, "text": "never"}, place)
+    product.model.arrived(text)
+    return turn
+
+
+def stopped(caller: Caller, place: str, text: str) -> Any:
+    turn = caller.ask(text, {"tokens": 5000, "interval": 0.02}, place)
+    for event in caller.events(turn["id"]):
+        if event["type"] == "TEXT_MESSAGE_CONTENT":
+            caller.post(f"turns/{turn['id']}/stop/")
+    return caller.ended(turn["id"])
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_edited_question_is_a_new_branch_and_the_old_one_is_kept(caller: Caller, number: int) -> None:
+    place = caller.conversation()
+    turns = [asked(caller, place, "One.", "Answer one."), asked(caller, place, "Two.", "Answer two.")]
+    old = turns[number]["user_message"]
+    edited = caller.post(f"messages/{old}/edit/", {"text": "Another."})["turns"][0]
+    caller.ended(edited["id"])
+    assert said(caller, place)[:-1] == [*(["One.", "Answer one."] if number else []), "Another."]
+    assert caller.get(f"messages/{edited['user_message']}/")["parent"] == caller.get(f"messages/{old}/")["parent"]
+    siblings = caller.get(f"messages/{old}/siblings/")["results"]
+    assert [row["id"] for row in siblings] == [edited["user_message"], old]
+    caller.post(f"messages/{old}/choose/", expect=200)
+    assert said(caller, place) == ["One.", "Answer one.", "Two.", "Answer two."]
+
+
+def test_an_edited_question_is_answered_by_the_same_model(
+    caller: Caller, product: Product, scripted_model_row: Any
+) -> None:
+    name = product.model.set_script("edited", {"text": "From the other model."})
+    other = scripted_model_row.provider.models.get_or_create(name=name, context_window=8192)[0]
+    first = caller.ask("Who?", None, models=[str(other.pk)])
+    caller.ended(first["id"])
+    edited = caller.post(f"messages/{first['user_message']}/edit/", {"text": "Who are you?"})["turns"][0]
+    assert caller.ended(edited["id"])["text"] == "From the other model."
+
+
+def test_what_the_model_sees_of_an_edited_branch_is_that_branch_alone(caller: Caller, product: Product) -> None:
+    place = caller.conversation()
+    asked(caller, place, "Kept.", "Kept answer.")
+    old = asked(caller, place, "Replaced words.", "Replaced answer.")
+    turn = caller.post(f"messages/{old['user_message']}/edit/", {"text": "Seen words, once."})["turns"][0]
+    caller.ended(turn["id"])
+    (record,) = product.model.finished("Seen words, once.")
+    texts = [message["content"] for message in record.body["messages"] if message["role"] != "system"]
+    assert texts[1:] == ["Kept answer.", "Seen words, once."]
+
+
+def test_files_go_along_with_an_edited_question_unless_others_are_named(caller: Caller) -> None:
+    upload = caller.http.post("files/", files={"file": ("a.txt", b"alpha")}).json()["id"]
+    until(lambda: caller.get(f"files/{upload}/")["status"] == "ready", "the file is read")
+    first = caller.ask("Read it.", None, files=[upload])
+    caller.ended(first["id"])
+
+    def sent(body: dict[str, Any]) -> list[str]:
+        turn = caller.post(f"messages/{first['user_message']}/edit/", {"text": "Again.", **body})["turns"][0]
+        caller.ended(turn["id"])
+        return [each["id"] for each in caller.get(f"turns/{turn['id']}/report/")["sources"] if each["kind"] == "file"]
+
+    assert sent({}) == [upload]
+    assert sent({"files": []}) == []
+
+
+def test_choosing_a_branch_goes_down_to_its_newest_end(caller: Caller) -> None:
+    place = caller.conversation()
+    first = asked(caller, place, "Root.", "First.")
+    asked(caller, place, "Deeper.", "Deepest.")
+    again = caller.post(f"messages/{first['message']}/regenerate/")["turns"][0]
+    caller.ended(again["id"])
+    assert said(caller, place) == ["Root.", "First."]  # anew, by the same script
+    shown = caller.post(f"messages/{first['message']}/choose/", expect=200)
+    assert shown["id"] == place
+    assert said(caller, place) == ["Root.", "First.", "Deeper.", "Deepest."]
+
+
+def test_the_tree_stays_as_it_is_while_an_answer_is_written(caller: Caller, product: Product) -> None:
+    place = caller.conversation()
+    first = asked(caller, place, "Before.", "Then.")
+    turn = live(caller, place, product, f"Hanging {place}.")
+    message = turn["message"]
+    for path, body in [
+        (f"messages/{first['message']}/choose/", {}),
+        (f"messages/{first['user_message']}/edit/", {"text": "x"}),
+    ]:
+        assert caller.post(path, body, expect=409)["code"] == "already_answering"
+    for pk in (message, first["user_message"]):
+        response = caller.http.delete(f"messages/{pk}/")
+        assert (response.status_code, response.json()["code"]) == (409, "already_answering")
+    assert caller.post(f"messages/{message}/continue/", expect=400)["code"] == "nothing_to_continue"
+    caller.post(f"turns/{turn['id']}/stop/")
+    caller.ended(turn["id"])
+    caller.post(f"messages/{first['message']}/choose/", expect=200)
+
+
+def test_one_of_several_answers_is_picked_and_the_next_question_follows_it(
+    caller: Caller, product: Product, scripted_model_row: Any
+) -> None:
+    names = [product.model.set_script(f"pick-{each}", {"text": f"From {each}."}) for each in "ab"]
+    models = scripted_model_row.provider.models
+    ids = [str(models.get_or_create(name=name, context_window=8192)[0].pk) for name in names]
+    place = caller.conversation()
+    turns = caller.post(f"conversations/{place}/turns/", {"text": "Both.", "models": ids})["turns"]
+    for turn in turns:
+        caller.ended(turn["id"])
+    assert said(caller, place) == ["Both.", "From a."]
+    caller.post(f"messages/{turns[1]['message']}/choose/", expect=200)
+    caller.ended(caller.ask("On.", None, place, models=ids[:1])["id"])
+    assert said(caller, place) == ["Both.", "From b.", "On.", "From a."]
+
+
+def test_a_stopped_answer_is_continued_by_a_follow_up(caller: Caller, product: Product) -> None:
+    place = caller.conversation()
+    cut = stopped(caller, place, f"Long story {place}.")
+    turn = caller.post(f"messages/{cut['message']}/continue/")["turns"][0]
+    last = product.model.arrived(f"Long story {place}.", 2)[-1].body["messages"]
+    caller.post(f"turns/{turn['id']}/stop/")
+    caller.ended(turn["id"])
+    assert last[-1]["content"].startswith("Continue exactly where your last answer stopped.")
+    assert cut["text"] in last[-2]["content"]
+    assert said(caller, place)[2] == "Continue exactly where your last answer stopped."
+
+
+def test_only_a_cut_off_answer_is_continued(caller: Caller) -> None:
+    done = asked(caller, caller.conversation(), "Whole.", "Whole answer.")
+    for pk in (done["message"], done["user_message"]):
+        assert caller.post(f"messages/{pk}/continue/", expect=400)["code"] == "nothing_to_continue"
+
+
+def test_a_deleted_message_takes_what_is_below_and_leaves_the_rest(caller: Caller) -> None:
+    place = caller.conversation()
+    asked(caller, place, "One.", "A.")
+    second = asked(caller, place, "Two.", "B.")
+    third = asked(caller, place, "Three.", "C.")
+    assert caller.http.delete(f"messages/{second['user_message']}/").status_code == 204
+    assert said(caller, place) == ["One.", "A."]
+    for turn in (second, third):
+        assert caller.http.get(f"messages/{turn['message']}/").status_code == 404
+        assert caller.http.get(f"turns/{turn['id']}/").status_code == 404
+
+
+def test_after_a_deletion_the_branch_beside_is_on_show(caller: Caller) -> None:
+    place = caller.conversation()
+    first = asked(caller, place, "One.", "A.")
+    again = caller.post(f"messages/{first['user_message']}/edit/", {"text": "Other."})["turns"][0]
+    caller.ended(again["id"])
+    caller.http.delete(f"messages/{again['user_message']}/")
+    assert said(caller, place) == ["One.", "A."]
+    caller.http.delete(f"messages/{first['user_message']}/")
+    assert said(caller, place) == []
+    asked(caller, place, "From the beginning.", "Yes.")
+    assert said(caller, place) == ["From the beginning.", "Yes."]
+
+
+def test_deleting_beside_the_branch_on_show_leaves_it_on_show(caller: Caller) -> None:
+    place = caller.conversation()
+    first = asked(caller, place, "One.", "A.")
+    caller.ended(caller.post(f"messages/{first['message']}/regenerate/")["turns"][0]["id"])
+    asked(caller, place, "Two.", "B.")
+    caller.http.delete(f"messages/{first['message']}/")
+    assert said(caller, place) == ["One.", "A.", "Two.", "B."]
+
+
+def test_feedback_is_given_changed_and_taken_back(caller: Caller) -> None:
+    turn = asked(caller, caller.conversation(), "One.", "A.")
+    for feedback in ("good", "bad", ""):
+        row = caller.post(f"messages/{turn['message']}/feedback/", {"feedback": feedback}, expect=200)
+        assert row["feedback"] == caller.get(f"messages/{turn['message']}/")["feedback"] == feedback
+    caller.post(f"messages/{turn['message']}/feedback/", {"feedback": "superb"}, expect=400)
+    refused = caller.post(f"messages/{turn['user_message']}/feedback/", {"feedback": "good"}, expect=400)
+    assert refused["code"] == "not_an_answer"
+
+
+def test_only_questions_are_edited_and_not_to_nothing(caller: Caller) -> None:
+    turn = asked(caller, caller.conversation(), "One.", "A.")
+    refused = caller.post(f"messages/{turn['message']}/edit/", {"text": "x"}, expect=400)
+    assert refused["code"] == "not_a_question"
+    caller.post(f"messages/{turn['user_message']}/edit/", {"text": "  "}, expect=400)
+
+
+def test_somebody_elses_tree_does_not_exist(caller: Caller, stranger: Person) -> None:
+    turn = asked(caller, caller.conversation(), "Mine.", "A.")
+    path = f"messages/{turn['user_message']}/"
+    for action in ("edit", "choose", "continue", "feedback"):
+        body = {"text": "x", "feedback": "good"}
+        assert stranger.caller.http.post(f"{path}{action}/", json=body).status_code == 404
+    assert stranger.caller.http.delete(path).status_code == 404
+    assert stranger.caller.http.get(f"{path}siblings/").status_code == 404
+    caller.get(path)
+
+
+def title_of(caller: Caller, place: str) -> str:
+    return str(caller.get(f"conversations/{place}/")["title"])
+
+
+def test_the_model_names_the_conversation_after_its_first_answer(caller: Caller, product: Product) -> None:
+    place = str(caller.post("conversations/", expect=201)["id"])
+    first = caller.ask("Where is it?", {"text": "There.", "title": '**"Whereabouts"**\nmore words'}, place)
+    assert title_of(caller, place).startswith("Where is it?")
+    caller.ended(first["id"])
+    until(lambda: title_of(caller, place) == "Whereabouts", "the title comes")
+    second = caller.ask(f"And then? {place}", {"text": "Nowhere.", "title": "Another"}, place)
+    caller.ended(second["id"])
+    caller.ended(caller.ask("Once more.", None, place)["id"])
+    assert title_of(caller, place) == "Whereabouts"
+    assert [each for each in product.model.requests("Write a title") if place in str(each.body)] == []
+
+
+def test_pages_that_show_the_conversation_are_told_its_title(person: Person, product: Product) -> None:
+    place = str(person.caller.post("conversations/", expect=201)["id"])
+    with socket_of(product, person) as socket:
+        socket.send("watch", conversation=place, id=1)
+        socket.until("ACK")
+        person.caller.ask("Name it.", {"text": "Yes.", "title": "A name"}, place)
+        frame = socket.until("TITLE")[-1]
+    assert (frame["conversation"], frame["title"]) == (place, "A name")
+
+
+def test_a_title_that_a_person_gave_is_kept(caller: Caller) -> None:
+    place = str(caller.post("conversations/", {"title": "Mine"}, expect=201)["id"])
+    caller.ended(caller.ask("One.", {"text": "A.", "title": "The model's"}, place)["id"])
+    caller.ended(caller.ask("Two.", {"text": "B."}, place)["id"])
+    assert title_of(caller, place) == "Mine"

@@ -1,0 +1,184 @@
+"""A person uploads files, reads them, and sends them with a message, in a browser."""
+
+import base64
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import FilePayload, Locator, Page, expect
+
+from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field
+from tests.projects.uploads import pdf
+
+pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+
+BROKEN = FilePayload(name="broken.pdf", mimeType="application/pdf", buffer=b"%PDF-1.4 and nothing more")
+CARRY = """([kind, name, base]) => {
+  const carried = new DataTransfer();
+  const bytes = Uint8Array.from(atob(base), (each) => each.charCodeAt(0));
+  carried.items.add(new File([bytes], name));
+  const event = kind === "drop"
+    ? new DragEvent("drop", {dataTransfer: carried, bubbles: true, cancelable: true})
+    : new ClipboardEvent("paste", {clipboardData: carried, bubbles: true, cancelable: true});
+  document.querySelector("main").dispatchEvent(event);
+}"""
+
+
+def text_file(name: str, text: str) -> FilePayload:
+    return FilePayload(name=name, mimeType="text/plain", buffer=text.encode())
+
+
+def carry(page: Page, kind: str, name: str, content: bytes) -> None:
+    """Drops a file on the page or pastes it."""
+    page.evaluate(CARRY, [kind, name, base64.b64encode(content).decode()])
+
+
+def choose(page: Page, *files: FilePayload) -> None:
+    expect(page.get_by_text("Drop or paste files")).to_be_visible()  # the script is there
+    page.locator("#upload-files").set_input_files(list(files))
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.locator("tbody tr").filter(has_text=name)
+
+
+def chip(page: Page, name: str) -> Locator:
+    return page.locator("#chips .chip").filter(has_text=name)
+
+
+def attach(page: Page, *files: FilePayload) -> None:
+    expect(page.get_by_role("button", name="Attach files")).to_be_visible()  # the script is there
+    page.locator("#attach-files").set_input_files(list(files))
+
+
+def send_button(page: Page) -> Locator:
+    return page.get_by_role("button", name="Send")
+
+
+def go_to(page: Page, place: str) -> None:
+    page.get_by_role("navigation").get_by_role("link", name=place).click()
+
+
+def test_several_files_are_uploaded_at_once_and_their_states_change_live(page: Page) -> None:
+    go_to(page, "Files")
+    expect(page.get_by_text("No files yet.")).to_be_visible()
+    contract = FilePayload(name="contract.pdf", mimeType="application/pdf", buffer=pdf("Clause one.", "Clause two."))
+    choose(page, text_file("notes.txt", "The lake holds water."), contract, BROKEN)
+    expect(row(page, "notes.txt")).to_contain_text(re.compile(r"Ready\s+–\s+5\b"))
+    expect(row(page, "contract.pdf")).to_contain_text(re.compile(r"Ready\s+2\s"))
+    expect(row(page, "broken.pdf")).to_contain_text("Failed")
+    expect(row(page, "broken.pdf")).to_contain_text("It is damaged")
+    expect(page.locator("#uploads li")).to_have_count(0)
+
+
+@pytest.mark.parametrize("kind", ["drop", "paste"])
+def test_files_come_by_drop_and_paste(page: Page, kind: str) -> None:
+    go_to(page, "Files")
+    expect(page.get_by_text("Drop or paste files")).to_be_visible()
+    carry(page, kind, "carried.txt", b"some words")
+    expect(row(page, "carried.txt")).to_contain_text("Ready")
+
+
+def test_an_upload_that_is_refused_says_why(visit: OpenBrowser) -> None:
+    opened = visit()
+    page = opened.sign_in()
+    opened.expected.append("400 (Bad Request)")
+    go_to(page, "Files")
+    choose(page, text_file("empty.txt", ""))
+    line = page.locator("#uploads li")
+    expect(line).to_contain_text("The file is empty.")
+    line.get_by_role("button", name="Dismiss").click()
+    expect(line).to_have_count(0)
+
+
+def test_a_file_shows_its_pages_and_is_deleted_after_a_question(page: Page) -> None:
+    go_to(page, "Files")
+    content = pdf("Clause one.", "Clause two.")
+    choose(page, FilePayload(name="contract.pdf", mimeType="application/pdf", buffer=content))
+    expect(row(page, "contract.pdf")).to_contain_text("Ready")
+    row(page, "contract.pdf").get_by_role("link", name="contract.pdf").click()
+    expect(page.get_by_role("heading", name="contract.pdf")).to_be_visible()
+    expect(page.locator("#page-2")).to_contain_text("Clause two.")
+    page.goto(page.url + "?start=7&end=10#passage")
+    expect(page.locator("mark")).to_have_text("one")
+    expect(page.locator("mark")).to_be_focused()
+    page.get_by_text("Delete…").click()
+    page.get_by_role("button", name="Delete for ever").click()
+    expect(page.get_by_text("No files yet.")).to_be_visible()
+
+
+def test_a_file_goes_with_a_message_and_the_plan_counts_it(page: Page) -> None:
+    line = page.locator(".plan-line")
+    expect(line).to_contain_text("fit")
+    before = line.inner_text()
+    field(page).fill("What does it say?")
+    attach(page, text_file("notes.txt", "The lake holds water. " * 100))
+    expect(chip(page, "notes.txt")).to_have_attribute("data-status", "ready")
+    expect(chip(page, "notes.txt").locator("input[name=files]")).to_have_count(1)
+    expect(line).not_to_have_text(before)
+    expect(send_button(page)).to_be_enabled()
+    ask(page, "What does it say?", text="It is about a lake.")
+    expect(page).to_have_url(re.compile(r"/c/[0-9a-f-]{36}/$"))
+    expect(answer(page)).to_contain_text("It is about a lake.")
+    expect_complete(page)
+    expect(page.locator("#chips .chip")).to_have_count(0)
+    expect(page.locator("article.question")).to_contain_text("notes.txt")
+    attach(page, text_file("more.txt", "More words."))
+    expect(chip(page, "more.txt")).to_have_attribute("data-status", "ready")
+    ask(page, "And this?", text="Second answer.")
+    expect(page.locator("article.question").nth(1)).to_contain_text("more.txt")
+    expect(page.locator("#chips .chip")).to_have_count(0)
+    expect_complete(page)
+
+
+def test_what_cannot_be_read_cannot_be_sent_until_it_is_removed(page: Page) -> None:
+    field(page).fill("Please read this")
+    expect(send_button(page)).to_be_enabled()
+    attach(page, BROKEN)
+    expect(chip(page, "broken.pdf")).to_contain_text("It is damaged")
+    expect(send_button(page)).to_be_disabled()
+    expect(send_button(page)).to_have_attribute("title", "Remove the files that cannot be sent.")
+    page.get_by_role("button", name="Remove broken.pdf").click()
+    expect(page.locator("#chips .chip")).to_have_count(0)
+    expect(field(page)).to_be_focused()
+    expect(send_button(page)).to_be_enabled()
+
+
+def test_a_picture_is_pasted_into_the_message(page: Page) -> None:
+    dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+    expect(page.get_by_role("button", name="Attach files")).to_be_visible()
+    carry(page, "paste", "picture.png", base64.b64decode(dot))
+    expect(chip(page, "picture.png")).to_have_attribute("data-status", "ready")
+
+
+def test_a_draft_survives_the_chips_that_refresh_below_it(page: Page) -> None:
+    field(page).fill("A draft")
+    attach(page, text_file("a.txt", "words"), text_file("b.txt", "other words"))
+    for name in ("a.txt", "b.txt"):
+        expect(chip(page, name)).to_have_attribute("data-status", "ready")
+    expect(field(page)).to_have_value("A draft")
+
+
+def test_files_are_listed_and_uploaded_without_scripts(visit: OpenBrowser) -> None:
+    page = visit(java_script_enabled=False).sign_in()
+    go_to(page, "Files")
+    page.get_by_label("Files to upload").set_input_files([text_file("a.txt", "words"), text_file("b.txt", "words")])
+    page.get_by_role("button", name="Upload", exact=True).click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.get_by_role("link", name="a.txt").click()
+    expect(page.get_by_role("heading", name="a.txt")).to_be_visible()
+
+
+def test_the_pages_fit_on_a_phone(phone: Page) -> None:
+    phone.get_by_role("button", name="Conversations").click()
+    go_to(phone, "Files")
+    choose(phone, text_file("a-name-without-any-place-to-break-it" * 4 + ".txt", "words"))
+    expect(row(phone, "a-name")).to_contain_text("Ready")
+    assert overflow(phone) == 0
+    row(phone, "a-name").get_by_role("link").first.click()
+    expect(phone.get_by_text("words", exact=True)).to_be_visible()
+    assert overflow(phone) == 0
+
+
+def overflow(page: Page) -> Any:
+    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

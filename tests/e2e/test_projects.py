@@ -1,0 +1,159 @@
+"""A person works in a project, in a browser."""
+
+import re
+
+import pytest
+from playwright.sync_api import FilePayload, Page, expect
+
+from tests.e2e.conftest import OpenBrowser
+from tests.e2e.test_files import choose, go_to, overflow, row, text_file
+from tests.projects.uploads import pdf
+
+pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+
+CONTRACT = FilePayload(
+    name="contract.pdf",
+    mimeType="application/pdf",
+    buffer=pdf(*(f"Clause {n}. The parties agree on this and on that." for n in range(1, 7)), "The fee is limited."),
+)
+
+
+def make(page: Page, name: str) -> None:
+    go_to(page, "Projects")
+    page.get_by_label("Name of a new project").fill(name)
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+
+
+def names(page: Page) -> list[str]:
+    return [text.split()[0] for text in page.locator("#entries tbody th").all_inner_texts()]
+
+
+def search(page: Page, query: str) -> None:
+    page.get_by_label("Search in the files").fill(query)
+    page.get_by_role("button", name="Search").click()
+
+
+def test_files_are_put_in_order_pinned_and_removed(page: Page) -> None:
+    make(page, "Contracts")
+    choose(page, text_file("a.txt", "first words"))
+    expect(row(page, "a.txt")).to_contain_text("Ready")
+    choose(page, text_file("b.txt", "second words"))
+    expect(row(page, "b.txt")).to_contain_text("Ready")
+    assert names(page) == ["a.txt", "b.txt"]
+    page.get_by_role("button", name="Move b.txt up").click()
+    expect(page.get_by_role("button", name="Move b.txt up")).to_be_disabled()
+    assert names(page) == ["b.txt", "a.txt"]
+    pin = page.get_by_role("button", name="Pin a.txt")
+    pin.click()
+    expect(pin).to_have_attribute("aria-pressed", "true")
+    expect(pin).to_be_focused()
+    expect(row(page, "a.txt")).to_contain_text("pinned")
+    page.get_by_role("button", name="Remove b.txt from the project").click()
+    expect(row(page, "b.txt")).to_have_count(0)
+    page.reload()
+    page.get_by_label("One of your files").select_option(label="b.txt")
+    page.get_by_role("button", name="Add", exact=True).first.click()
+    expect(row(page, "b.txt")).to_contain_text("Ready")
+
+
+def test_search_leads_to_the_passage(page: Page) -> None:
+    make(page, "Contracts")
+    choose(page, CONTRACT)
+    expect(row(page, "contract.pdf")).to_contain_text("Ready")
+
+    def found() -> bool:
+        search(page, "limited fee")
+        expect(page.locator("#results > *")).not_to_have_count(0)
+        return page.locator("#results mark").count() > 0
+
+    expect_in_time(page, found)
+    result = page.get_by_role("link", name=re.compile("contract.pdf, page 7"))
+    expect(page.locator("#results mark").filter(has_text="fee")).to_have_count(1)
+    result.click()
+    expect(page.locator("#page-7 mark")).to_contain_text("The fee is limited.")
+    expect(page.locator("#page-7 mark")).to_be_in_viewport()
+
+
+def expect_in_time(page: Page, condition: object) -> None:
+    """Indexing follows reading within seconds; a search before that finds nothing yet."""
+    assert callable(condition)
+    for _ in range(60):
+        if condition():
+            return
+        page.wait_for_timeout(500)
+    raise AssertionError("the search never found the file")
+
+
+def test_instructions_and_persona_are_saved(page: Page) -> None:
+    make(page, "Contracts")
+    page.get_by_label("Instructions for every conversation").fill("Answer as a lawyer.\nQuote clauses.")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("version 2")).to_be_visible()
+    expect(page.get_by_label("Instructions for every conversation")).to_have_value(
+        "Answer as a lawyer.\nQuote clauses."
+    )
+    page.get_by_label("Name", exact=True).fill("Agreements")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", name="Agreements")).to_be_visible()
+    expect(page.get_by_text("version 2")).to_be_visible()  # only other instructions make a new one
+
+
+def test_who_saves_over_somebody_elses_instructions_is_told(visit: OpenBrowser) -> None:
+    opened = visit()
+    page = opened.sign_in()
+    opened.expected += ["409 (Conflict)", "Code 409"]
+    make(page, "Contracts")
+    other = opened.tab(page.url.removeprefix(opened.product.url))
+    other.get_by_label("Instructions for every conversation").fill("Theirs")
+    other.get_by_role("button", name="Save").click()
+    expect(other.get_by_text("version 2")).to_be_visible()
+    page.get_by_label("Instructions for every conversation").fill("Mine")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("Somebody else changed the instructions")
+    expect(page.get_by_label("Instructions for every conversation")).to_have_value("Mine")
+
+
+def test_an_unknown_member_is_named_on_the_page(visit: OpenBrowser) -> None:
+    opened = visit()
+    page = opened.sign_in()
+    opened.expected += ["404 (Not Found)", "Code 404"]
+    make(page, "Contracts")
+    page.get_by_label("User name").fill("nobody-of-this-name")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("Nobody here has this user name")
+
+
+def test_a_conversation_starts_in_the_project(page: Page) -> None:
+    make(page, "Contracts")
+    link = page.locator("main").get_by_role("link", name="New conversation")
+    project = page.url.rstrip("/").rpartition("/")[2]
+    expect(link).to_have_attribute("href", f"/?project={project}")
+
+
+def test_a_project_is_deleted_after_saying_what_goes(page: Page) -> None:
+    make(page, "Contracts")
+    page.get_by_text("Delete this project…").click()
+    expect(page.get_by_text("go for ever")).to_contain_text("stay with those who own them")
+    page.get_by_role("button", name="Delete for ever").click()
+    expect(page.get_by_text("A project holds instructions and files")).to_be_visible()
+
+
+def test_a_project_works_without_scripts(visit: OpenBrowser) -> None:
+    page = visit(java_script_enabled=False).sign_in()
+    make(page, "Contracts")
+    page.get_by_label("Files to upload").set_input_files([text_file("a.txt", "words"), text_file("b.txt", "words")])
+    page.get_by_role("button", name="Upload", exact=True).click()
+    assert names(page) == ["a.txt", "b.txt"]
+    page.get_by_role("button", name="Move b.txt up").click()
+    assert names(page) == ["b.txt", "a.txt"]
+    search(page, "nothing like this")
+    expect(page.locator("#results")).not_to_be_empty()
+
+
+def test_a_project_fits_on_a_phone(phone: Page) -> None:
+    phone.get_by_role("button", name="Conversations").click()
+    make(phone, "A-project-name-without-any-place-to-break-it" * 2)
+    choose(phone, text_file("a-name-without-any-place-to-break-it" * 4 + ".txt", "words"))
+    expect(row(phone, "a-name")).to_contain_text("Ready")
+    assert overflow(phone) == 0

@@ -1,0 +1,159 @@
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.test import Client
+from django.urls import reverse
+
+from accounts.models import User
+from llm.errors import ProductError
+from llm.models import WebSearch
+from llm.secrets import decrypt
+from llm.tool_services import store_web_search, use_web_search, web_search_tool
+from llm.tools import run_tool
+from tests.llm.raw_server import RawServer, always, answer
+
+pytestmark = pytest.mark.django_db
+KEY = "key-never-to-be-seen-1234567890"
+ADDRESS = "http://127.0.0.2:9"
+
+
+def change_url(row: WebSearch) -> str:
+    return reverse("admin:llm_websearch_change", args=[row.pk])
+
+
+def dialog_url(row: WebSearch, action: str) -> str:
+    return reverse(f"admin:llm_websearch_{action}", args=[row.pk])
+
+
+def form_of(row: WebSearch, **changes: Any) -> dict[str, Any]:
+    return {"name": row.name, "kind": row.kind, "base_url": row.base_url, "new_api_key": ""} | changes
+
+
+def press(client: Client, row: WebSearch, action: str) -> str:
+    """Confirms a button's dialog; returns what the admin is told then."""
+    client.post(dialog_url(row, action), {"_form_submitted": "on"})
+    row.refresh_from_db()
+    return " ".join(str(message) for message in client.get(change_url(row)).context["messages"])
+
+
+@pytest.fixture
+def web_search() -> WebSearch:
+    return WebSearch.objects.create(name="Ours", base_url=ADDRESS, api_key=KEY)
+
+
+def test_a_stored_key_is_on_no_page_and_in_no_log(
+    admin_client: Client, web_search: WebSearch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    url = change_url(web_search)
+    with RawServer(always(answer("", status="401 Unauthorized"))) as server:
+        WebSearch.objects.filter(pk=web_search.pk).update(base_url=f"http://127.0.0.2:{server.port}")
+        web_search.refresh_from_db()
+        told = press(admin_client, web_search, "try_it")
+    responses = [
+        admin_client.get(reverse("admin:llm_websearch_changelist")),
+        admin_client.get(url),
+        admin_client.post(url, form_of(web_search, name="", new_api_key=KEY + "x")),
+        admin_client.post(url, form_of(web_search, new_api_key=KEY + "y"), follow=True),
+        admin_client.get(reverse("admin:llm_websearch_history", args=[web_search.pk])),
+    ]
+    assert KEY.lower() in server.heads[0].lower()
+    assert "check the key" in told
+    for response in responses:
+        assert response.status_code == 200
+        assert KEY not in response.content.decode()
+    assert KEY not in caplog.text + told
+    web_search.refresh_from_db()
+    assert web_search.api_key == KEY + "y"
+
+
+def test_the_first_service_is_active_and_its_key_encrypted(admin_client: Client) -> None:
+    new = WebSearch(name="New", kind="brave")
+    admin_client.post(reverse("admin:llm_websearch_add"), form_of(new, new_api_key=KEY))
+    stored = WebSearch.objects.get(name="New")
+    assert stored.active and stored.api_key == KEY
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT api_key FROM llm_websearch")
+        [raw] = cursor.fetchone()
+    assert KEY not in raw and decrypt(raw) == KEY
+    admin_client.post(reverse("admin:llm_websearch_add"), form_of(WebSearch(name="Second", base_url=ADDRESS)))
+    assert not WebSearch.objects.get(name="Second").active
+
+
+def test_an_empty_field_keeps_the_key_and_a_switch_removes_it(admin_client: Client, web_search: WebSearch) -> None:
+    admin_client.post(change_url(web_search), form_of(web_search, name="Renamed"))
+    web_search.refresh_from_db()
+    assert (web_search.name, web_search.api_key) == ("Renamed", KEY)
+    admin_client.post(change_url(web_search), form_of(web_search, clear_api_key="on"))
+    web_search.refresh_from_db()
+    assert web_search.api_key == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"base_url": "http://evil.example"}, "key is for the address before"),
+        ({"kind": "brave", "base_url": ""}, "key is for the address before"),
+        ({"kind": "brave", "clear_api_key": "on"}, "Brave answers only with a key"),
+        ({"base_url": "", "new_api_key": "x"}, "SearXNG has no address of its own"),
+        ({"base_url": "searxng:8080"}, "Begin with http://"),
+        ({"new_api_key": "ключ"}, "Paste it anew"),
+    ],
+)
+def test_what_no_service_can_have_is_refused(
+    admin_client: Client, web_search: WebSearch, changes: dict[str, str], sentence: str
+) -> None:
+    response = admin_client.post(change_url(web_search), form_of(web_search, **changes))
+    assert sentence in response.content.decode()
+    web_search.refresh_from_db()
+    assert (web_search.kind, web_search.base_url, web_search.api_key) == ("searxng", ADDRESS, KEY)
+
+
+def test_one_service_at_most_is_used(admin_client: Client, web_search: WebSearch) -> None:
+    other = WebSearch.objects.create(name="Other", base_url=ADDRESS, active=True)
+    assert "now search the web with Ours" in press(admin_client, web_search, "use")
+    other.refresh_from_db()
+    assert (web_search.active, other.active) == (True, False)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        WebSearch.objects.filter(pk=other.pk).update(active=True)
+    assert "no longer search the web with Ours" in press(admin_client, web_search, "stop_using")
+    assert not WebSearch.objects.filter(active=True).exists()
+    assert web_search_tool() is None
+
+
+def test_the_active_service_is_what_answers_search_with(admin_client: Client, web_search: WebSearch) -> None:
+    results = {"results": [{"url": "https://a.example/", "title": "A", "content": "B"}]}
+    with RawServer(always(answer(json.dumps(results)))) as server:
+        url = f"http://127.0.0.2:{server.port}"
+        admin_client.post(change_url(web_search), form_of(web_search, base_url=url, new_api_key=KEY))
+        web_search.refresh_from_db()
+        assert "Ours answers: 1 results." in press(admin_client, web_search, "try_it")
+        press(admin_client, web_search, "use")
+        tool = web_search_tool()
+        assert tool is not None
+        output = asyncio.run(run_tool(tool, {"queries": ["x"]}))
+    assert output.data is not None
+    assert [document["id"] for document in output.data["documents"]] == ["https://a.example/"]
+
+
+def test_only_staff_change_what_is_searched_with(client: Client, web_search: WebSearch) -> None:
+    person = User.objects.create_user("person", password="correct horse battery")
+    with pytest.raises(ProductError, match="staff_only"):
+        store_web_search(user=person, web_search=web_search, api_key="x")
+    with pytest.raises(ProductError, match="staff_only"):
+        use_web_search(user=person, web_search=web_search, active=True)
+    client.force_login(person)
+    assert client.get(change_url(web_search)).status_code == 302
+    assert client.post(dialog_url(web_search, "use"), {"_form_submitted": "on"}).status_code == 302
+    web_search.refresh_from_db()
+    assert not web_search.active
+
+
+def test_a_button_only_acts_when_it_is_posted(admin_client: Client, web_search: WebSearch) -> None:
+    assert admin_client.get(dialog_url(web_search, "use")).status_code == 200
+    web_search.refresh_from_db()
+    assert not web_search.active

@@ -1,0 +1,121 @@
+"""The pages of projects and files: who sees and may do what, and that nothing in a file becomes part of a page."""
+
+import pytest
+from django.test import Client
+
+from accounts.models import User
+from files.models import File, FileText
+from projects.models import Membership, Project, ProjectFile
+
+pytestmark = pytest.mark.django_db
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def owner() -> User:
+    return User.objects.create_user("olga")
+
+
+@pytest.fixture
+def file(owner: User) -> File:
+    text = f"before {EVIL} after"
+    made = File.objects.create(owner=owner, name=f"{EVIL}.txt", size=1, sha256="0" * 64, status="ready")
+    FileText.objects.create(file=made, text=text, spans=[[0, len(text)]])
+    return made
+
+
+@pytest.fixture
+def project(owner: User, file: File) -> Project:
+    made = Project.objects.create(owner=owner, name="Contracts", instructions="Be exact.")
+    ProjectFile.objects.create(project=made, file=file)
+    return made
+
+
+def member(project: Project, role: str) -> Client:
+    person = User.objects.create_user(f"a-{role}")
+    Membership.objects.create(project=project, user=person, role=role)
+    return signed_in(person)
+
+
+def signed_in(person: User) -> Client:
+    client = Client()
+    client.force_login(person)
+    return client
+
+
+def page(client: Client, url: str) -> str:
+    response = client.get(url)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_a_reader_sees_a_project_without_anything_to_change_it(project: Project) -> None:
+    reader = member(project, "reader")
+    shown = page(reader, f"/projects/{project.pk}/")
+    assert "Be exact." in shown and "you read" in shown and "Leave" in shown
+    assert not any(words in shown for words in ("<textarea", 'type="file"', "Delete this project", "Move ", "Pin "))
+
+
+def test_a_readers_forms_are_refused(project: Project, file: File) -> None:
+    reader = member(project, "reader")
+    where = f"/projects/{project.pk}/"
+    for path, body in {
+        where: {"name": "Mine"},
+        f"{where}files/": {"file": str(file.pk)},
+        f"{where}upload/": {},
+        f"{where}files/{file.pk}/": {"pinned": "true"},
+        f"{where}files/{file.pk}/remove/": {},
+        f"{where}members/": {"username": "olga"},
+        f"{where}delete/": {},
+    }.items():
+        assert reader.post(path, body).status_code == 403, path
+    assert reader.post(f"/files/{file.pk}/delete/").status_code == 404
+    project.refresh_from_db()
+    assert (project.name, ProjectFile.objects.filter(project=project, pinned=False).count()) == ("Contracts", 1)
+
+
+def test_an_editor_changes_instructions_but_does_not_see_who_to_invite(project: Project) -> None:
+    editor = member(project, "editor")
+    shown = page(editor, f"/projects/{project.pk}/")
+    assert "<textarea" in shown and 'type="file"' in shown
+    assert "Delete this project" not in shown and 'name="username"' not in shown
+
+
+def test_somebody_who_left_is_led_away(project: Project) -> None:
+    reader = member(project, "reader")
+    person = Membership.objects.get(project=project).user_id
+    response = reader.post(f"/projects/{project.pk}/members/{person}/remove/")
+    assert response["Location"] == "/projects/"
+    assert reader.get(f"/projects/{project.pk}/").status_code == 404
+
+
+def test_what_is_in_a_file_or_its_name_is_only_text(owner: User, project: Project, file: File) -> None:
+    client = signed_in(owner)
+    for url in ("/files/", f"/files/{file.pk}/?start=3&end=20", f"/files/{file.pk}/chip/", f"/projects/{project.pk}/"):
+        shown = page(client, url)
+        assert EVIL not in shown
+        assert "&lt;script&gt;" in shown
+
+
+def test_a_passage_is_marked_where_it_is(owner: User, file: File) -> None:
+    shown = page(signed_in(owner), f"/files/{file.pk}/?start=0&end=6")
+    assert '<mark id="passage" tabindex="-1">before</mark> &lt;script' in shown
+
+
+def test_where_a_file_is_used_names_only_projects_that_one_sees(owner: User, project: Project, file: File) -> None:
+    other = Project.objects.create(owner=User.objects.create_user("otto"), name="Hidden plans")
+    ProjectFile.objects.create(project=other, file=file)
+    shown = page(signed_in(owner), "/files/")
+    assert "Contracts" in shown and "1 that you cannot see" in shown
+    assert "Hidden plans" not in shown
+
+
+def test_the_list_has_a_fixed_number_of_queries(owner: User, django_assert_max_num_queries: object) -> None:
+    assert callable(django_assert_max_num_queries)
+    rows = [File(owner=owner, name=f"{n}.txt", size=1, sha256=f"{n:064}", status="ready") for n in range(120)]
+    File.objects.bulk_create(rows)
+    client = signed_in(owner)
+    with django_assert_max_num_queries(8):
+        shown = page(client, "/files/")
+    assert shown.count("<tr id=") == 100
+    assert "Older files" in shown
