@@ -141,7 +141,7 @@ def _panel(report: Mapping[str, Any], **more: Any) -> Panel:
         model=report["model"],
         profile=report["profile"],
         versions=[(str(VERSIONS.get(name, name)), version) for name, version in report["versions"].items()],
-        notices=[report["refused"]] if report["refused"] else [],
+        notices=[*([report["refused"]] if report["refused"] else []), *report.get("notes", ())],
         messages=[{**message, "label": str(SECTIONS[message["section"]])} for message in report["messages"]],
         **more,
     )

@@ -39,6 +39,7 @@ def stored(setting: Setting, planned: Planned, *, cycle: int, refused: str = "")
         "messages": [_stored_message(message) for message in prompt.messages],
         "numbers": planned.documents.numbers.known,
         "refused": refused,
+        "notes": list(setting.toolbox.notes),
     }
 
 

@@ -18,6 +18,7 @@ from chat.endings import INTERRUPTED, UNEXPECTED, Ending, last_event
 from chat.events import EventType
 from chat.models import Conversation, Turn
 from chat.tools.choice import toolbox_for
+from chat.tools.servers import with_server_tools
 from chat.turn_rows import (
     Outcome,
     checkpoint,
@@ -139,6 +140,7 @@ class _Run:
             setting = self.setting
             if setting is None:
                 raise ProductError("model_gone", "The model of this answer was removed. Choose another and try again.")
+            setting = await with_server_tools(setting)
             prepare = partial(self._prepare, setting)
             client, tools = shared_client(setting.model.provider), setting.toolbox.tools
             cycles = setting.profile.max_cycles

@@ -13,6 +13,7 @@ GROUPS = {
         "personas.Reminder": "campaign",
         "personas.BudgetProfile": "tune",
     },
+    "Tools": {"llm.WebSearch": "travel_explore", "llm.ToolServer": "build"},
     "Files": {"files.File": "description", "files.Embedder": "graph_3", "projects.Project": "folder"},
     "People": {"accounts.User": "person", "auth.Group": "group", "accounts.ApiToken": "key"},
     "Use": {"chat.Conversation": "forum", "chat.Turn": "bolt"},

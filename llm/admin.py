@@ -22,6 +22,10 @@ from llm.errors import ModelError
 from llm.forms import ModelForm, ProviderForm
 from llm.known_models import SOURCE
 from llm.models import UNKNOWN_WINDOW, Model, Provider
+from llm.tool_admin import ToolServerAdmin, WebSearchAdmin
+
+# Django finds only this module by itself.
+__all__ = ["ModelRowAdmin", "ProviderAdmin", "ToolServerAdmin", "WebSearchAdmin"]
 
 IN_WORDS = {
     "context_window": "a window of {:,} tokens",

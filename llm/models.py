@@ -1,9 +1,10 @@
 """Providers and their models, as an admin sets them up. The row decides; known data only suggests."""
 
+import shlex
 from typing import ClassVar
 
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q, TextChoices
 from uuid_utils.compat import uuid7
@@ -113,3 +114,104 @@ class Model(models.Model):
     def window(self) -> int:
         """Tokens; the smaller of what the row says and what the provider said."""
         return min(self.context_window, self.learnt_window or self.context_window)
+
+
+class WebSearch(models.Model):
+    """A service that the web is searched with. Answers search with the active one; without one, not at all."""
+
+    class Kind(TextChoices):
+        SEARXNG = "searxng", "SearXNG or compatible"
+        BRAVE = "brave", "Brave Search"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=20, choices=Kind, default=Kind.SEARXNG)
+    base_url = models.CharField(
+        "base URL",
+        max_length=200,
+        blank=True,
+        validators=[validate_base_url],
+        help_text="For example http://searxng:8080, with its JSON format allowed. Empty for Brave's own.",
+    )
+    api_key = EncryptedTextField("API key", blank=True, default="")
+    active = models.BooleanField(default=False, editable=False)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = "web search"
+        verbose_name_plural = "web search"
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["active"], condition=Q(active=True), name="one_active_web_search"),
+            models.CheckConstraint(
+                condition=~Q(kind="searxng", base_url=""),
+                name="web_search_has_address",
+                violation_error_message="SearXNG has no address of its own. Enter the base URL of your server.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def validate_command(command: str) -> None:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValidationError("A quotation mark is not closed.") from error
+    if not words:
+        raise ValidationError("Name the program to start.")
+
+
+class ToolServer(models.Model):
+    """An MCP server whose tools models may call."""
+
+    class Kind(TextChoices):
+        HTTP = "http", "Streamable HTTP"
+        STDIO = "stdio", "A process of this machine (stdio)"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(
+        max_length=24,
+        unique=True,
+        validators=[RegexValidator(r"^[A-Za-z0-9-]+\Z", "Use only letters without accents, digits and hyphens.")],
+        help_text="Models see its tools as this name, two underscores, and the tool's own; a persona names those it "
+        "may use.",
+    )
+    kind = models.CharField(max_length=20, choices=Kind, default=Kind.HTTP)
+    base_url = models.CharField(
+        "URL",
+        max_length=200,
+        blank=True,
+        validators=[validate_base_url],
+        help_text="Of streamable HTTP, such as https://tools.example/mcp.",
+    )
+    command = models.CharField(
+        max_length=500,
+        blank=True,
+        validators=[validate_command],
+        help_text="Of a process: a program and its arguments. It runs with the rights of the worker.",
+    )
+    secret_name = models.CharField(
+        max_length=100,
+        default="Authorization",
+        validators=[RegexValidator(r"^[A-Za-z0-9_-]+\Z", "Use only letters, digits, hyphens and underscores.")],
+        help_text="The HTTP header, or of a process the environment variable, that carries the secret.",
+    )
+    api_key = EncryptedTextField("secret", blank=True, default="")
+    enabled = models.BooleanField(default=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = "tool server"
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=~Q(kind="http", base_url="") & ~Q(kind="stdio", command=""),
+                name="tool_server_reachable",
+                violation_error_message="Enter the URL of streamable HTTP, or the command of a process.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

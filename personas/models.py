@@ -176,7 +176,12 @@ class Persona(models.Model):
     )
     model = models.ForeignKey("llm.Model", null=True, blank=True, on_delete=models.SET_NULL)
     budget_profile = models.ForeignKey(BudgetProfile, null=True, blank=True, on_delete=models.SET_NULL)
-    tools = ArrayField(models.CharField(max_length=100), default=list, blank=True)
+    tools = ArrayField(
+        models.CharField(max_length=100),
+        default=list,
+        blank=True,
+        help_text="web_search, open_url, or a tool server's as server__tool; server__* for all of them.",
+    )
     reminders = models.ManyToManyField(Reminder, blank=True, related_name="personas")
     date_awareness = models.CharField(max_length=10, choices=DateAwareness, default=DateAwareness.DAY)
     starter_messages = ArrayField(models.CharField(max_length=300), default=list, blank=True)

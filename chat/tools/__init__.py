@@ -14,10 +14,14 @@ LAST_STEP = "This is the last step of this turn. Answer now with what you have; 
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """`tools` by name and `guidance`, both in the fixed order in which the model gets them."""
+    """`tools` by name and `guidance`, both in the fixed order in which the model gets them.
+
+    `notes`: sentences for people about tools that should be there and are not.
+    """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
     guidance: Sequence[ToolGuidance] = ()
+    notes: Sequence[str] = ()
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:

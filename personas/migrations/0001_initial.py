@@ -73,7 +73,7 @@ class Migration(migrations.Migration):
                 ('description', models.CharField(blank=True, max_length=300)),
                 ('instructions', models.TextField(blank=True)),
                 ('replaces_system_prompt', models.BooleanField(default=False, help_text="Send these instructions in the system prompt's place.")),
-                ('tools', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=100), blank=True, default=list, size=None)),
+                ('tools', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=100), blank=True, default=list, help_text="web_search, open_url, or a tool server's as server__tool; server__* for all of them.", size=None)),
                 ('date_awareness', models.CharField(choices=[('day', 'The day'), ('minute', 'Day and time to the minute'), ('off', 'No date')], default='day', max_length=10)),
                 ('starter_messages', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=300), blank=True, default=list, size=None)),
                 ('visibility', models.CharField(choices=[('private', 'Only me'), ('workspace', 'Everyone in the workspace')], default='private', max_length=20)),

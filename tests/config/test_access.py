@@ -18,7 +18,7 @@ from accounts.models import ApiToken, User
 from accounts.services import create_token
 from chat.models import Conversation, Message, Turn
 from files.models import Embedder, File
-from llm.models import Model, Provider
+from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder
 from personas.services import save_system_prompt
 from projects.models import Membership, Project, ProjectFile
@@ -78,9 +78,11 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     turn = _turn(owner, model, persona)
     rows: list[Row] = [owner, provider, prompt, profile, reminder, group, model, persona, token, turn]
     rows += [turn.conversation, turn.user_message, turn.answer]
+    search = WebSearch.objects.create(name=unique, base_url="http://127.0.0.1:9", api_key=SECRET)
+    server = ToolServer.objects.create(name=unique[:24], base_url="http://127.0.0.1:9/mcp", api_key=SECRET)
     embedder = Embedder.objects.create(name=unique, api_key=SECRET)
     project, file, member = _project(owner, people())
-    rows += [embedder, project, file, member]
+    rows += [embedder, search, server, project, file, member]
     values = {
         **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},
         "c/pk": str(turn.conversation_id),
@@ -99,7 +101,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "format": "json",
     }
     yield Household(values, rows)
-    for row in (provider, prompt, profile, reminder, group, embedder):
+    for row in (provider, prompt, profile, reminder, group, embedder, search, server):
         row.delete()
 
 

@@ -1,58 +1,13 @@
 import asyncio
-import datetime
 import gzip
-import ssl
 import threading
-from collections.abc import Sequence
-from ipaddress import ip_address, ip_network
-from pathlib import Path
-from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from llm.tools import Tool, ToolOutput, run_tool
-from llm.web.addresses import Guard, is_public
-from llm.web.fetch import Fetcher
+from llm.tools import run_tool
 from llm.web.open_url import CUT, OpenUrlTool
-from tests.llm.raw_server import Play, RawServer, always, answer
-
-OPEN = ip_network("127.0.0.2/32")  # stands for the public internet; all other loopback addresses stay closed
-STORY = "It was a dark and stormy night. " * 20
-
-
-class Names:
-    """A name server: what a name has each time it is asked, the last for ever after."""
-
-    def __init__(self, *answers: Sequence[str]) -> None:
-        self.asked: list[str] = []
-        self._answers = answers
-
-    async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append(host)
-        return self._answers[min(len(self.asked), len(self._answers)) - 1]
-
-
-def tool_for(*servers: RawServer, names: Names | None = None, max_characters: int = 40_000, **changes: Any) -> Tool:
-    """`changes` are fields of the fetcher."""
-    ports = frozenset(server.port for server in servers)
-    guard = Guard(ports=ports, allowed_networks=(OPEN,), resolve=names or Names(["127.0.0.2"]))
-    return OpenUrlTool(Fetcher(guard, **changes), max_characters=max_characters)
-
-
-async def opened(play: Play, path: str = "/", **changes: Any) -> ToolOutput:
-    with RawServer(play) as server:
-        return await run_tool(tool_for(server, **changes), {"url": f"http://site.example:{server.port}{path}"})
-
-
-def document_of(output: ToolOutput) -> dict[str, str]:
-    assert not output.error, output.text
-    assert output.data is not None
-    [document] = output.data["documents"]
-    return dict(document)
+from tests.llm.opening import STORY, document_of, opened, tool_for
+from tests.llm.raw_server import RawServer, always, answer
 
 
 async def test_a_page_becomes_one_document_with_its_title_and_main_text() -> None:
@@ -94,103 +49,6 @@ async def test_a_page_without_a_main_part_is_read_whole() -> None:
 )
 async def test_text_is_read_in_whatever_way_it_is_written(media_type: str, body: bytes, text: str) -> None:
     assert document_of(await opened(always(answer(body, media_type=media_type))))["text"] == text
-
-
-@pytest.mark.parametrize(
-    ("url", "sentence"),
-    [
-        ("file:///etc/passwd", "Only URLs that begin with"),
-        ("ftp://site.example/", "Only URLs that begin with"),
-        ("site.example", "Only URLs that begin with"),
-        ("http://", "Only URLs that begin with"),
-        ("http://me:secret@site.example/", "user name or password"),
-        ("http://site.example:22/", "Port 22 is not opened, only 80, 443, 8080, 8443."),
-        ("http://127.0.0.1/", "not on the public internet"),
-        ("http://127.1/", "not on the public internet"),
-        ("http://2130706433/", "not on the public internet"),
-        ("http://0x7f.0.0.1:8080/", "not on the public internet"),
-        ("http://localhost/", "not on the public internet"),
-        ("http://[::1]/", "not on the public internet"),
-        ("http://[::ffff:127.0.0.1]/", "not on the public internet"),
-        ("http://169.254.169.254/latest/meta-data/", "not on the public internet"),
-        (f"http://{'a' * 64}.example/", "There is no address"),
-        ("http://[", "There is no address"),
-        ("http://site.example:99999/", "Port 99999 is not opened"),
-        ("http://site.example:port/", "This is not a URL"),
-        ("", "Call it with"),
-        ("http://site.example/" + "a" * 5000, "Call it with"),
-        (["http://site.example/"], "Call it with"),
-        (None, "Call it with"),
-    ],
-)
-async def test_what_may_not_be_opened_is_refused_with_a_sentence(url: Any, sentence: str) -> None:
-    output = await run_tool(OpenUrlTool(), {"url": url})
-    assert output.error and sentence in output.text
-
-
-CLOSED = """
-    0.1.2.3 10.1.2.3 100.64.0.1 100.100.100.200 127.0.0.1 127.255.0.1 168.63.129.16 169.254.169.254 172.16.0.1
-    172.31.255.255 192.0.0.192 192.0.2.1 192.88.99.1 192.168.1.1 198.18.0.1 198.51.100.1 203.0.113.1 224.0.0.1
-    240.0.0.1 255.255.255.255 :: ::1 ::ffff:8.8.8.8 ::ffff:10.0.0.1 ::8.8.8.8 64:ff9b::a9fe:a9fe 64:ff9b:1::1 100::1
-    2001::1 2001:db8::1 2002:7f00:1::1 3fff::1 5f00::1 fc00::1 fd00:ec2::254 fe80::1 fec0::1 ff02::1
-"""
-
-
-@pytest.mark.parametrize("address", CLOSED.split())
-def test_an_address_that_is_not_public_is_closed(address: str) -> None:
-    assert not is_public(ip_address(address))
-
-
-@pytest.mark.parametrize("address", ["1.1.1.1", "93.184.215.14", "172.32.0.1", "2606:4700::1111", "2a00:1450::1"])
-def test_a_public_address_is_open(address: str) -> None:
-    assert is_public(ip_address(address))
-
-
-async def test_a_name_with_one_closed_address_among_open_ones_is_refused() -> None:
-    with RawServer(always(answer(STORY))) as server:
-        tool = tool_for(server, names=Names(["127.0.0.2", "10.0.0.1"]))
-        output = await run_tool(tool, {"url": f"http://site.example:{server.port}/"})
-    assert output.error and "not on the public internet" in output.text
-    assert server.heads == []
-
-
-async def test_a_redirect_to_a_closed_address_is_refused_and_nothing_is_sent_there() -> None:
-    with RawServer(always(answer("inside")), host="127.0.0.1") as inside:
-        target = f"http://127.0.0.1:{inside.port}/admin"
-        with RawServer(always(answer("", f"Location: {target}", status="302 Found"))) as site:
-            tool = tool_for(site, inside, names=Names(["127.0.0.2"], ["127.0.0.1"]))
-            output = await run_tool(tool, {"url": f"http://site.example:{site.port}/"})
-        assert output.error and "127.0.0.1 is not on the public internet" in output.text
-        assert len(site.heads) == 1 and inside.heads == []
-
-
-@pytest.mark.parametrize("target", ["file:///etc/passwd", "http://a:b@site.example/", "http://site.example:22/"])
-async def test_each_redirect_is_checked_like_the_first_url(target: str) -> None:
-    output = await opened(always(answer("", f"Location: {target}", status="301 Moved")))
-    assert output.error
-    assert any(part in output.text for part in ("Only URLs", "password", "Port 22", "broken"))
-
-
-async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
-    """The name has an open address when it is checked and a closed one whenever it is looked up again."""
-    names = Names(["127.0.0.2"], ["127.0.0.1"])
-    with RawServer(always(answer(STORY))) as site:
-        url = f"http://site.example:{site.port}/"
-        document = document_of(await run_tool(tool_for(site, names=names), {"url": url}))
-        assert document["text"] == STORY.strip()
-        assert names.asked == ["site.example"]
-        assert f"Host: site.example:{site.port}" in site.heads[0]
-        again = await run_tool(tool_for(site, names=names), {"url": url})
-        assert again.error and "not on the public internet" in again.text
-        assert len(site.heads) == 1
-
-
-async def test_a_name_that_turns_closed_on_a_redirect_to_itself_is_refused() -> None:
-    with RawServer(always(answer("", "Location: /again", status="302 Found"))) as site:
-        tool = tool_for(site, names=Names(["127.0.0.2"], ["127.0.0.1"]))
-        output = await run_tool(tool, {"url": f"http://site.example:{site.port}/"})
-    assert output.error and "not on the public internet" in output.text
-    assert len(site.heads) == 1
 
 
 async def test_a_redirect_is_followed_and_the_page_has_its_last_url() -> None:
@@ -298,25 +156,6 @@ async def test_a_server_that_cannot_be_reached_is_told() -> None:
     assert output.error and "cannot be reached" in output.text
 
 
-async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
-    with RawServer(always(answer(STORY))) as server:
-        guard = Guard(
-            ports=frozenset({server.port}),
-            allowed_networks=(ip_network("127.0.0.0/8"),),
-            resolve=Names(["127.0.0.9", "127.0.0.2"]),
-        )
-        output = await run_tool(OpenUrlTool(Fetcher(guard)), {"url": f"http://site.example:{server.port}/"})
-    assert document_of(output)["text"] == STORY.strip()
-
-
-async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    with RawServer(always(answer("from the proxy"))) as proxy:
-        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-            monkeypatch.setenv(name, f"http://127.0.0.2:{proxy.port}")
-        assert document_of(await opened(always(answer(STORY))))["text"] == STORY.strip()
-    assert proxy.heads == []
-
-
 async def test_stopping_closes_the_connection() -> None:
     begun = threading.Event()
 
@@ -332,43 +171,6 @@ async def test_stopping_closes_the_connection() -> None:
         with pytest.raises(asyncio.CancelledError):
             await running
         assert await asyncio.to_thread(server.hung_up.wait, 10)
-
-
-def certificate(folder: Path, name: str) -> Path:
-    """A file with a key and a certificate, signed by itself, for a name."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    signed = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    path = folder / f"{name}.pem"
-    path.write_bytes(key.private_bytes(pem, *plain) + signed.public_bytes(pem))
-    return path
-
-
-@pytest.mark.parametrize("name", ["site.example", "other.example"])
-async def test_the_certificate_must_be_for_the_name_though_the_address_is_pinned(tmp_path: Path, name: str) -> None:
-    path = certificate(tmp_path, name)
-    asked: list[str] = []
-    server_tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server_tls.load_cert_chain(path)
-    server_tls.sni_callback = lambda connection, host, context: asked.append(host)
-    with RawServer(always(answer(STORY)), tls=server_tls) as server:
-        tool = tool_for(server, tls=ssl.create_default_context(cafile=str(path)))
-        output = await run_tool(tool, {"url": f"https://site.example:{server.port}/"})
-    assert asked == ["site.example"]
-    if name == "site.example":
-        assert document_of(output)["text"] == STORY.strip()
-    else:
-        assert output.error and "certificate is not valid" in output.text
-        assert server.heads == []
 
 
 def test_its_label_names_the_host() -> None:

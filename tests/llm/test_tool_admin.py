@@ -4,15 +4,17 @@ import logging
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
 from llm.errors import ProductError
-from llm.models import WebSearch
+from llm.mcp_tools import Server
+from llm.models import ToolServer, WebSearch
 from llm.secrets import decrypt
-from llm.tool_services import store_web_search, use_web_search, web_search_tool
+from llm.tool_services import store_tool_server, store_web_search, tool_servers, use_web_search, web_search_tool
 from llm.tools import run_tool
 from tests.llm.raw_server import RawServer, always, answer
 
@@ -21,19 +23,19 @@ KEY = "key-never-to-be-seen-1234567890"
 ADDRESS = "http://127.0.0.2:9"
 
 
-def change_url(row: WebSearch) -> str:
-    return reverse("admin:llm_websearch_change", args=[row.pk])
+def change_url(row: WebSearch | ToolServer) -> str:
+    return reverse(f"admin:llm_{row._meta.model_name}_change", args=[row.pk])
 
 
-def dialog_url(row: WebSearch, action: str) -> str:
-    return reverse(f"admin:llm_websearch_{action}", args=[row.pk])
+def dialog_url(row: WebSearch | ToolServer, action: str) -> str:
+    return reverse(f"admin:llm_{row._meta.model_name}_{action}", args=[row.pk])
 
 
 def form_of(row: WebSearch, **changes: Any) -> dict[str, Any]:
     return {"name": row.name, "kind": row.kind, "base_url": row.base_url, "new_api_key": ""} | changes
 
 
-def press(client: Client, row: WebSearch, action: str) -> str:
+def press(client: Client, row: WebSearch | ToolServer, action: str) -> str:
     """Confirms a button's dialog; returns what the admin is told then."""
     client.post(dialog_url(row, action), {"_form_submitted": "on"})
     row.refresh_from_db()
@@ -157,3 +159,66 @@ def test_a_button_only_acts_when_it_is_posted(admin_client: Client, web_search: 
     assert admin_client.get(dialog_url(web_search, "use")).status_code == 200
     web_search.refresh_from_db()
     assert not web_search.active
+
+
+@pytest.fixture
+def tool_server() -> ToolServer:
+    return ToolServer.objects.create(name="ours", base_url=f"{ADDRESS}/mcp", secret_name="X-Token", api_key=KEY)
+
+
+def server_form(row: ToolServer, **changes: Any) -> dict[str, Any]:
+    names = ("name", "kind", "base_url", "command", "secret_name")
+    return {name: getattr(row, name) for name in names} | {"enabled": "on", "new_api_key": ""} | changes
+
+
+def test_a_tool_server_is_set_up_and_its_secret_is_on_no_page(
+    admin_client: Client, tool_server: ToolServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    url = change_url(tool_server)
+    told = press(admin_client, tool_server, "list_tools")
+    assert "The tool server ours cannot be reached" in told
+    responses = [
+        admin_client.get(reverse("admin:llm_toolserver_changelist")),
+        admin_client.get(url),
+        admin_client.post(url, server_form(tool_server, name="", new_api_key=KEY + "x")),
+        admin_client.post(url, server_form(tool_server, name="renamed"), follow=True),
+    ]
+    assert all(response.status_code == 200 and KEY not in response.content.decode() for response in responses)
+    assert KEY not in caplog.text + told
+    [server] = tool_servers()
+    assert server == Server("renamed", f"{ADDRESS}/mcp", secrets={"X-Token": KEY})
+    assert KEY not in repr(server)
+    ToolServer.objects.update(enabled=False)
+    assert tool_servers() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"base_url": "https://evil.example/mcp"}, "key is for the address before"),
+        ({"base_url": "", "new_api_key": "x"}, "Enter the URL of streamable HTTP, or the command"),
+        ({"kind": "stdio", "new_api_key": "x"}, "Enter the URL of streamable HTTP, or the command"),
+        ({"kind": "stdio", "command": "run 'it"}, "A quotation mark is not closed"),
+        ({"name": "two words"}, "Use only letters without accents"),
+        ({"secret_name": "X-Token:"}, "Use only letters, digits"),
+    ],
+)
+def test_what_no_tool_server_can_have_is_refused(
+    admin_client: Client, tool_server: ToolServer, changes: dict[str, str], sentence: str
+) -> None:
+    response = admin_client.post(change_url(tool_server), server_form(tool_server, **changes))
+    assert sentence in response.content.decode()
+
+
+def test_only_superusers_change_tool_servers(client: Client, tool_server: ToolServer) -> None:
+    staff = User.objects.create_user("staff", password="correct horse battery", is_staff=True)
+    staff.user_permissions.set(Permission.objects.filter(content_type__model="toolserver"))
+    client.force_login(staff)
+    page = client.get(change_url(tool_server)).content.decode()
+    assert "stored" in page and "new_api_key" not in page
+    assert client.post(change_url(tool_server), server_form(tool_server, name="mine")).status_code == 403
+    assert client.get(reverse("admin:llm_toolserver_add")).status_code == 403
+    assert client.post(dialog_url(tool_server, "list_tools"), {"_form_submitted": "on"}).status_code == 403
+    with pytest.raises(ProductError, match="superuser_only"):
+        store_tool_server(user=staff, tool_server=tool_server, api_key=None)

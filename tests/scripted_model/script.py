@@ -86,7 +86,7 @@ def parse_step(value: Any) -> Step:
 
 
 def parse_script(value: Any) -> tuple[Step, ...]:
-    """`{"steps": [step, ...]}` or one step. Free fields: `note` tells equal scripts apart, `title` answers for a title."""
+    """`{"steps": [step, ...]}` or one step. Free fields: `note` tells equal scripts apart, `title` is for titles."""
     if isinstance(value, Mapping) and "steps" in value:
         steps = tuple(parse_step(step) for step in value["steps"])
         if not steps:

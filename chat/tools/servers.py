@@ -1,0 +1,51 @@
+"""Tools of MCP servers, for personas that name them: `server__tool`, or `server__*` for all of a server's."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from chat.context.moving_parts import ToolGuidance
+from chat.prompts import Setting
+from chat.tools import Toolbox
+from chat.turn_rows import on_database
+from llm.mcp_tools import Server, ServerFailed, ServerTool, tools_of
+from llm.tool_services import tool_servers
+
+SEPARATOR = "__"
+
+logger = logging.getLogger(__name__)
+
+
+async def with_server_tools(setting: Setting) -> Setting:
+    """The setting with the persona's server tools. A server that fails is noted, and the turn goes on without it."""
+    allowed = [name for name in (setting.persona.tools if setting.persona else ()) if SEPARATOR in name]
+    if not (allowed and setting.model.tools):
+        return setting
+    wanted = {name.partition(SEPARATOR)[0] for name in allowed}
+    servers = [server for server in await on_database(tool_servers) if server.name in wanted]
+    found = await asyncio.gather(*(_tools(server, allowed) for server in servers))
+    missing = sorted(wanted - {server.name for server in servers})
+    notes = [f"The tool server {name} is not set up or switched off." for name in missing]
+    box = setting.toolbox
+    tools, guidance = dict(box.tools), list(box.guidance)
+    for offered in found:
+        if isinstance(offered, str):
+            notes.append(offered)
+            continue
+        for tool in offered:
+            tools[tool.definition.name] = tool
+            guidance.append(ToolGuidance(tool.definition.name, tool.definition.description.partition("\n")[0]))
+    return replace(setting, toolbox=Toolbox(tools, tuple(guidance), tuple(notes)))
+
+
+async def _tools(server: Server, allowed: Sequence[str]) -> list[ServerTool] | str:
+    """Those of its tools that are allowed, by name; or the sentence that says why there are none."""
+    try:
+        offered = await tools_of(server)
+    except ServerFailed as failure:
+        logger.warning("no tools from server %s: %s", server.name, failure)
+        return str(failure)
+    every = f"{server.name}{SEPARATOR}*" in allowed
+    chosen = [tool for tool in offered if every or tool.definition.name in allowed]
+    return sorted(chosen, key=lambda tool: tool.definition.name)

@@ -1,0 +1,50 @@
+"""Tools that reach outside, with their findings numbered as documents of the conversation."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from chat.context.documents import Numbers, documents_json
+from chat.context.moving_parts import ToolGuidance
+from chat.context.types import Document
+from chat.documents import give_numbers
+from chat.models import Conversation
+from chat.turn_rows import on_database
+from llm.tools import Tool, ToolOutput
+
+WEB_GUIDANCE = ToolGuidance(
+    "web_search",
+    "Call it for what has happened lately and for facts you are not sure of. Ask with a few words, in several ways at "
+    "once; open the pages that matter with open_url before you rely on them.",
+    is_search=True,
+)
+OPEN_GUIDANCE = ToolGuidance(
+    "open_url", "Call it to read a page whose address a person or a search has given. Never make addresses up.",
+    is_search=True,
+)  # fmt: skip
+
+
+class Numbered:
+    """A tool whose `documents` get the conversation's numbers: the model sees their JSON, the page their addresses."""
+
+    def __init__(self, tool: Tool, conversation: Conversation) -> None:
+        self.tool = tool
+        self.conversation = conversation
+        self.definition = tool.definition
+        self.timeout = tool.timeout
+        self.max_characters = 2 * tool.max_characters  # the tool keeps its own cap; JSON with its escapes is longer
+
+    def label(self, arguments: Mapping[str, Any]) -> str:
+        return self.tool.label(arguments)
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        output = await self.tool.run(arguments)
+        found = output.data.get("documents", ())
+        if not found:
+            return output
+        ids = [each["id"] for each in found]
+        numbers = await on_database(give_numbers, self.conversation, ids)
+        documents = [Document(each["id"], each["title"], each["text"], metadata=each["metadata"]) for each in found]
+        places = [{"number": numbers[each["id"]], "title": each["title"], "url": each["metadata"]} for each in found]
+        text = "\n".join([documents_json(documents, Numbers(numbers)), *output.data.get("notes", ())])
+        return replace(output, text=text, data={"documents": places})

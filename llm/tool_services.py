@@ -1,0 +1,106 @@
+"""Every change to the services that tools use, and the tools made from them."""
+
+import asyncio
+from typing import Literal
+
+from django.contrib.auth.models import AbstractUser
+from django.db import connection, transaction
+
+from llm.errors import ProductError
+from llm.mcp_tools import Server, ServerFailed, ServerTool, tools_of
+from llm.models import ToolServer, WebSearch
+from llm.services import require_staff
+from llm.web.addresses import Refused
+from llm.web.web_search import SearchService, WebSearchTool
+
+ACTIVE_LOCK = 7_303  # an advisory lock: two admins choosing a service at once choose one after the other
+TRIAL_QUERY = "weather"  # every index holds something about it
+
+
+def web_search_tool() -> WebSearchTool | None:
+    """Searches with the active service; None without one."""
+    row = WebSearch.objects.filter(active=True).first()
+    return None if row is None else WebSearchTool(_service(row))
+
+
+@transaction.atomic
+def store_web_search(*, user: AbstractUser, web_search: WebSearch, api_key: str | None) -> None:
+    """Stores a row as an administrator's form left it; the very first becomes the active one.
+
+    `api_key` None keeps the stored one, an empty one clears it.
+    """
+    require_staff(user)
+    if api_key is not None:
+        web_search.api_key = api_key
+    _lock()
+    if not WebSearch.objects.exists():
+        web_search.active = True
+    web_search.save()
+
+
+@transaction.atomic
+def use_web_search(*, user: AbstractUser, web_search: WebSearch, active: bool) -> None:
+    """Makes it the active one in place of any other, or leaves the workspace without web search."""
+    require_staff(user)
+    _lock()
+    if active:
+        WebSearch.objects.filter(active=True).exclude(pk=web_search.pk).update(active=False)
+    WebSearch.objects.filter(pk=web_search.pk).update(active=active)
+    web_search.active = active
+
+
+def try_web_search(*, web_search: WebSearch) -> int:
+    """The number of results of a search. Raises `ProductError` with what an administrator can do about it."""
+    try:
+        return len(asyncio.run(_service(web_search).search(TRIAL_QUERY)))
+    except Refused as refusal:
+        raise ProductError("web_search_failed", str(refusal), status=502) from refusal
+
+
+def tool_servers() -> list[Server]:
+    """The enabled ones, by name; `llm.mcp_tools.tools_of` asks each for its tools."""
+    return [_server(row) for row in ToolServer.objects.filter(enabled=True)]
+
+
+def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: str | None) -> None:
+    """Stores a row as a superuser's form left it: a process runs any command with the worker's rights.
+
+    `api_key` None keeps the stored one, an empty one clears it.
+    """
+    if not (user.is_active and user.is_superuser):
+        raise ProductError("superuser_only", "Only a superuser can change tool servers. Ask one to do it.", status=403)
+    if api_key is not None:
+        tool_server.api_key = api_key
+    tool_server.save()
+
+
+def try_tool_server(*, tool_server: ToolServer) -> list[str]:
+    """The names of its tools. Raises `ProductError` with what an administrator can do about it."""
+
+    async def ask() -> list[ServerTool]:
+        return await tools_of(_server(tool_server))
+
+    try:
+        return [tool.definition.name for tool in asyncio.run(ask())]
+    except ServerFailed as failure:
+        raise ProductError("tool_server_failed", str(failure), status=502) from failure
+
+
+def _server(row: ToolServer) -> Server:
+    over_http = row.kind == ToolServer.Kind.HTTP
+    return Server(
+        row.name,
+        url=row.base_url if over_http else "",
+        command="" if over_http else row.command,
+        secrets={row.secret_name: row.api_key} if row.api_key else {},
+    )
+
+
+def _service(row: WebSearch) -> SearchService:
+    kind: Literal["brave", "searxng"] = "brave" if row.kind == WebSearch.Kind.BRAVE else "searxng"
+    return SearchService(kind, row.base_url, row.api_key)
+
+
+def _lock() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ACTIVE_LOCK])

@@ -1,0 +1,1 @@
+"""Tools that reach the open web. Nothing here knows of rows or of conversations."""

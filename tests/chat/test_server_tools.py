@@ -1,0 +1,88 @@
+"""Tools of an MCP server in a turn: a process that the worker starts, as an admin sets it up."""
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from llm.models import Model, ToolServer
+from personas.models import Persona
+from tests.chat.test_documents import asked
+from tests.conftest import Person
+from tests.product import Product
+
+pytestmark = pytest.mark.product
+
+SERVER = """
+from mcp.server import MCPServer
+server = MCPServer("sums")
+
+@server.tool(description="Adds two numbers.")
+def add(a: int, b: int) -> str:
+    return str(a + b)
+
+@server.tool(description="Multiplies two numbers.")
+def multiply(a: int, b: int) -> str:
+    return str(a * b)
+
+server.run()
+"""
+
+
+@pytest.fixture
+def server(product: Product, committed: None, tmp_path: Path) -> Iterator[ToolServer]:
+    program = tmp_path / "sums.py"
+    program.write_text(SERVER)
+    command = shlex.join([sys.executable, str(program)])
+    row = ToolServer.objects.create(name=f"s{uuid4().hex[:8]}", kind="stdio", command=command)
+    yield row
+    row.delete()
+
+
+@pytest.fixture
+def caller_of_tools(scripted_model_row: Model) -> Model:
+    return Model.objects.create(
+        provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=64_000, tools=True
+    )
+
+
+def place_of(person: Person, *tools: str) -> str:
+    persona = Persona.objects.create(owner=person.user, name="Sums", instructions="Count.", tools=list(tools))
+    return str(person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"])
+
+
+def test_a_persona_calls_the_tools_it_names_and_no_others(
+    product: Product, person: Person, server: ToolServer, caller_of_tools: Model
+) -> None:
+    mark = uuid4().hex
+    call = {"tool_calls": [{"name": f"{server.name}__add", "arguments": {"a": 2, "b": 40}}]}
+    script = json.dumps({"steps": [call, {"text": "It is 42."}]})
+    place = place_of(person, f"{server.name}__add")
+    asked(person, place, f"Add {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
+    first, second = (record.body for record in product.model.finished(mark))
+    assert [tool["function"]["name"] for tool in first["tools"]] == [f"{server.name}__add"]
+    assert f"{server.name}__add: Adds two numbers." in first["messages"][0]["content"]
+    assert [message["content"] for message in second["messages"] if message["role"] == "tool"] == ["42"]
+
+
+def test_a_star_means_all_of_a_servers_tools(
+    product: Product, person: Person, server: ToolServer, caller_of_tools: Model
+) -> None:
+    mark = uuid4().hex
+    asked(person, place_of(person, f"{server.name}__*"), f"All {mark}", models=[str(caller_of_tools.pk)])
+    offered = [tool["function"]["name"] for tool in product.model.finished(mark)[0].body["tools"]]
+    assert offered == [f"{server.name}__add", f"{server.name}__multiply"]
+
+
+def test_a_server_that_does_not_start_is_noted_in_the_report_and_the_turn_goes_on(
+    person: Person, server: ToolServer, caller_of_tools: Model
+) -> None:
+    ToolServer.objects.filter(pk=server.pk).update(command="/no/such/program")
+    place = place_of(person, f"{server.name}__*", "gone__*")
+    turn = asked(person, place, "Is anybody there?", models=[str(caller_of_tools.pk)])
+    notes = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
+    assert len(notes) == 2 and any(server.name in note for note in notes) and any("gone" in note for note in notes)

@@ -1,0 +1,100 @@
+"""Searching the web in a turn, against a search service of the test's own on loopback."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from uuid import uuid4
+
+import pytest
+
+from llm.models import Model, WebSearch
+from personas.models import Persona
+from tests.chat.test_documents import asked
+from tests.conftest import Person
+from tests.product import Product
+
+pytestmark = pytest.mark.product
+
+RESULTS = {
+    "results": [
+        {"url": "https://example.org/tides", "title": "Tides", "content": "High water is at noon."},
+        {"url": "https://example.org/moon", "title": "Moon", "content": "The moon is full."},
+    ]
+}
+
+
+class SearXNG(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = json.dumps(RESULTS).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def search(product: Product, committed: None) -> Iterator[None]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), SearXNG)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    row = WebSearch.objects.create(name=f"test-{uuid4().hex[:8]}", kind="searxng", base_url=url, active=True)
+    yield
+    row.delete()
+    server.shutdown()
+
+
+@pytest.fixture
+def caller_of_tools(scripted_model_row: Model) -> Model:
+    return Model.objects.create(
+        provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=64_000, tools=True
+    )
+
+
+def test_a_web_search_is_numbered_carries_its_addresses_and_can_be_cited(
+    product: Product, person: Person, search: None, caller_of_tools: Model
+) -> None:
+    mark = uuid4().hex
+    call = {"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides today"]}}]}
+    script = json.dumps({"steps": [call, {"text": "High water is at noon [1]."}]})
+    place = person.caller.conversation()
+    ended = asked(person, place, f"Tides? {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
+    told = [m["content"] for m in product.model.finished(mark)[-1].body["messages"] if m["role"] == "tool"]
+    documents = json.loads(told[0])["documents"]
+    assert [(each["document"], each["metadata"]) for each in documents] == [
+        (1, "https://example.org/tides"),
+        (2, "https://example.org/moon"),
+    ]
+    text = next(part for part in ended["parts"] if part["type"] == "text")
+    assert text["citations"] == [{"number": 1, "title": "Tides", "href": "https://example.org/tides"}]
+
+
+def test_open_url_does_not_reach_this_machine(
+    product: Product, person: Person, search: None, caller_of_tools: Model
+) -> None:
+    mark = uuid4().hex
+    call = {"tool_calls": [{"name": "open_url", "arguments": {"url": f"{product.url}/livez"}}]}
+    script = json.dumps({"steps": [call, {"text": "It was refused."}]})
+    asked(person, person.caller.conversation(), f"Open {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
+    messages = product.model.finished(mark)[-1].body["messages"]
+    result = next(message["content"] for message in messages if message["role"] == "tool")
+    assert result != "ok" and "document" not in result
+
+
+def test_a_persona_has_only_the_web_tools_it_names(
+    product: Product, person: Person, search: None, caller_of_tools: Model
+) -> None:
+    persona = Persona.objects.create(owner=person.user, name="Quiet", instructions="Stay here.", tools=[])
+    place = person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"]
+    mark = uuid4().hex
+    asked(person, place, f"Tools? {mark}-1", models=[str(caller_of_tools.pk)])
+    assert "tools" not in product.model.finished(f"{mark}-1")[0].body
+    persona.tools = ["web_search"]
+    persona.save()
+    asked(person, place, f"Tools? {mark}-2", models=[str(caller_of_tools.pk)])
+    offered = [tool["function"]["name"] for tool in product.model.finished(f"{mark}-2")[0].body["tools"]]
+    assert offered == ["web_search"]

@@ -1,0 +1,45 @@
+"""Pages that tests open with the tool, on loopback."""
+
+from collections.abc import Sequence
+from ipaddress import ip_network
+from typing import Any
+
+from llm.tools import Tool, ToolOutput, run_tool
+from llm.web.addresses import Guard
+from llm.web.fetch import Fetcher
+from llm.web.open_url import OpenUrlTool
+from tests.llm.raw_server import Play, RawServer
+
+OPEN = ip_network("127.0.0.2/32")  # stands for the public internet; all other loopback addresses stay closed
+STORY = "It was a dark and stormy night. " * 20
+
+
+class Names:
+    """A name server: what a name has each time it is asked, the last for ever after."""
+
+    def __init__(self, *answers: Sequence[str]) -> None:
+        self.asked: list[str] = []
+        self._answers = answers
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        self.asked.append(host)
+        return self._answers[min(len(self.asked), len(self._answers)) - 1]
+
+
+def tool_for(*servers: RawServer, names: Names | None = None, max_characters: int = 40_000, **changes: Any) -> Tool:
+    """`changes` are fields of the fetcher."""
+    ports = frozenset(server.port for server in servers)
+    guard = Guard(ports=ports, allowed_networks=(OPEN,), resolve=names or Names(["127.0.0.2"]))
+    return OpenUrlTool(Fetcher(guard, **changes), max_characters=max_characters)
+
+
+async def opened(play: Play, path: str = "/", **changes: Any) -> ToolOutput:
+    with RawServer(play) as server:
+        return await run_tool(tool_for(server, **changes), {"url": f"http://site.example:{server.port}{path}"})
+
+
+def document_of(output: ToolOutput) -> dict[str, str]:
+    assert not output.error, output.text
+    assert output.data is not None
+    [document] = output.data["documents"]
+    return dict(document)
