@@ -46,7 +46,7 @@ class SessionAuthentication(authentication.SessionAuthentication):
 
 
 def user_of_request(request: HttpRequest) -> User | None:
-    """For views that Django REST framework does not cover: a token with the scope `chat`, else the session, else None."""
+    """For views that Django REST framework does not cover: a token of scope `chat`, else the session, else None."""
     token = bearer(request)
     if token:
         try:

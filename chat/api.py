@@ -21,7 +21,7 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.authentication import user_of_request
 from accounts.permissions import ScopedView
-from chat import reports, services, sockets
+from chat import branches, reports, services, sockets
 from chat.models import Conversation, Message, Turn
 from chat.plans import Draft, budget, plan_ahead
 from chat.prompts import Place, place_of, setting
@@ -30,6 +30,8 @@ from chat.serializers import (
     BudgetSerializer,
     ConversationSerializer,
     DraftSerializer,
+    EditSerializer,
+    FeedbackSerializer,
     MessageSerializer,
     PlanSerializer,
     RegenerateSerializer,
@@ -38,7 +40,7 @@ from chat.serializers import (
     TurnsSerializer,
 )
 from chat.services import visible_model, visible_persona
-from chat.tree import branch_rows, with_rows
+from chat.tree import branch_rows, sibling_rows, with_rows
 from llm.errors import ProductError
 from personas.services import model_for
 
@@ -116,7 +118,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         return pages.get_paginated_response(MessageSerializer(page or [], many=True).data)
 
 
-class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]):
+class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelMixin, viewsets.GenericViewSet[Message]):
     serializer_class = MessageSerializer
     queryset = Message.objects.none()
 
@@ -134,6 +136,52 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericView
         models = body.validated_data["models"]
         turns = services.regenerate(user=self.person, message=self.get_object(), models=models, key=_key(request))
         return _accepted(turns)
+
+    @extend_schema(request=EditSerializer, responses={202: TurnsSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"])
+    def edit(self, request: Request, pk: str) -> Response:
+        """Asks a question in other words, as a branch beside it; without `files` its files go along."""
+        body = EditSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        fields = body.validated_data
+        return _accepted(
+            branches.edit_question(user=self.person, message=self.get_object(), key=_key(request), **fields)
+        )
+
+    @extend_schema(request=None, responses={202: TurnsSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"], url_path="continue")
+    def go_on(self, request: Request, pk: str) -> Response:
+        """Goes on with an answer that was cut off, in a follow-up turn."""
+        return _accepted(branches.continue_answer(user=self.person, message=self.get_object(), key=_key(request)))
+
+    @extend_schema(request=None, responses=ConversationSerializer)
+    @action(detail=True, methods=["post"])
+    def choose(self, request: Request, pk: str) -> Response:
+        """Puts the branch of this message on show, down to its newest end."""
+        return Response(
+            ConversationSerializer(branches.choose_branch(user=self.person, message=self.get_object())).data
+        )
+
+    @extend_schema(request=FeedbackSerializer, responses=MessageSerializer)
+    @action(detail=True, methods=["post"])
+    def feedback(self, request: Request, pk: str) -> Response:
+        """Says whether an answer was good."""
+        message, body = self.get_object(), FeedbackSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        found = branches.give_feedback(user=self.person, message=message, **body.validated_data)
+        return Response(self.get_serializer(found).data)
+
+    @extend_schema(responses=MessageSerializer(many=True), filters=True)
+    @action(detail=True, pagination_class=NewestFirst, filter_backends=[])
+    def siblings(self, request: Request, pk: str) -> Response:
+        """The branches at this place: the other versions of a question or answer, and itself, newest first."""
+        message, pages = self.get_object(), NewestFirst()
+        page = pages.paginate_queryset(sibling_rows(message), request, self)
+        return pages.get_paginated_response(self.get_serializer(page or [], many=True).data)
+
+    def perform_destroy(self, instance: Message) -> None:
+        """With everything below it."""
+        branches.delete_message(user=self.person, message=instance)
 
 
 class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Turn]):

@@ -56,7 +56,8 @@ class ConversationConsumer(AsyncJsonWebsocketConsumer):
         group = group_of(conversation.pk)
         await self.channel_layer.group_add(group, self.channel_name)
         self.watched.add(group)
-        await self.send_json({"type": "STATE", "conversation": str(conversation.pk), "state": conversation.state})
+        state = {"conversation": str(conversation.pk), "state": conversation.state, "title": conversation.title}
+        await self.send_json({"type": "STATE", **state})
 
     async def on_subscribe(self, frame: dict[str, Any]) -> None:
         turn = await sockets.on_database(sockets.turn)(self.user, frame.get("turn"))
@@ -80,6 +81,9 @@ class ConversationConsumer(AsyncJsonWebsocketConsumer):
 
     async def conversation_state(self, hint: dict[str, str]) -> None:
         await self.send_json({**hint, "type": "STATE"})
+
+    async def conversation_title(self, hint: dict[str, str]) -> None:
+        await self.send_json({**hint, "type": "TITLE"})
 
     async def turn_started(self, hint: dict[str, str]) -> None:
         await self.send_json({**hint, "type": "TURN"})

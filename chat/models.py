@@ -25,6 +25,9 @@ class Conversation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="conversations")
     title = models.CharField(max_length=200, blank=True)
+    titled = models.BooleanField(
+        default=False, editable=False, help_text="A person gave the title, or a model was asked for one, once."
+    )
     persona = models.ForeignKey("personas.Persona", null=True, blank=True, on_delete=models.SET_NULL)
     project = models.ForeignKey(
         "projects.Project", null=True, blank=True, on_delete=models.SET_NULL, related_name="conversations"
@@ -56,7 +59,7 @@ class Message(models.Model):
     """`parts` is a list of objects, each with a `type`: text, reasoning, tool_call, tool_result or file.
 
     text, reasoning: `text`. tool_call: `id`, `name`, `arguments` (JSON text), `label`.
-    tool_result: `id`, `text`, `error`.
+    tool_result: `id`, `text`, `error`, `documents` (what it found: `number`, `title`, and where to open it).
     An answer holds the whole turn in one row, in the order in which it happened.
     `tokens` maps a tokenizer's name to the count of what the model sees of this message, without overhead.
     """

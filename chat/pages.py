@@ -1,8 +1,8 @@
 """What the templates of a conversation show: plain values, made of rows with a fixed number of queries."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,10 +13,14 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from accounts.models import User
+from chat.branch_pages import BranchView, branches_of, side_by_side
+from chat.branches import CONTINUE
+from chat.citations import Sources
 from chat.markdown import render
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.prompts import Place
 from chat.tree import branch, with_rows
+from files.models import File
 from files.services import tokens_of
 from llm.errors import ProductError
 from llm.models import Model
@@ -50,7 +54,11 @@ class FileView:
 
 @dataclass(frozen=True, slots=True)
 class MessageView:
-    """`parts` are the row's parts with what a page needs: text has `blocks` (safe HTML), a tool call its `result`."""
+    """`parts` are the row's parts with what a page needs: text has `blocks` (safe HTML), a tool call its `result`.
+
+    `continues`: a question that only asks to go on. `newest`: the branch on show ends here. `beside`: the answers to
+    show side by side in this one's place, itself among them.
+    """
 
     id: UUID
     role: str
@@ -63,6 +71,11 @@ class MessageView:
     created: datetime
     text: str
     files: list[FileView]
+    feedback: str
+    continues: bool
+    branch: BranchView | None = None
+    newest: bool = False
+    beside: "list[MessageView]" = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -71,14 +84,17 @@ class Side:
     after: str | None = None
 
 
-def message_view(message: Message) -> MessageView:
+def message_view(message: Message, titles: Mapping[str, str] | None = None) -> MessageView:
+    """`titles` of the files that have a number in the conversation, by id; they are looked up when not given."""
+    known = titles_of(message.conversation) if titles is None else titles
+    sources = _sources(message, known)
     turn: Turn | None = getattr(message, "turn", None)
     assistant = message.role == Message.Role.ASSISTANT
     return MessageView(
         id=message.pk,
         role=message.role,
         status=message.status,
-        parts=_parts(message.parts) if assistant else [],
+        parts=_parts(message.parts, sources) if assistant else [],
         turn=_turn_view(turn, message) if turn else None,
         model_name=message.model.name if message.model else "",
         error_code=message.error_code,
@@ -86,6 +102,8 @@ def message_view(message: Message) -> MessageView:
         created=message.created,
         text=message.text,
         files=[_file_view(attachment) for attachment in message.attachments.all()],
+        feedback=message.feedback,
+        continues=message.text == CONTINUE and not assistant,
     )
 
 
@@ -104,15 +122,33 @@ def _turn_view(turn: Turn, message: Message) -> TurnView:
     return TurnView(turn.pk, turn.seq, turn.status, retryable, percent, turn.context_left_out)
 
 
-def _parts(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def titles_of(conversation: Conversation) -> dict[str, str]:
+    ids = [pk for pk in conversation.documents if "/" not in pk]  # the others are addresses of pages
+    return {str(pk): name for pk, name in File.objects.filter(pk__in=ids).values_list("pk", "name")}
+
+
+def _sources(message: Message, titles: Mapping[str, str]) -> Sources:
+    """What the answer's citations lead to: the passages its searches found, else the whole file."""
+    numbers = message.conversation.documents
+    sources = Sources()
+    sources.learn({"number": numbers[pk], "title": title, "file": pk} for pk, title in titles.items())
+    for part in message.parts:
+        sources.learn(part.get("documents", ()))
+    return sources
+
+
+def _parts(parts: list[dict[str, Any]], sources: Sources) -> list[dict[str, Any]]:
     results = {part["id"]: part for part in parts if part["type"] == "tool_result"}
     shown = []
     for part in parts:
         match part["type"]:
             case "text":
-                shown.append({**part, "blocks": render(part["text"])})
+                shown.append({**part, "blocks": render(part["text"], sources)})
             case "tool_call":
-                shown.append({**part, "result": results.get(part["id"])})
+                result = results.get(part["id"])
+                found = Sources()
+                found.learn(result.get("documents", ()) if result else ())
+                shown.append({**part, "result": result, "found": list(found.values())})
             case _:
                 shown.append(part)
     return shown
@@ -128,13 +164,34 @@ def branch_page(conversation: Conversation, before: Message | None = None) -> tu
         return [], None
     messages = branch(end.pk, newest=PAGE, leaf_depth=end.depth)
     older = messages[0].pk if messages and messages[0].depth > 0 else None
-    return [message_view(message) for message in messages], older
+    beside = side_by_side(messages[-1]) if before is None else []
+    return _placed(messages, beside, conversation), older
 
 
 def answers_page(turns: Sequence[Turn], *, question: bool) -> list[MessageView]:
     """A new question (unless it is on the page already) and its pending answers."""
-    ids = [turn.answer_id for turn in turns] + ([turns[0].user_message_id] if question else [])
-    return [message_view(message) for message in with_rows(Message.objects.filter(pk__in=ids)).order_by("depth", "id")]
+    ids = [turns[0].answer_id] + ([turns[0].user_message_id] if question else [])
+    rows = list(with_rows(Message.objects.filter(pk__in=ids)).order_by("depth"))
+    return _placed(rows, side_by_side(rows[-1]), turns[0].conversation)
+
+
+def one_message(message: Message) -> MessageView:
+    return _placed([message], [], message.conversation)[0]
+
+
+def _placed(messages: Sequence[Message], beside: Sequence[Message], conversation: Conversation) -> list[MessageView]:
+    """Messages of one branch with their places in the tree; `beside`: those to show in the last one's place."""
+    branches, titles = branches_of([*messages, *beside], conversation.leaf_id), titles_of(conversation)
+
+    def view(message: Message) -> MessageView:
+        message.conversation = conversation  # which the row would otherwise ask the database for
+        newest = message.pk == conversation.leaf_id
+        return replace(message_view(message, titles), branch=branches[message.pk], newest=newest)
+
+    views = [view(message) for message in messages]
+    if beside:
+        views[-1] = replace(views[-1], beside=[view(message) for message in beside])
+    return views
 
 
 def side(user: User, after: str | None = None) -> Side:

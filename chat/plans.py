@@ -73,18 +73,24 @@ def _selected(files: Sequence[File]) -> int | None:
     return None if None in counts else sum(count or 0 for count in counts)
 
 
+def counted(file: File) -> int | None:
+    """What a file takes of the document budget, None while it is unknown. An image is no document."""
+    size = tokens_of(file=file)
+    return 0 if size is not None and file.is_image else size
+
+
 def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
     """Raises `file_not_ready`, `file_failed` or `files_too_long` for the first file that may not be selected."""
     selected: list[int] = []
     for file in files:
-        size = tokens_of(file=file)
+        size = counted(file)
         if file.status == File.Status.FAILED:
             raise ContextError(
                 "file_failed", f"“{file.name}” could not be read: {file.error} Remove it from the message."
             )
         if size is None:
             raise ContextError("file_not_ready", f"“{file.name}” is still being read. Send the message in a moment.")
-        if not file.is_image and not allowed.accepts(size, selected):
+        if not allowed.accepts(size, selected):
             over = sum(selected) + size - allowed.selectable_up_to
             raise ContextError(
                 "files_too_long",
@@ -93,4 +99,4 @@ def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
                 file=str(file.pk),
                 over=over,
             )
-        selected.append(0 if file.is_image else size)
+        selected.append(size)

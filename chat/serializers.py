@@ -164,6 +164,7 @@ class ReportSerializer(CallSerializer):
     unloaded = serializers.IntegerField(help_text="Older messages that were not even read, since there was no room.")
     sources = SourceSerializer(many=True)
     versions = serializers.DictField(child=serializers.CharField())
+    notes = serializers.ListField(child=serializers.CharField(), help_text="What should have been there and was not.")
     messages = PromptMessageSerializer(many=True)
     calls = CallSerializer(many=True, required=False)
 
@@ -188,6 +189,17 @@ class PlanSerializer(ReportSerializer):
     fits = serializers.BooleanField()
     documents = SelectionSerializer()
     error = PlanErrorSerializer(allow_null=True)
+
+
+class EditSerializer(serializers.Serializer[dict[str, Any]]):
+    text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
+    files = serializers.ListField(
+        child=serializers.UUIDField(), max_length=50, required=False, help_text="Without it the old question's files."
+    )
+
+
+class FeedbackSerializer(serializers.Serializer[dict[str, Any]]):
+    feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty takes it back.")
 
 
 class RegenerateSerializer(serializers.Serializer[dict[str, Any]]):

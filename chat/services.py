@@ -1,7 +1,6 @@
 """Every change to conversations, messages and turns. Page, API, socket and task all come through here."""
 
 import logging
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from chat.events import Event, EventType
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.plans import budget, chosen_files, refuse_over_line
 from chat.prompts import Place, place_of, setting
+from chat.titles import title_from
 from chat.turn_rows import end_queued
 from files.models import File
 from llm.errors import NotFound, ProductError
@@ -31,7 +31,6 @@ from projects.services import identifier
 MAX_TEXT = 1_000_000  # characters of one message
 MAX_MODELS = 3
 MAX_TITLE = 200
-TITLE_FROM_TEXT = 60
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +44,7 @@ class Ask:
     models: Sequence[UUID] = ()
     key: str | None = None
     parent: UUID | None = None  # the message to go on from; by default the conversation's leaf
+    beside: UUID | None = None  # the question to stand beside, as a new branch, instead
 
 
 def visible_model(pk: object) -> Model | None:
@@ -71,7 +71,8 @@ def visible_persona(user: User, pk: object) -> Persona | None:
 def create_conversation(
     *, user: User, title: str = "", persona: Persona | None = None, project: Project | None = None
 ) -> Conversation:
-    return Conversation.objects.create(owner=user, title=title.strip()[:MAX_TITLE], persona=persona, project=project)
+    title = title.strip()[:MAX_TITLE]
+    return Conversation.objects.create(owner=user, title=title, titled=bool(title), persona=persona, project=project)
 
 
 @transaction.atomic
@@ -93,12 +94,13 @@ def start_conversation(*, user: User, place: Place, ask: Ask) -> Conversation:
 
 def update_conversation(*, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation:
     """Changes title, persona, project or archived; an empty title is refused."""
-    _require_owner(user, conversation)
+    require_owner(user, conversation)
     changes = {name: fields[name] for name in ("title", "persona", "project", "archived") if name in fields}
     if "title" in changes:
         changes["title"] = changes["title"].strip()[:MAX_TITLE]
         if not changes["title"]:
             raise ProductError("empty_title", "Give the conversation a title of at least one character.")
+        changes["titled"] = True
     for name, value in changes.items():
         setattr(conversation, name, value)
     conversation.save(update_fields=list(changes))
@@ -107,7 +109,7 @@ def update_conversation(*, user: User, conversation: Conversation, fields: Mappi
 
 def delete_conversation(*, user: User, conversation: Conversation) -> None:
     """Stops what is being answered, then removes the conversation with all its messages."""
-    _require_owner(user, conversation)
+    require_owner(user, conversation)
     for turn in Turn.objects.live().filter(conversation=conversation).select_related("conversation"):
         stop_turn(user=user, turn=turn)
     conversation.delete()
@@ -119,7 +121,7 @@ def start_turn(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn
     The same idempotency key again returns the turns of the first time. Raises `already_answering` (409) while a turn of
     this conversation is live, `empty_message`, `message_too_long`, `no_model`, and `not_found` for unknown ids.
     """
-    _require_owner(user, conversation)
+    require_owner(user, conversation)
     text = ask.text.strip()
     if not text:
         raise ProductError("empty_message", "The message is empty. Write something, then send it.")
@@ -133,49 +135,41 @@ def start_turn(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn
     files = _files(user, conversation, models, ask.files)
     try:
         with transaction.atomic():
-            locked = _locked(conversation)
+            locked = lock(conversation)
             earlier = _turns_of_key(locked, ask.key)
             if earlier:
                 return earlier
-            _require_idle(locked)
-            parent = _parent(locked, ask.parent)
+            require_idle(locked)
+            parent = _parent(locked, ask)
             question = _add_message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
             _attach(question, files)
             if not locked.title:
                 locked.title = title_from(text)
             return _start_answers(locked, question, models, ask.key)
     except IntegrityError as error:
-        raise _busy() from error
-
-
-def title_from(text: str) -> str:
-    """The beginning of a first message, cut between words where it has any."""
-    line = " ".join(text.split())
-    if " " not in line[:TITLE_FROM_TEXT]:
-        return line[:TITLE_FROM_TEXT]
-    return textwrap.shorten(line, TITLE_FROM_TEXT, placeholder="…")
+        raise busy() from error
 
 
 def regenerate(*, user: User, message: Message, models: Sequence[UUID] = (), key: str | None = None) -> list[Turn]:
     """Answers the question above `message` anew, as a branch beside the old answer, which stays."""
     conversation = message.conversation
-    _require_owner(user, conversation)
+    require_owner(user, conversation)
     question = message if message.role == Message.Role.USER else message.parent
     if question is None:
         raise ProductError("nothing_to_answer", "This message has no question above it to answer again.")
     chosen = _models(conversation, models or ([message.model_id] if message.model_id else ()))
     with transaction.atomic():
-        locked = _locked(conversation)
+        locked = lock(conversation)
         earlier = _turns_of_key(locked, key)
         if earlier:
             return earlier
-        _require_idle(locked)
+        require_idle(locked)
         return _start_answers(locked, question, chosen, key)
 
 
 def stop_turn(*, user: User, turn: Turn) -> None:
     """Asks a live turn to stop. One that no worker has claimed yet ends at once; an ended one stays as it is."""
-    _require_owner(user, turn.conversation)
+    require_owner(user, turn.conversation)
     if turn.status not in Turn.LIVE:
         return
     if end_queued(turn, Ending(Turn.Status.STOPPED)):
@@ -227,7 +221,7 @@ def _add_message(conversation: Conversation, parent: Message | None, role: str, 
     return Message.objects.create(conversation=conversation, parent=parent, role=role, depth=depth, **fields)
 
 
-def _locked(conversation: Conversation) -> Conversation:
+def lock(conversation: Conversation) -> Conversation:
     """The row, locked until the transaction ends: two sends at once come one after the other."""
     locked = Conversation.objects.select_for_update().filter(pk=conversation.pk).first()
     if locked is None:
@@ -260,12 +254,15 @@ def _attach(question: Message, files: Sequence[File]) -> None:
     )
 
 
-def _parent(conversation: Conversation, parent: UUID | None) -> Message | None:
-    if parent is None:
+def _parent(conversation: Conversation, ask: Ask) -> Message | None:
+    named = ask.beside or ask.parent
+    if named is None:
         return Message.objects.filter(pk=conversation.leaf_id).first() if conversation.leaf_id else None
-    found = Message.objects.filter(pk=parent, conversation=conversation).first()
+    found = Message.objects.filter(pk=named, conversation=conversation).select_related("parent").first()
     if found is None:
         raise NotFound("message")
+    if ask.beside:
+        return found.parent
     if found.role == Message.Role.USER:
         raise ProductError("parent_is_a_question", "Go on from an answer, or edit the question instead.")
     return found
@@ -282,12 +279,12 @@ def _models(conversation: Conversation, chosen: Sequence[UUID]) -> list[Model]:
     return [found[pk] for pk in chosen]
 
 
-def _require_idle(conversation: Conversation) -> None:
+def require_idle(conversation: Conversation) -> None:
     if Turn.objects.live().filter(conversation=conversation).exists():
-        raise _busy()
+        raise busy()
 
 
-def _busy() -> ProductError:
+def busy() -> ProductError:
     return ProductError(
         "already_answering",
         "An answer is still being written here. Wait for it or stop it, then send again; your text is kept.",
@@ -295,6 +292,6 @@ def _busy() -> ProductError:
     )
 
 
-def _require_owner(user: User, conversation: Conversation) -> None:
+def require_owner(user: User, conversation: Conversation) -> None:
     if conversation.owner_id != user.pk:
         raise NotFound("conversation")

@@ -8,10 +8,11 @@ from uuid import UUID
 
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutting_down
+from django.db import DatabaseError, InterfaceError
 from kombu.exceptions import KombuError, OperationalError
 from redis.exceptions import RedisError
 
-from chat import recovery, streams, turn_rows, turns
+from chat import recovery, streams, titles, turn_rows, turns
 from llm import runtime
 
 BROKER_ERRORS = (KombuError, OperationalError, RedisError, OSError)
@@ -26,6 +27,17 @@ def run_turn(turn_id: str) -> None:
         runtime.submit(turns.run(UUID(turn_id))).result()
     except CancelledError:
         logger.info("turn %s was cut off by the end of the worker", turn_id)
+        return
+    try:
+        if runtime.submit(turn_rows.on_database(titles.claim, UUID(turn_id))).result():
+            write_title.apply_async((turn_id,), retry=False)
+    except (*BROKER_ERRORS, DatabaseError, InterfaceError):
+        logger.warning("turn %s: no title, since the database or the broker is away", turn_id)
+
+
+@shared_task
+def write_title(turn_id: str) -> None:
+    runtime.submit(titles.write(UUID(turn_id))).result()
 
 
 @shared_task

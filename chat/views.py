@@ -12,9 +12,10 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from accounts.middleware import SignedInRequest as Request
 from chat import pages, panels, services
 from chat.models import Conversation, Message, Turn
-from chat.plans import Draft, plan_ahead
+from chat.plans import Draft, chosen_files, plan_ahead
 from chat.prompts import Place, place_of
 from chat.tree import with_rows
+from files.pages import FileView, file_view
 from llm.errors import NotFound, ProductError
 from projects.services import identifier, visible_project
 
@@ -59,21 +60,21 @@ def send(request: Request, pk: UUID) -> HttpResponse:
         turns = services.start_turn(user=request.user, conversation=found, ask=_ask(request))
     except ProductError as error:
         return _refused(request, found, error)
-    return _turns(request, found, turns, question=True)
+    return turns_response(request, found, turns, question=True)
 
 
 @login_required
 @require_POST
 def regenerate(request: Request, pk: UUID) -> HttpResponse:
-    found = _message(request, pk)
+    found = visible_message(request, pk)
     turns = services.regenerate(user=request.user, message=found, key=request.POST.get("key") or None)
-    return _turns(request, found.conversation, turns, question=False)
+    return turns_response(request, found.conversation, turns, question=False)
 
 
 @login_required
 @require_GET
 def message(request: Request, pk: UUID) -> HttpResponse:
-    return render(request, "chat/_message.html", {"message": pages.message_view(_message(request, pk))})
+    return render(request, "chat/_message.html", {"message": pages.one_message(visible_message(request, pk))})
 
 
 @login_required
@@ -93,12 +94,11 @@ def report(request: Request, pk: UUID) -> HttpResponse:
 @require_POST
 def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     """What sending the draft would mean: the line under the composer and the panel behind it."""
-    found = _conversation(request, pk) if pk else None
     planned = plan_ahead(
         user=request.user,
-        place=place_of(found) if found else _new_place(request, request.POST),
+        place=asked_place(request, pk, request.POST),
         draft=Draft(request.POST.get("text", ""), _ids(request, "files", "file")),
-        model=services.visible_model(request.POST.get("model")),
+        model=services.visible_model(next(iter(request.POST.getlist("model")), None)),
     )
     line = panels.plan_line(planned)
     if "panel" in request.GET:
@@ -151,6 +151,7 @@ def _page(request: Request, found: Conversation | None, status: int = 200, **mor
         "older": older,
         "groups": side.groups,
         "conversations_after": side.after,
+        "chips": _chips(request),
         **pages.choices(request.user, place_of(found) if found else _new_place(request, request.GET)),
         **more,
     }
@@ -165,7 +166,7 @@ def _refused(request: Request, found: Conversation | None, error: ProductError) 
     return _page(request, found, error.status, problem=problem, draft=request.POST.get("text", ""))
 
 
-def _turns(request: Request, found: Conversation, turns: list[Turn], *, question: bool) -> HttpResponse:
+def turns_response(request: Request, found: Conversation, turns: list[Turn], *, question: bool) -> HttpResponse:
     if not request.headers.get("HX-Request"):
         return redirect("chat:conversation", found.pk)
     context = {"conversation": found, "messages": pages.answers_page(turns, question=question)}
@@ -185,13 +186,25 @@ def _ask(request: Request) -> services.Ask:
     return services.Ask(
         text=request.POST.get("text", ""),
         files=_ids(request, "files", "file"),
-        models=_ids(request, "model", "model"),
+        models=list(dict.fromkeys(_ids(request, "model", "model"))),
         key=request.POST.get("key", "")[:100] or None,
     )
 
 
 def _ids(request: Request, name: str, what: str) -> list[UUID]:
     return [identifier(pk, what) for pk in request.POST.getlist(name) if pk]
+
+
+def asked_place(request: Request, pk: UUID | None, fields: QueryDict) -> Place:
+    """The place of the conversation `pk`, or of the new one that the composer's fields would start."""
+    return place_of(_conversation(request, pk)) if pk else _new_place(request, fields)
+
+
+def _chips(request: Request) -> list[FileView]:
+    """The files that an address brings along, and those of a form that comes again without scripts."""
+    ids = [*request.GET.getlist("file"), *request.POST.getlist("files")]
+    files = chosen_files(user=request.user, ids=[identifier(pk, "file") for pk in ids if pk])
+    return [file_view(file) for file in files]
 
 
 def _new_place(request: Request, fields: QueryDict) -> Place:
@@ -210,7 +223,7 @@ def _conversation(request: Request, pk: UUID) -> Conversation:
     return found
 
 
-def _message(request: Request, pk: UUID) -> Message:
+def visible_message(request: Request, pk: UUID) -> Message:
     rows = with_rows(Message.objects.visible_to(request.user)).select_related(
         "conversation__persona", "conversation__project__persona", "parent"
     )

@@ -132,7 +132,12 @@ class Result:
 
 
 def results(project: Project, query: str) -> list[Result]:
-    hits = search(query=query, files=services.files_of(project), limit=RESULTS)
+    return passages(services.files_of(project), query, limit=RESULTS)
+
+
+def passages(files: QuerySet[File], query: str, *, limit: int) -> list[Result]:
+    """The best places of `files`, best first."""
+    hits = search(query=query, files=files, limit=limit)
     rows = FileText.objects.filter(file__in=[hit.file for hit in hits]).values_list("file", "spans")
     spans = dict(rows)
     return [_result(hit, spans.get(hit.file, [])) for hit in hits]

@@ -170,8 +170,7 @@ function sync() {
 
 document.body.addEventListener("htmx:afterSwap", (event) => {
   findPending();
-  if (event.detail.requestConfig.elt !== composer.form) return;
-  scroll.toEnd();
+  if (event.detail.requestConfig.elt === composer.form) scroll.toEnd();
   if (messages.querySelector(".columns:not(:last-child)")) sync(); // only the newest answers stand side by side
 });
 document.body.addEventListener("htmx:beforeSwap", (event) => {

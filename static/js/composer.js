@@ -30,11 +30,12 @@ export class Composer {
     this.text.addEventListener("input", () => this.#typed());
     this.text.addEventListener("keydown", (event) => this.#key(event));
     this.stop.addEventListener("click", () => tell.onStop());
-    this.attachments = new Attachments(form, () => this.#show());
+    this.attachments = new Attachments(form, `${this.draft}:files`, () => this.#show());
     // The chips in the form ask for their state; only the form's own request sends the message.
     form.addEventListener("htmx:beforeRequest", (event) => event.detail.elt === form && this.#begin(event));
-    form.addEventListener("htmx:afterRequest", (event) => {
-      if (event.detail.elt === form) this.#end(event.detail.successful);
+    form.addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {
+      // Not htmx's `successful`: it is not set for the redirect that the first message of a conversation ends with.
+      if (elt === form) this.#end(xhr.status >= 200 && xhr.status < 300);
     });
     document.getElementById("plan")?.addEventListener("htmx:afterSwap", (event) => this.#planned(event.currentTarget));
     this.#typed();

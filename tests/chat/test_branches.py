@@ -3,7 +3,12 @@
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
+from chat.models import Message
+from tests.chat.conversations import past
 from tests.conftest import Person
 from tests.product import Caller, Product, until
 from tests.sockets import socket_of
@@ -185,6 +190,34 @@ def test_deleting_beside_the_branch_on_show_leaves_it_on_show(caller: Caller) ->
     asked(caller, place, "Two.", "B.")
     caller.http.delete(f"messages/{first['message']}/")
     assert said(caller, place) == ["One.", "A.", "Two.", "B."]
+
+
+def test_a_very_long_branch_is_shown_switched_and_deleted(person: Person) -> None:
+    conversation = past(person.user, 600, words=2)
+    root = Message.objects.get(conversation=conversation, parent=None)
+    assert person.caller.post(f"messages/{root.pk}/choose/", expect=200)["leaf"] == str(conversation.leaf_id)
+    assert person.caller.http.delete(f"messages/{root.pk}/").status_code == 204
+    assert not Message.objects.filter(conversation=conversation).exists()
+    assert person.caller.get(f"conversations/{conversation.pk}/")["leaf"] is None
+
+
+def test_a_page_costs_the_same_number_of_queries_whatever_its_branches(person: Person) -> None:
+    client = Client()
+    client.force_login(person.user)
+
+    def queries(pairs: int, branches: int) -> int:
+        conversation = past(person.user, pairs, words=2)
+        for question in Message.objects.filter(conversation=conversation, role="user"):
+            for _ in range(branches):
+                Message.objects.create(
+                    conversation=conversation, parent=question, role="assistant", depth=question.depth + 1
+                )
+        with CaptureQueriesContext(connection) as context:
+            assert client.get(f"/c/{conversation.pk}/").status_code == 200
+        return len(context)
+
+    queries(1, 1)  # warms caches
+    assert queries(2, 1) == queries(12, 4)
 
 
 def test_feedback_is_given_changed_and_taken_back(caller: Caller) -> None:

@@ -32,7 +32,7 @@ def three_models(product: Product, committed: None) -> list[str]:
 
 
 def side_by_side(page: Page, names: list[str], question: str) -> None:
-    page.get_by_label("Model", exact=True).select_option(label=names[0])
+    page.get_by_role("combobox", name="Model").select_option(label=names[0])
     page.get_by_text("Compare", exact=True).click()
     for name in names[1:]:
         page.get_by_role("checkbox", name=name).check()
@@ -75,7 +75,7 @@ def test_an_answer_is_made_anew_beside_the_old_one(page: Page) -> None:
     expect(answer(page)).to_have_id(str(first))
 
 
-def test_three_models_answer_side_by_side_and_one_is_gone_on_with(page: Page, three_models: list[str]) -> None:
+def test_three_models_answer_side_by_side_and_one_is_gone_on_with(three_models: list[str], page: Page) -> None:
     ask(page, "Before", text="Before.")
     expect_complete(page)
     side_by_side(page, three_models, "All three")
@@ -96,7 +96,7 @@ def test_three_models_answer_side_by_side_and_one_is_gone_on_with(page: Page, th
     assert page.locator("article").evaluate_all("all => all.map(each => each.id)") == order
 
 
-def test_answers_stand_below_each_other_on_a_phone(phone: Page, three_models: list[str]) -> None:
+def test_answers_stand_below_each_other_on_a_phone(three_models: list[str], phone: Page) -> None:
     side_by_side(phone, three_models, "All three")
     columns = phone.locator(".columns article")
     expect(columns).to_have_count(3)

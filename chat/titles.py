@@ -1,0 +1,99 @@
+"""Titles: the beginning of the first message at once; after the first answer a better one, written by the model."""
+
+import asyncio
+import logging
+import textwrap
+from contextlib import aclosing
+from uuid import UUID
+
+from chat.models import Conversation, Turn
+from chat.turn_rows import on_database
+from chat.turns import announce
+from llm.errors import ProductError
+from llm.events import TextDelta
+from llm.messages import Message, ModelRequest
+from llm.models import Model
+from llm.services import shared_client
+
+LENGTH = 60  # characters
+SMALLEST_WINDOW = 4_096  # tokens; models with less write titles that are worse than the message's beginning
+SHOWN = 2_000  # characters of the question, and of the answer, that the model reads
+READ = 400  # characters of what it says; a model that writes an essay is cut off
+TIMEOUT = 60.0  # seconds
+INSTRUCTION = (
+    "Write a title for the conversation below, in its language and in at most six words. "
+    "Answer with the title alone, on one line, without quotation marks."
+)
+
+logger = logging.getLogger(__name__)
+
+
+def title_from(text: str) -> str:
+    """The beginning of a text, cut between words where it has any."""
+    line = " ".join(text.split())
+    if " " not in line[:LENGTH]:
+        return line[:LENGTH]
+    return textwrap.shorten(line, LENGTH, placeholder="…")
+
+
+def claim(turn_id: UUID) -> bool:
+    """Whether this turn's model should write the title now: of all good answers of a conversation, true for one."""
+    wanting = Turn.objects.filter(pk=turn_id, status=Turn.Status.DONE, model__context_window__gte=SMALLEST_WINDOW)
+    claimed = Conversation.objects.filter(pk__in=wanting.values("conversation"), titled=False)
+    return bool(claimed.update(titled=True))
+
+
+async def write(turn_id: UUID) -> None:
+    """Asks the turn's model for a title. When it has none to give, the automatic one stays."""
+    turn = await on_database(_turn, turn_id)
+    if turn is None or turn.model is None:
+        return
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            said = await _ask(turn.model, turn.user_message.text, turn.answer.text)
+    except (ProductError, TimeoutError) as error:
+        logger.info("no title for conversation %s: %s", turn.conversation_id, error or "it took too long")
+        return
+    title = cleaned(said)
+    if not title:
+        return
+    stored = await on_database(_store, turn.conversation, title)
+    if stored:
+        hint = {"type": "conversation.title", "conversation": str(turn.conversation_id), "title": title}
+        await announce(turn.conversation_id, hint)
+
+
+def cleaned(said: str) -> str:
+    """The first line, without quotation marks, Markdown and what does not print; empty when nothing is left."""
+    for line in said.splitlines():
+        printed = "".join(each if each.isprintable() else " " for each in line)
+        if title := printed.strip(" \"'`*_#“”„«»‘’").removesuffix("."):
+            return title_from(title)
+    return ""
+
+
+async def _ask(model: Model, question: str, answer: str) -> str:
+    shown = f"{question[:SHOWN]}\n\n{answer[:SHOWN]}"
+    request = ModelRequest(
+        model=model.name,
+        messages=(Message("system", INSTRUCTION), Message("user", shown)),
+        max_output=min(1_024, model.context_window // 4),  # room for a model that reasons first
+    )
+    said = ""
+    async with aclosing(shared_client(model.provider).stream(request)) as events:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                said += event.text
+            if len(said) > READ:
+                break
+    return said
+
+
+def _turn(turn_id: UUID) -> Turn | None:
+    related = ("conversation", "user_message", "answer", "model__provider")
+    return Turn.objects.select_related(*related).filter(pk=turn_id).first()
+
+
+def _store(conversation: Conversation, title: str) -> bool:
+    """False when somebody has named or deleted the conversation meanwhile."""
+    return bool(Conversation.objects.filter(pk=conversation.pk, title=conversation.title).update(title=title))
