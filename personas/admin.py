@@ -15,7 +15,7 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from accounts.models import User
 from llm.administration import Confirmation, RowAdmin, acting, button, confirmed, go
-from llm.tokens import count
+from llm.tokens import CATCH_ALL
 from personas import services
 from personas.diff import compare
 from personas.forms import PersonaForm, SystemPromptForm
@@ -26,12 +26,18 @@ def person(request: HttpRequest) -> User:
     return cast("User", acting(request))
 
 
+@display(description="Tokens")
+def size(row: SystemPrompt | Persona) -> str:
+    counted = row.tokens.get(CATCH_ALL)
+    return "–" if counted is None else f"{counted:,}"
+
+
 @admin.register(SystemPrompt)
 class SystemPromptAdmin(RowAdmin):
     """A history: versions are added and activated, never changed or removed."""
 
     form = SystemPromptForm
-    list_display = ("__str__", "is_active", "note", "author", "created")
+    list_display = ("__str__", "is_active", size, "note", "author", "created")
     list_display_links = ("__str__",)
     list_select_related = ("author",)
     search_fields = ("text", "note")
@@ -50,7 +56,7 @@ class SystemPromptAdmin(RowAdmin):
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return ("text", "note", "activate", "based_on")
-        return ("is_active", "note", "author", "created", "tokens", "whole_text")
+        return ("is_active", "note", "author", "created", size, "whole_text")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.get_fields(request, obj) if obj else ()
@@ -71,10 +77,6 @@ class SystemPromptAdmin(RowAdmin):
     @display(description="Active", ordering="active", label={"active": "success"})
     def is_active(self, prompt: SystemPrompt) -> str | None:
         return "active" if prompt.active else None
-
-    @display(description="Tokens")
-    def tokens(self, prompt: SystemPrompt) -> str:
-        return f"{count(prompt.text):,}"
 
     @display(description="Text")
     def whole_text(self, prompt: SystemPrompt) -> SafeString:
@@ -139,7 +141,7 @@ class PersonaAdmin(RowAdmin):
     """Those of the workspace and the administrator's own; other people's private ones are theirs alone."""
 
     form = PersonaForm
-    list_display = ("name", "visibility", "owner", "model", "budget_profile", "version", "updated")
+    list_display = ("name", "visibility", "owner", "model", "budget_profile", "version", size, "updated")
     list_filter = ("visibility", "model", "budget_profile")
     list_select_related = ("owner", "model", "budget_profile")
     search_fields = ("name", "description")

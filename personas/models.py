@@ -1,7 +1,7 @@
 """Who answers, and under which rules: personas, system prompt versions, reminders and budget profiles."""
 
 from decimal import Decimal
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -28,6 +28,7 @@ class SystemPrompt(models.Model):
     version = models.PositiveIntegerField(unique=True, editable=False)
     text = models.TextField()
     note = models.CharField(max_length=200, blank=True, help_text="What this version changes, for whoever compares.")
+    tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # by tokenizer's name
     author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, editable=False)
     active = models.BooleanField(default=False, editable=False)
     created = models.DateTimeField(auto_now_add=True)
@@ -187,6 +188,7 @@ class Persona(models.Model):
     starter_messages = ArrayField(models.CharField(max_length=300), default=list, blank=True)
     visibility = models.CharField(max_length=20, choices=Visibility, default=Visibility.PRIVATE)
     version = models.PositiveIntegerField(default=1, editable=False)
+    tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # of this version
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now=True)
 

@@ -7,12 +7,18 @@ from django.db import connection, transaction
 from django.db.models import F, Max, Q
 
 from accounts.models import User
+from llm import tokens
 from llm.errors import NotFound, ProductError
 from llm.models import Model
 from llm.services import require_staff
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
 
 ONE_AT_A_TIME = 7_301  # an advisory lock: two admins saving at once get two versions, of which one is active
+
+
+def counted(text: str) -> dict[str, int]:
+    """A prompt version's tokens, counted once with the catch-all; people compare versions by them."""
+    return {tokens.CATCH_ALL: tokens.count(text)}
 
 
 @transaction.atomic
@@ -23,7 +29,7 @@ def save_system_prompt(*, user: User | None, text: str, note: str = "", activate
         raise ProductError("empty_prompt", "The system prompt is empty. Write one, or roll back to an earlier version.")
     _wait_for_other_admins()
     newest = SystemPrompt.objects.aggregate(newest=Max("version"))["newest"] or 0
-    prompt = SystemPrompt.objects.create(version=newest + 1, text=text, note=note, author=user)
+    prompt = SystemPrompt.objects.create(version=newest + 1, text=text, note=note, author=user, tokens=counted(text))
     if activate:
         activate_system_prompt(user=user, prompt=prompt)
     return prompt
@@ -69,6 +75,7 @@ def default_profile() -> BudgetProfile:
 def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "") -> Persona:
     """`fields` were validated by the caller's form or serializer; `reminder` is the persona's own."""
     persona = Persona(owner=user, **fields)
+    persona.tokens = counted(persona.instructions)
     persona.save()
     _set_own_reminder(persona, reminder)
     return persona
@@ -80,6 +87,7 @@ def update_persona(*, user: User, persona: Persona, fields: Mapping[str, Any], r
     require_owner(user=user, persona=persona)
     for name, value in fields.items():
         setattr(persona, name, value)
+    persona.tokens = counted(persona.instructions)
     persona.save()
     Persona.objects.filter(pk=persona.pk).update(version=F("version") + 1)
     persona.refresh_from_db(fields=["version"])

@@ -6,14 +6,17 @@ import secrets
 from typing import Any
 
 from django.conf import settings
+from django.core.files.base import ContentFile
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
 from accounts.models import User
+from files.services import upload
 from llm.models import Model, Provider
 from llm.services import set_default_model
 from personas.models import BudgetProfile, Persona, SystemPrompt
-from personas.services import save_system_prompt, set_default_profile
+from personas.services import counted, save_system_prompt, set_default_profile
+from projects.services import add_file, create_project
 
 SYSTEM_PROMPT = """\
 You are a careful, knowledgeable assistant in a team's workspace. Find out what people really need and answer that.
@@ -26,11 +29,27 @@ paragraphs, lists for things that are lists, fenced code with its language.
 # Documents
 When documents are given, rely on them before anything else, and say so when they do not hold the answer.
 """
+EDITOR = """\
+You edit texts. Return the improved text first, then a short list of what you changed and why. Keep the author's voice and \
+language. Ask when the meaning is unclear.\
+"""
+DEMO_FILE = """\
+# How Glasshouse decides what a model sees
+
+Every model has a window: so many tokens and no more. Before a message is sent, Glasshouse plans what goes into it.
+
+First comes what must be there: the system prompt, the persona, this project's instructions and files, the newest
+message and the reminder. Then older turns are added, the newest first, each whole or not at all, until the room is
+full. A part of the window stays free for the answer.
+
+Nothing is cut silently. The line under the message field says before sending what will not fit. The panel behind
+"context" under each answer says afterwards what the model saw, what was left out, and why.
+"""
 BUNDLED = "Bundled model"
 
 
 class Command(BaseCommand):
-    help = "Creates the system prompt, budget profiles, a persona, the bundled model and the first admin, if missing."
+    help = "Creates what is missing: system prompt, profiles, persona, bundled model, first admin, demo project."
 
     def handle(self, *args: Any, **options: Any) -> None:
         with transaction.atomic():
@@ -42,8 +61,8 @@ class Command(BaseCommand):
                 Persona.objects.create(
                     name="Editor",
                     description="Makes a text clearer and says what it changed.",
-                    instructions="You edit texts. Return the improved text first, then a short list of what you "
-                    "changed and why. Keep the author's voice and language. Ask when the meaning is unclear.",
+                    instructions=EDITOR,
+                    tokens=counted(EDITOR),
                     visibility=Persona.Visibility.WORKSPACE,
                     starter_messages=["Make this paragraph clearer: "],
                 )
@@ -74,11 +93,21 @@ class Command(BaseCommand):
             if not Model.objects.filter(default=True).exists():
                 set_default_model(model=model)
 
+    def demo_project(self, owner: User) -> None:
+        """Something to look at with the context panel: instructions, and a file that is sent with every question."""
+        fields = {
+            "name": "A look at Glasshouse",
+            "instructions": "Answer from the file about Glasshouse, in two or three sentences.",
+        }
+        project = create_project(user=owner, fields=fields)
+        file = upload(user=owner, name="how-glasshouse-decides.md", content=ContentFile(DEMO_FILE.encode()))
+        add_file(user=owner, project=project, file=file, pinned=True)
+
     def admin(self) -> dict[str, str] | None:
         if User.objects.exists():
             return None
         username = os.environ.get("ADMIN_USERNAME") or "admin"
         given = os.environ.get("ADMIN_PASSWORD", "")
         password = given or secrets.token_urlsafe(12)
-        User.objects.create_superuser(username, password=password)
+        self.demo_project(User.objects.create_superuser(username, password=password))
         return {"username": username, "password": "" if given else password}
