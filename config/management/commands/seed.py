@@ -30,8 +30,8 @@ paragraphs, lists for things that are lists, fenced code with its language.
 When documents are given, rely on them before anything else, and say so when they do not hold the answer.
 """
 EDITOR = """\
-You edit texts. Return the improved text first, then a short list of what you changed and why. Keep the author's voice and \
-language. Ask when the meaning is unclear.\
+You edit texts. Return the improved text first, then a short list of what you changed and why. Keep the author's voice \
+and language. Ask when the meaning is unclear.\
 """
 DEMO_FILE = """\
 # How Glasshouse decides what a model sees
