@@ -74,10 +74,11 @@ def person(product: Product, committed: None) -> Person:
 class Visit:
     """One person's browser: pages that are watched, and what one does on them again and again."""
 
-    def __init__(self, product: Product, person: Person, context: BrowserContext) -> None:
+    def __init__(self, product: Product, person: Person, context: BrowserContext, *, scripts: bool) -> None:
         self.product = product
         self.person = person
         self.context = context
+        self.scripts = scripts
         self.complaints: list[str] = []
         # Leaving a page ends the request for its plan; a request that fails complains in other words too.
         self.expected: list[str] = ["htmx:sendAbort", "htmx:afterRequest"]
@@ -107,7 +108,14 @@ class Visit:
         self.page.get_by_label("Password").fill(self.person.password)
         self.page.get_by_role("button", name="Sign in").click()
         expect(field(self.page)).to_be_visible()
+        if self.scripts:
+            ready(self.page)
         return self.page
+
+
+def ready(page: Page) -> None:
+    """The scripts have taken over: before, nothing is kept and Enter is a new line."""
+    expect(page.locator(".plan-line")).to_be_visible()
 
 
 def field(page: Page) -> Locator:
@@ -147,7 +155,8 @@ def visit(browser: Browser, product: Product, person: Person) -> Iterator[OpenBr
 
     def open_(**options: Any) -> Visit:
         options = {"viewport": DESKTOP, "reduced_motion": "reduce", **options}
-        opened.append(Visit(product, person, browser.new_context(**options)))
+        scripts = bool(options.get("java_script_enabled", True))
+        opened.append(Visit(product, person, browser.new_context(**options), scripts=scripts))
         return opened[-1]
 
     yield open_

@@ -13,6 +13,7 @@ from tests.e2e.conftest import (
     ask,
     expect_complete,
     field,
+    ready,
     scripted,
     top_of,
 )
@@ -67,7 +68,7 @@ def test_everything_is_done_with_the_keyboard(visit: OpenBrowser) -> None:
     page.keyboard.type(opened.person.password)
     page.keyboard.press("Enter")
     expect(field(page)).to_be_focused()
-    expect(page.locator(".plan-line")).to_be_visible()  # the scripts have taken over; before, Enter is a new line
+    ready(page)
     page.keyboard.type("line one")
     page.keyboard.press("Shift+Enter")
     page.keyboard.type(scripted("line two", text="Heard.").replace("\n", " \t"))
