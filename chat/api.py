@@ -67,9 +67,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     http_method_names = ("get", "post", "patch", "delete", "head", "options")
 
     def get_queryset(self) -> QuerySet[Conversation]:
-        return Conversation.objects.visible_to(self.request.user).select_related(
-            "persona__budget_profile", "project__persona", "owner"
-        )
+        return Conversation.objects.visible_to(self.request.user)
 
     def perform_create(self, serializer: BaseSerializer[Conversation]) -> None:
         data = serializer.validated_data

@@ -133,6 +133,8 @@ def project_files(project: Project | None, made: Documents, *, room: int, profil
 
 def give_numbers(conversation: Conversation, ids: Sequence[str]) -> dict[str, int]:
     """The conversation's numbers, these documents' among them; new ones are given and stored, whoever else does so."""
+    if all(pk in conversation.documents for pk in ids):
+        return dict(conversation.documents)  # numbers never change, so those we know need no look at the row
     with transaction.atomic():
         row = Conversation.objects.select_for_update().only("documents").get(pk=conversation.pk)
         numbers = Numbers(row.documents)

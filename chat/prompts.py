@@ -205,7 +205,8 @@ def _frame(setting: Setting, documents: Documents, step: Step) -> ContextRequest
     profile = setting.profile
     system, persona = _prompts(setting, step)
     reminders = [*setting.reminders, LAST_STEP] if step.last and setting.toolbox.tools else setting.reminders
-    files = project_files(setting.project, documents, room=project_room(setting), profile=profile)
+    room = project_room(setting) if setting.project else 0
+    files = project_files(setting.project, documents, room=room, profile=profile)
     return ContextRequest(
         room=setting.room,
         messages=(),

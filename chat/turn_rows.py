@@ -64,8 +64,9 @@ def claim(turn_id: UUID) -> Turn | None:
     )
     if not claimed:
         return None
-    related = ("conversation__persona__budget_profile", "conversation__project__persona__budget_profile")
-    rows = Turn.objects.select_related(*related, "conversation__owner", "user_message", "model__provider")
+    # A project is fetched only where there is one: every further join delays every first token.
+    related = ("conversation__persona__budget_profile", "conversation__owner", "user_message", "model__provider")
+    rows = Turn.objects.select_related(*related)
     return rows.defer(*_UNREAD).get(pk=turn_id)
 
 
