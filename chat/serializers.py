@@ -108,7 +108,7 @@ class AskSerializer(serializers.Serializer[dict[str, Any]]):
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
     models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
     # Declared fields leave the class, so the name does not shadow the serializer's own `parent`.
-    parent = serializers.UUIDField(required=False, allow_null=True, default=None)  # type: ignore[assignment]
+    parent = serializers.UUIDField(required=False, allow_null=True, default=None)  # type: ignore[assignment]  # see above
 
 
 class DraftSerializer(serializers.Serializer[dict[str, Any]]):
@@ -131,7 +131,7 @@ class SourceSerializer(serializers.Serializer[dict[str, Any]]):
 class PromptMessageSerializer(serializers.Serializer[dict[str, Any]]):
     section = serializers.CharField()
     # As with `parent` below, the declared field leaves the class.
-    source = serializers.CharField(allow_null=True)  # type: ignore[assignment]
+    source = serializers.CharField(allow_null=True)  # type: ignore[assignment]  # see above
     role = serializers.CharField()
     tokens = serializers.IntegerField()
     state = serializers.CharField()

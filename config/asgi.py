@@ -11,7 +11,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 http = get_asgi_application()  # before the routes: they import models
 
 from config.limits import BodyLimit  # noqa: E402 - see above
-from config.routing import websocket_urlpatterns  # noqa: E402
+from config.routing import websocket_urlpatterns  # noqa: E402 - see above
 
 application = ProtocolTypeRouter(
     {
