@@ -29,15 +29,22 @@ class PersonForm(UserChangeForm):
         return cleaned
 
 
+class PasswordForm(AdminPasswordChangeForm):
+    def save(self, commit: bool = True) -> Any:
+        person = super().save(commit)
+        services.end_sessions(user=person)
+        return person
+
+
 @admin.register(User)
 class UserAdmin(DjangoUserAdmin[User], ModelAdmin):  # type: ignore[misc]  # both annotate the same attributes
     form = PersonForm
     add_form = UserCreationForm
-    change_password_form = AdminPasswordChangeForm
+    change_password_form = PasswordForm
     list_display = ("username", "email", "is_staff", "is_superuser", "is_active", "last_login")
     fieldsets = (
         (None, {"fields": ("username", "password")}),
-        ("Person", {"fields": ("first_name", "last_name", "email", "timezone", "language")}),
+        ("Person", {"fields": ("first_name", "last_name", "email", "timezone", "language", "theme")}),
         ("May", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
         ("Dates", {"fields": ("last_login", "date_joined")}),
     )

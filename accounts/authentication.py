@@ -43,15 +43,3 @@ class TokenAuthentication(authentication.BaseAuthentication):
 class SessionAuthentication(authentication.SessionAuthentication):
     def authenticate_header(self, request: Request) -> str:
         return "Session"
-
-
-def user_of_request(request: HttpRequest) -> User | None:
-    """For views that Django REST framework does not cover: a token of scope `chat`, else the session, else None."""
-    token = bearer(request)
-    if token:
-        try:
-            user, row = user_of_token(token)
-        except exceptions.AuthenticationFailed:
-            return None
-        return user if "chat" in row.scopes else None
-    return request.user if isinstance(request.user, User) and request.user.is_active else None

@@ -1,4 +1,4 @@
-"""A signed-in person sees times and words their way."""
+"""A signed-in person sees times and words their way, and when their session was last used."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone, translation
 
 from accounts.models import User
+from accounts.sessions import note_visit
 
 
 class SignedInRequest(HttpRequest):
@@ -23,6 +24,7 @@ class UserPreferencesMiddleware:
         user = request.user if not request.headers.get("Authorization") else None
         if not isinstance(user, User):
             return self.get_response(request)
+        note_visit(request.session, request.headers.get("User-Agent", ""))
         with timezone.override(user.zone):
             if user.language:
                 translation.activate(user.language)

@@ -1,16 +1,24 @@
-"""Every change to people and tokens."""
+"""Every change to people, their sessions and tokens."""
 
 import hashlib
 import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
+from typing import Any
 
 from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.utils import timezone
 
-from accounts.models import ApiToken, User
+from accounts.models import ApiToken, Session, User
+from accounts.sessions import cut_off, public_name
 from llm.errors import NotFound, ProductError
 from llm.services import require_staff
 
+MAX_NAME = 100
+PREFERENCES = ("language", "timezone", "theme")
 TOKEN_PREFIX = "gh_"  # noqa: S105 - a marker by which secret scanners recognise our tokens, not a secret
 
 
@@ -20,17 +28,51 @@ def token_digest(token: str) -> str:
 
 
 def create_token(
-    *, user: User, name: str, scopes: list[str] | None = None, expires: datetime | None = None
+    *,
+    user: User,
+    name: str,
+    scopes: Sequence[str] | None = None,
+    expires: datetime | None = None,
+    asking: ApiToken | None = None,
 ) -> tuple[ApiToken, str]:
-    """Returns the row and the token itself, which cannot be read again. No `scopes` means all but `admin`."""
-    chosen = scopes if scopes is not None else [scope for scope in ApiToken.SCOPES if scope != "admin"]
-    unknown = sorted(set(chosen) - set(ApiToken.SCOPES))
-    if unknown:
-        known = ", ".join(ApiToken.SCOPES)
-        raise ProductError("unknown_scope", f"There is no scope “{unknown[0]}”. The scopes are {known}.")
+    """Returns the row and the token itself, which cannot be read again. No `scopes` means all but `admin`.
+
+    `asking` is the token with which a program asks: it gives on nothing that it lacks, and no more time than it has.
+    Raises `empty_name`, `no_scope`, `unknown_scope`, `already_expired`, `scope_not_held` (403) and
+    `outlives_its_maker` (403).
+    """
+    name = name.strip()[:MAX_NAME]
+    if not name:
+        raise ProductError("empty_name", "Give the token a name, so that you know it again in the list.")
+    chosen = _scopes(scopes)
+    if expires is not None and expires <= timezone.now():
+        raise ProductError("already_expired", "The token would expire in the past. Choose a later time.")
+    if asking is not None:
+        _within(asking, chosen, expires)
     token = TOKEN_PREFIX + secrets.token_urlsafe(32)
     row = ApiToken.objects.create(user=user, name=name, digest=token_digest(token), scopes=chosen, expires=expires)
     return row, token
+
+
+def _scopes(given: Sequence[str] | None) -> list[str]:
+    chosen = [scope for scope in ApiToken.SCOPES if (scope in given if given is not None else scope != "admin")]
+    unknown = sorted(set(given or ()) - set(ApiToken.SCOPES))
+    if unknown:
+        known = ", ".join(ApiToken.SCOPES)
+        raise ProductError("unknown_scope", f"There is no scope “{unknown[0]}”. The scopes are {known}.")
+    if not chosen:
+        raise ProductError("no_scope", "Choose at least one scope: without one the token may do nothing.")
+    return chosen
+
+
+def _within(asking: ApiToken, scopes: Sequence[str], expires: datetime | None) -> None:
+    lacking = [scope for scope in scopes if scope not in asking.scopes]
+    if lacking:
+        sentence = f"This token lacks the scope “{lacking[0]}”, so it cannot give it to another. Leave it out."
+        raise ProductError("scope_not_held", sentence, status=403)
+    if asking.expires is not None and (expires is None or expires > asking.expires):
+        sentence = f"This token ends at {asking.expires.isoformat(timespec='minutes')}; another may not outlive it."
+        raise ProductError("outlives_its_maker", sentence + " Set “expires” to that or earlier.", status=403)
 
 
 def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
@@ -39,6 +81,47 @@ def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
         raise NotFound("token")
     token.expires = timezone.now()
     token.save(update_fields=["expires"])
+
+
+def change_preferences(*, user: User, fields: Mapping[str, Any]) -> User:
+    """Changes language, timezone or theme; other fields are left alone. Raises `invalid_setting`."""
+    changes = {name: fields[name] for name in PREFERENCES if name in fields}
+    for name, value in changes.items():
+        setattr(user, name, value)
+    try:
+        user.clean_fields(exclude={field.name for field in User._meta.fields} - set(changes))
+    except ValidationError as error:
+        name, messages = next(iter(error.message_dict.items()))
+        raise ProductError("invalid_setting", f"{name}: {messages[0]}") from error
+    user.save(update_fields=list(changes))
+    return user
+
+
+def change_password(*, user: User, password: str) -> None:
+    """Ends every session, of a thief too; the caller signs the browser at hand in again. Tokens stay."""
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    end_sessions(user=user)
+
+
+def end_session(*, user: User, name: str) -> None:
+    """`name` is the public one, see `accounts.sessions`."""
+    for row in Session.objects.visible_to(user):
+        if public_name(row.session_key) == name:
+            _end([row])
+            return
+    raise NotFound("session")
+
+
+def end_sessions(*, user: User, but: str | None = None) -> None:
+    """`but` is the key of the session to keep."""
+    _end(Session.objects.filter(user=user).exclude(session_key=but))
+
+
+def _end(sessions: Iterable[Session]) -> None:
+    keys = [row.session_key for row in sessions]
+    Session.objects.filter(session_key__in=keys).delete()
+    transaction.on_commit(partial(cut_off, keys))
 
 
 LAST_ADMIN = "This is the last administrator who can do everything. Make somebody else a superuser first."
@@ -55,6 +138,8 @@ def save_user(*, user: AbstractUser, person: User) -> None:
     if not (person.is_active and person.is_superuser) and is_last_admin(person):
         raise ProductError("last_admin", LAST_ADMIN, status=409)
     person.save()
+    if not person.is_active:
+        end_sessions(user=person)
 
 
 def delete_user(*, user: AbstractUser, person: User) -> None:

@@ -1,6 +1,9 @@
+from datetime import datetime, time, timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
 
 from accounts.models import ApiToken, User
 from accounts.services import create_token
@@ -12,15 +15,33 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", help="user name")
-        parser.add_argument("--scopes", nargs="+", metavar="SCOPE", help=f"some of: {' '.join(ApiToken.SCOPES)}")
+        scopes = f"some of: {' '.join(ApiToken.SCOPES)}; without this, all but admin"
+        parser.add_argument("--scopes", nargs="+", metavar="SCOPE", help=scopes)
+        when = "days from now, or a date or time such as 2030-01-31; without this, never"
+        parser.add_argument("--expires", metavar="WHEN", help=when)
         parser.add_argument("--name", default="command line")
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = User.objects.filter(username=options["user"]).first()
         if user is None:
             raise CommandError(f"There is no user “{options['user']}”.")
+        expires = expiry(options["expires"], user) if options["expires"] else None
         try:
-            _, token = create_token(user=user, name=options["name"], scopes=options["scopes"])
+            _, token = create_token(user=user, name=options["name"], scopes=options["scopes"], expires=expires)
         except ProductError as error:
             raise CommandError(error.detail) from error
         self.stdout.write(token)
+
+
+def expiry(text: str, user: User) -> datetime:
+    """A date ends with its first minute, in the user's time zone, as does a time without a zone of its own."""
+    try:
+        if text.isascii() and text.isdecimal():
+            return timezone.now() + timedelta(days=int(text))
+        date = parse_date(text)
+        when = datetime.combine(date, time()) if date else parse_datetime(text)
+    except (ValueError, OverflowError):
+        when = None
+    if when is None:
+        raise CommandError(f"“{text}” is neither a number of days nor a date or time such as 2030-01-31.")
+    return when if timezone.is_aware(when) else when.replace(tzinfo=user.zone)

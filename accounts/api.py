@@ -1,0 +1,68 @@
+"""`/api/v1/me/` and `/api/v1/tokens/`: a person's settings and tokens for programs."""
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, status, viewsets
+from rest_framework.pagination import CursorPagination
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts import services
+from accounts.models import ApiToken
+from accounts.permissions import ScopedView
+from accounts.serializers import MeSerializer, NewTokenSerializer, TokenSerializer
+
+
+class NewestFirst(CursorPagination):
+    ordering = ("-created", "-id")
+    page_size_query_param = "page_size"
+    page_size = 50
+    max_page_size = 200
+
+
+class MeView(ScopedView):
+    scope = "admin"
+
+    def scope_needed(self) -> str | None:
+        """Whose token it is, every program may ask."""
+        return None if self.request.method in SAFE_METHODS else self.scope
+
+    @extend_schema(responses=MeSerializer)
+    def get(self, request: Request) -> Response:
+        """Who the token or session belongs to, and their settings."""
+        return Response(MeSerializer(self.person).data)
+
+    @extend_schema(request=MeSerializer, responses=MeSerializer)
+    def patch(self, request: Request) -> Response:
+        """Changes language, time zone or theme. Scope `admin`."""
+        body = MeSerializer(self.person, data=request.data, partial=True)
+        body.is_valid(raise_exception=True)
+        found = services.change_preferences(user=self.person, fields=body.validated_data)
+        return Response(MeSerializer(found).data)
+
+
+class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
+    scope = "admin"
+    serializer_class = TokenSerializer
+    pagination_class = NewestFirst
+    queryset = ApiToken.objects.none()
+
+    def get_queryset(self) -> QuerySet[ApiToken]:
+        return ApiToken.objects.visible_to(self.person).defer("digest")
+
+    @extend_schema(request=TokenSerializer, responses={201: NewTokenSerializer})
+    def create(self, request: Request) -> Response:
+        """Makes a token. One made with a token has no scope that this lacks, and ends no later."""
+        body = TokenSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asking = request.auth if isinstance(request.auth, ApiToken) else None
+        row, token = services.create_token(user=self.person, asking=asking, **body.validated_data)
+        shown = {**TokenSerializer(row).data, "token": token}
+        return Response(shown, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+
+    @extend_schema(request=None, responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Revokes a token at once; it stays in the list as one that has ended."""
+        services.revoke_token(user=self.person, token=self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)

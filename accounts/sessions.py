@@ -1,0 +1,115 @@
+"""Sessions in the database, as Django keeps them, that know whose they are: so one can see and end one's own.
+
+Named by `SESSION_ENGINE`. A page shows a session under the hash of its key: the key itself would sign anybody in.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from channels.layers import channel_layers
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends import db
+from django.contrib.sessions.backends.base import SessionBase
+from django.utils import timezone
+from redis.exceptions import RedisError
+
+from accounts.models import Session, User
+
+GRAIN = 300  # seconds; one write in so many, not one a request
+VISIT = "visit"  # in the session: {"began", "seen": seconds since 1970, "agent": the browser's User-Agent}
+LONGEST_AGENT = 300
+# The first that a User-Agent holds; many browsers also name those after them.
+BROWSERS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
+SYSTEMS = {
+    "iPhone": "iPhone",
+    "iPad": "iPad",
+    "Android": "Android",
+    "Windows": "Windows",
+    "Mac OS": "macOS",
+    "CrOS": "ChromeOS",
+    "Linux": "Linux",
+}
+
+
+class SessionStore(db.SessionStore[Session]):
+    @classmethod
+    def get_model_class(cls) -> type[Session]:
+        return Session
+
+    def create_model_instance(self, data: dict[str, Any]) -> Session:
+        row = super().create_model_instance(data)
+        row.user_id = data.get(SESSION_KEY)
+        return row
+
+    async def acreate_model_instance(self, data: dict[str, Any]) -> Session:
+        row = await super().acreate_model_instance(data)
+        row.user_id = data.get(SESSION_KEY)
+        return row
+
+
+def note_visit(session: SessionBase, agent: str) -> None:
+    """Writes down when the session was last used and by which browser, when that has changed."""
+    now, before = int(timezone.now().timestamp()), session.get(VISIT) or {}
+    agent = agent[:LONGEST_AGENT]
+    if now - before.get("seen", 0) > GRAIN or before.get("agent") != agent:
+        session[VISIT] = {"began": before.get("began", now), "seen": now, "agent": agent}
+
+
+def public_name(session_key: str) -> str:
+    return hashlib.sha256(session_key.encode()).hexdigest()[:32]
+
+
+def group_of(session_key: str) -> str:
+    """The channel group of a session's open sockets."""
+    return f"session.{public_name(session_key)}"
+
+
+def cut_off(session_keys: Iterable[str]) -> None:
+    """Closes the sockets that ended sessions have open. With Redis away they get no events either."""
+    layer = channel_layers["default"]
+    for key in session_keys:
+        with suppress(RedisError, OSError):
+            async_to_sync(layer.group_send)(group_of(key), {"type": "session.ended"})
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A session as its owner sees it; times are None until its first request."""
+
+    name: str
+    browser: str
+    system: str
+    began: datetime | None
+    seen: datetime | None
+    here: bool
+
+
+def sessions_of(user: User, current: str | None) -> list[SignedIn]:
+    """Those that still sign the person in, `current` first, then the last used; a new password has ended the others."""
+    found = [_signed_in(row, visit, current) for row, visit in _usable(user)]
+    return sorted(found, key=lambda each: (each.here, each.seen.timestamp() if each.seen else 0), reverse=True)
+
+
+def _usable(user: User) -> Iterator[tuple[Session, dict[str, Any]]]:
+    for row in Session.objects.visible_to(user):
+        data = SessionStore().decode(row.session_data)
+        if data.get(HASH_SESSION_KEY) == user.get_session_auth_hash():
+            yield row, data.get(VISIT) or {}
+
+
+def _signed_in(row: Session, visit: dict[str, Any], current: str | None) -> SignedIn:
+    agent = visit.get("agent", "")
+    began, seen = (datetime.fromtimestamp(visit[name], UTC) if name in visit else None for name in ("began", "seen"))
+    return SignedIn(
+        name=public_name(row.session_key),
+        browser=next((name for mark, name in BROWSERS.items() if mark in agent), ""),
+        system=next((name for mark, name in SYSTEMS.items() if mark in agent), ""),
+        began=began,
+        seen=seen,
+        here=row.session_key == current,
+    )

@@ -1,0 +1,109 @@
+"""What a token opens. The tests walk the API's part of the URLconf, so a new address is covered when it is added."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from accounts.models import ApiToken, User
+from accounts.services import create_token
+from tests.config.addresses import addresses
+from tests.conftest import Person
+from tests.product import Product
+from tests.sockets import socket_of
+
+# By the first part of an address; a new part is refused below until somebody says what opens it.
+SCOPES = {
+    "conversations": "chat",
+    "messages": "chat",
+    "turns": "chat",
+    "summaries": "chat",
+    "max-selected-document-tokens": "chat",
+    "daily": "chat",
+    "search": "chat",
+    "shares": "chat",
+    "export": "chat",
+    "imports": "chat",
+    "personas": "chat",
+    "reminders": "chat",
+    "models": "chat",
+    "files": "files",
+    "projects": "projects",
+    "tasks": "tasks",
+    "runs": "tasks",
+    "budget-profiles": "admin",
+    "system-prompts": "admin",
+    "tokens": "admin",
+    "me": "admin",
+}
+# What is read with less than it takes to change it; None is any token.
+READING: dict[str, str | None] = {"budget-profiles": "chat", "me": None}
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+class AnyId(dict[str, str]):
+    """An id or date for every place: who lacks the scope never gets as far as looking it up."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __getitem__(self, key: str) -> str:
+        return "2030-01-31" if key.startswith("daily/") else str(uuid4())
+
+
+@pytest.fixture
+def person_here(committed: None) -> Iterator[User]:
+    """Without a transaction around the test: the stream of events gives its database connection back."""
+    made = User.objects.create_user(f"scopes-{uuid4().hex}")
+    yield made
+    made.delete()
+
+
+def scope_of(url: str, method: str) -> str | None:
+    part = url.removeprefix("/api/v1/").partition("/")[0]
+    assert part in SCOPES, f"say which scope opens {url}"
+    return READING[part] if method == "GET" and part in READING else SCOPES[part]
+
+
+def is_missing_scope(response: Any) -> bool:
+    return bool(response.status_code == 403 and json.loads(response.content)["code"] == "missing_scope")
+
+
+@pytest.mark.parametrize("scope", ApiToken.SCOPES)
+def test_a_token_opens_what_its_scope_names_and_nothing_else(person_here: User, scope: str) -> None:
+    _, token = create_token(user=person_here, name="program", scopes=[scope])
+    client = Client(headers={"Authorization": f"Bearer {token}"})
+    asked = [each for each in addresses(AnyId()) if each.url.startswith("/api/v1/") and "/schema/" not in each.url]
+    closed = set()
+    for address in asked:
+        for method in METHODS:
+            needed = scope_of(address.url, method)
+            if needed in (None, scope):
+                if method == "GET":  # another might change something
+                    assert not is_missing_scope(client.get(address.url)), address.url
+                continue
+            response = client.generic(method, address.url, "{}", content_type="application/json")
+            if method == "GET" or response.status_code != 405:  # the stream of events can only be read
+                assert is_missing_scope(response), (method, address.url, response.status_code, response.content)
+                closed.add(address.url)
+    assert len(asked) > 30
+    assert closed
+
+
+def test_a_stream_of_events_asks_for_the_scope_chat(person_here: User) -> None:
+    url = f"/api/v1/turns/{uuid4()}/events/"
+    for scope, status, code in (("files", 403, "missing_scope"), ("chat", 404, "not_found")):
+        _, token = create_token(user=person_here, name="program", scopes=[scope])
+        refused = Client().get(url, headers={"Authorization": f"Bearer {token}"})
+        assert (refused.status_code, refused.json()["code"]) == (status, code)
+    unknown = Client().get(url, headers={"Authorization": "Bearer gh_unknown"})
+    assert (unknown.status_code, unknown.json()["code"]) == (401, "bad_token")
+
+
+@pytest.mark.product
+def test_a_socket_is_for_pages_and_takes_no_token(product: Product, person: Person) -> None:
+    with socket_of(product, None, headers={"Authorization": f"Bearer {person.token}"}) as socket:
+        assert socket.close_code() == 4401

@@ -1,0 +1,173 @@
+"""Tokens: made on the page, over the API and on the command line, and what they may not do."""
+
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from accounts.models import ApiToken, User
+from accounts.services import create_token
+
+pytestmark = pytest.mark.django_db
+
+API = "/api/v1/tokens/"
+PAGE = reverse("settings:tokens")
+
+
+@pytest.fixture
+def olga() -> User:
+    return User.objects.create_user("olga")
+
+
+@pytest.fixture
+def page(client: Client, olga: User) -> Client:
+    client.force_login(olga)
+    return client
+
+
+class Program:
+    """Somebody's program, with a token of some scopes."""
+
+    def __init__(self, user: User, *scopes: str, **fields: Any) -> None:
+        self.row, token = create_token(user=user, name="program", scopes=scopes, **fields)
+        self.client = Client(headers={"Authorization": f"Bearer {token}"}, raise_request_exception=False)
+
+    def ask(self, method: str, url: str, body: Any = None) -> Any:
+        return self.client.generic(method, url, body or {}, content_type="application/json")
+
+    def post(self, url: str, body: Any) -> Any:
+        return self.client.post(url, body, content_type="application/json")
+
+
+def works(token: str) -> bool:
+    return Client().get("/api/v1/me/", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+
+
+def test_the_page_shows_a_new_token_once(page: Client, olga: User) -> None:
+    made = page.post(PAGE, {"name": "backup script", "scopes": ["files", "projects"], "days": "30"})
+    row = ApiToken.objects.get(user=olga)
+    assert made.headers["Cache-Control"] == "max-age=0, no-cache, no-store, must-revalidate, private"
+    token = made.content.decode().partition("<pre")[2].partition("<code>")[2].partition("</code>")[0]
+    assert works(token)
+    assert row.scopes == ["files", "projects"]
+    assert row.expires is not None
+    assert timedelta(days=29) < row.expires - timezone.now() <= timedelta(days=30)
+    again = page.get(PAGE).content.decode()
+    assert "backup script" in again
+    assert token not in again
+    assert row.digest not in again
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"name": "", "scopes": ["chat"], "days": ""}, "required"),
+        ({"name": "x", "days": ""}, "Choose at least one"),
+        ({"name": "x", "scopes": ["everything"], "days": ""}, "everything"),
+        ({"name": "x", "scopes": ["chat"], "days": "7"}, "7"),
+    ],
+)
+def test_the_page_refuses_what_makes_no_token(page: Client, form: dict[str, Any], said: str) -> None:
+    refused = page.post(PAGE, form)
+    assert refused.status_code == 422
+    assert said in refused.content.decode().partition('class="problem"')[2].partition("</p>")[0]
+    assert not ApiToken.objects.exists()
+
+
+def test_a_token_revoked_on_the_page_is_refused(page: Client, olga: User) -> None:
+    row, token = create_token(user=olga, name="notebook")
+    page.post(reverse("settings:revoke", args=[row.pk]))
+    assert not works(token)
+    shown = page.get(PAGE).content.decode()
+    assert "Tokens that have ended" in shown
+    assert "Revoke “notebook”" not in shown
+
+
+def test_nobody_revokes_the_token_of_another(page: Client) -> None:
+    row, token = create_token(user=User.objects.create_user("somebody"), name="notebook")
+    assert page.post(reverse("settings:revoke", args=[row.pk])).status_code == 404
+    assert page.delete(f"{API}{row.pk}/").status_code == 404
+    assert works(token)
+
+
+def test_a_program_makes_lists_and_revokes_tokens(olga: User) -> None:
+    program = Program(olga, "chat", "admin")
+    create_token(user=User.objects.create_user("somebody"), name="of somebody else")
+    made = program.post(API, {"name": "second", "scopes": ["chat"]})
+    assert made.status_code == 201
+    token = made.json()["token"]
+    assert works(token)
+    listed = program.ask("GET", API).json()["results"]
+    assert [each["name"] for each in listed] == ["second", "program"]
+    assert not any("token" in each or "digest" in each for each in listed)
+    assert program.ask("DELETE", f"{API}{made.json()['id']}/").status_code == 204
+    assert not works(token)
+
+
+def test_a_token_gives_on_no_scope_that_it_lacks(olga: User) -> None:
+    program = Program(olga, "chat", "admin")
+    for scopes in (["files"], ["chat", "tasks"], None):
+        refused = program.post(API, {"name": "more", **({"scopes": scopes} if scopes else {})})
+        assert (refused.status_code, refused.json()["code"]) == (403, "scope_not_held")
+    assert ApiToken.objects.count() == 1
+
+
+def test_a_token_makes_none_that_outlives_it(olga: User) -> None:
+    program = Program(olga, "chat", "admin", expires=timezone.now() + timedelta(days=1))
+    for expires in (None, (timezone.now() + timedelta(days=2)).isoformat()):
+        refused = program.post(API, {"name": "longer", "scopes": ["chat"], "expires": expires})
+        assert (refused.status_code, refused.json()["code"]) == (403, "outlives_its_maker")
+    sooner = (timezone.now() + timedelta(hours=1)).isoformat()
+    assert program.post(API, {"name": "sooner", "scopes": ["chat"], "expires": sooner}).status_code == 201
+
+
+def test_an_expired_token_is_refused(olga: User) -> None:
+    program = Program(olga, "chat")
+    ApiToken.objects.update(expires=timezone.now() - timedelta(seconds=1))
+    refused = program.ask("GET", "/api/v1/me/")
+    assert (refused.status_code, refused.json()["code"]) == (401, "bad_token")
+
+
+def test_a_program_reads_and_changes_the_settings(olga: User) -> None:
+    program = Program(olga, "admin")
+    changed = program.ask("PATCH", "/api/v1/me/", '{"timezone": "Europe/Paris", "theme": "dark", "is_staff": true}')
+    assert changed.status_code == 200
+    me = program.ask("GET", "/api/v1/me/").json()
+    assert (me["username"], me["timezone"], me["theme"], me["is_staff"]) == ("olga", "Europe/Paris", "dark", False)
+    refused = program.ask("PATCH", "/api/v1/me/", '{"timezone": "Mars"}')
+    assert refused.status_code == 400
+    assert "not a time zone" in refused.json()["detail"]
+
+
+def printed(*arguments: str) -> str:
+    out = StringIO()
+    call_command("token", *arguments, stdout=out)
+    return out.getvalue().strip()
+
+
+def test_the_command_names_scopes_and_an_end(olga: User) -> None:
+    assert works(printed("olga", "--scopes", "chat", "files", "--expires", "30"))
+    row = ApiToken.objects.get()
+    assert row.scopes == ["chat", "files"]
+    assert row.expires is not None
+    assert timedelta(days=29) < row.expires - timezone.now() <= timedelta(days=30)
+
+
+def test_the_commands_dates_are_in_the_persons_time_zone(olga: User) -> None:
+    User.objects.filter(pk=olga.pk).update(timezone="Asia/Ho_Chi_Minh")
+    printed("olga", "--expires", "2199-01-31")
+    expires = ApiToken.objects.get().expires
+    assert expires is not None
+    assert expires.isoformat() == "2199-01-30T17:00:00+00:00"
+
+
+@pytest.mark.parametrize("wrong", [["--scopes", "everything"], ["--expires", "soon"], ["--expires", "2020-01-01"]])
+def test_the_command_says_what_is_wrong(olga: User, wrong: list[str]) -> None:
+    with pytest.raises(CommandError):
+        printed("olga", *wrong)
+    assert not ApiToken.objects.exists()
