@@ -9,6 +9,10 @@ from unfold.decorators import display
 
 from llm.administration import ReadOnlyAdmin
 from projects.models import Project
+from projects.task_admin import TaskAdmin, TaskChangeAdmin
+
+# Django finds only this module by itself.
+__all__ = ["ProjectAdmin", "TaskAdmin", "TaskChangeAdmin"]
 
 
 @admin.register(Project)

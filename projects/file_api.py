@@ -47,6 +47,9 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
             return File.objects.owned_by(self.request.user)
         return services.visible_files(self.person)
 
+    def rate(self) -> str:
+        return "uploads" if self.action == "create" else super().rate()
+
     @extend_schema(request={"multipart/form-data": UploadSerializer}, responses={201: FileSerializer})
     def create(self, request: Request) -> Response:
         """Stores a file; its text and tokens follow in the background: ask again until its status is final."""

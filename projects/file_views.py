@@ -13,7 +13,7 @@ from files import services as file_services
 from files.downloads import download
 from files.models import File
 from files.pages import Reading, file_view
-from llm.errors import ProductError
+from llm.errors import NotFound, ProductError
 from projects import pages, services
 from projects.file_api import whole_number
 
@@ -43,8 +43,14 @@ def upload(request: Request) -> list[File]:
 @login_required
 @require_GET
 def file(request: Request, pk: UUID) -> HttpResponse:
-    """What is known of a file, and its text from a page, a character or a passage on."""
-    found = services.visible_file(request.user, pk)
+    """What is known of a file, and its text from a page, a character or a passage on.
+
+    Citations lead here for as long as their conversation exists, so what they cannot open any more is said in words.
+    """
+    try:
+        found = services.visible_file(request.user, pk)
+    except NotFound:
+        return render(request, "files/gone.html", {"section": "files", "passage": _passage(request)}, status=404)
     context = {
         "section": "files",
         "file": file_view(found),
@@ -56,14 +62,25 @@ def file(request: Request, pk: UUID) -> HttpResponse:
 
 
 def _text(request: Request, found: File) -> dict[str, Any]:
-    """Empty for a file without text; `pieces` are (piece, before, passage, after)."""
+    """`pieces` of a file with text are (piece, before, passage, after); `lost`: the passage asked for is not there."""
+    passage = _passage(request)
     if found.is_image or found.status not in (File.Status.READY, File.Status.TOO_LONG):
-        return {}
+        return {"lost": passage is not None}
     reading = Reading(found)
-    page, start, end = (whole_number(request.GET, name) for name in ("page", "start", "end"))
-    window = reading.at(start or 0 if page is None else reading.start_of(page))
-    passage = (start, end) if start is not None and end is not None else (0, 0)
-    return {"window": window, "pieces": [(piece, *piece.marked(*passage)) for piece in window.pieces]}
+    page, start = (whole_number(request.GET, name) for name in ("page", "start"))
+    if passage is None:
+        window = reading.at(start or 0 if page is None else reading.start_of(page))
+        return {"window": window, "pieces": [(piece, *piece.marked(0, 0)) for piece in window.pieces]}
+    lost = not reading.holds(*passage, page=page)
+    window = reading.at(passage[0])
+    marked = (0, 0) if lost else passage
+    return {"lost": lost, "window": window, "pieces": [(piece, *piece.marked(*marked)) for piece in window.pieces]}
+
+
+def _passage(request: Request) -> tuple[int, int] | None:
+    """The first character and the end of the passage that an address names, if it names one."""
+    start, end = (whole_number(request.GET, name) for name in ("start", "end"))
+    return None if start is None or end is None else (start, end)
 
 
 @login_required

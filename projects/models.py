@@ -1,4 +1,4 @@
-"""Where work happens: instructions, files and members. (Objectives, tasks and checklists join them.)"""
+"""Where work happens: instructions, files and members; objectives, tasks and checklists are in `task_models`."""
 
 from typing import ClassVar
 
@@ -7,6 +7,11 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import Q
 from uuid_utils.compat import uuid7
+
+from projects.task_models import CodeSeries, Task, TaskChange
+
+# Django looks for models here only.
+__all__ = ["CodeSeries", "Membership", "Project", "ProjectFile", "Task", "TaskChange"]
 
 
 class ProjectQuerySet(models.QuerySet["Project"]):

@@ -119,3 +119,34 @@ def test_the_list_has_a_fixed_number_of_queries(owner: User, django_assert_max_n
         shown = page(client, "/files/")
     assert shown.count("<tr id=") == 100
     assert "Older files" in shown
+
+
+def test_a_passage_that_is_not_where_its_link_says_is_missed_in_words(owner: User, file: File) -> None:
+    client, text = signed_in(owner), f"before {EVIL} after"
+    FileText.objects.filter(file=file).update(spans=[[0, 7], [7, len(text)]])
+    said = "The passage was not found"
+    for place in ("start=0&end=6&page=1", "start=7&end=15&page=2", "start=0&end=6", "start=3", "page=2"):
+        assert said not in page(client, f"/files/{file.pk}/?{place}"), place
+    for place in (
+        "start=0&end=6&page=2",
+        "start=0&end=6&page=3",
+        "start=0&end=999",
+        "start=900&end=999",
+        "start=6&end=3",
+    ):
+        shown = page(client, f"/files/{file.pk}/?{place}")
+        assert said in shown and "<mark" not in shown and "before" in shown, place
+    File.objects.filter(pk=file.pk).update(status="failed")
+    assert f"{said}: this file has no text" in page(client, f"/files/{file.pk}/?start=0&end=6")
+
+
+def test_a_citation_of_a_file_that_is_gone_or_closed_says_so(owner: User, project: Project, file: File) -> None:
+    reader = member(project, "reader")
+    cited = f"/files/{file.pk}/?start=0&end=6#page-1"
+    assert "<mark" in page(reader, cited)
+    Membership.objects.all().delete()
+    for client in (reader, signed_in(owner)):
+        response = client.get(cited)
+        assert response.status_code == 404 and "The passage was not found" in response.content.decode()
+        File.objects.all().delete()
+    assert "The file was not found" in signed_in(owner).get(f"/files/{file.pk}/").content.decode()

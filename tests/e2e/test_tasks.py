@@ -1,0 +1,300 @@
+"""A person works with their tasks in a browser: by keyboard alone, by dragging, by buttons, and without scripts."""
+
+import re
+from urllib.parse import urljoin
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.e2e.conftest import PHONE, OpenBrowser
+from tests.e2e.test_files import go_to, overflow
+
+pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+
+DAY = "/tasks/day/2024-11-21/"  # a Thursday in the past, so that no test runs on it
+
+
+def go(page: Page, path: str = DAY) -> None:
+    page.goto(urljoin(page.url, path))
+    expect(page.locator("#keys-opener:not([hidden])")).to_have_count(1)  # the script is there
+
+
+def add(page: Page, *lines: str) -> None:
+    for line in lines:
+        page.get_by_label("Add a task").fill(line)
+        page.get_by_role("button", name="Add", exact=True).last.click()
+        expect(said(page)).to_contain_text("Added")
+        expect(page.get_by_label("Add a task")).to_have_value("")
+
+
+def row(page: Page, title: str) -> Locator:
+    return page.locator("[data-row]").filter(has=page.locator(".row-title", has_text=title)).last
+
+
+def titles(page: Page) -> list[str]:
+    return page.locator(".lines > li > .row-line .row-title").all_inner_texts()
+
+
+def said(page: Page) -> Locator:
+    return page.locator("#said")
+
+
+def selected(page: Page, title: str) -> None:
+    expect(row(page, title).locator(".row-title").first).to_be_focused()
+
+
+def drag(page: Page, what: Locator, onto: Locator, *, below: bool = False) -> None:
+    grip, place = what.locator("[data-grip]").first.bounding_box(), onto.bounding_box()
+    assert grip and place
+    page.mouse.move(grip["x"] + grip["width"] / 2, grip["y"] + grip["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(place["x"] + 20, place["y"] + place["height"] * (0.9 if below else 0.1), steps=12)
+
+
+def test_a_day_is_worked_through_by_keys_alone(page: Page) -> None:
+    go(page)
+    page.keyboard.press("n")
+    for line in ("Buy cacao", "Call Lan; find the number; ask her", "Write"):
+        page.keyboard.type(line)
+        page.keyboard.press("Enter")
+        expect(row(page, line.split(";")[0])).to_be_visible()
+    expect(page.get_by_label("Add a task")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    selected(page, "Buy cacao")
+    page.keyboard.press("x")
+    expect(said(page)).to_have_text("D2024-11-21-T01: Done.")
+    expect(row(page, "Buy cacao")).to_contain_text("Done")
+    selected(page, "Buy cacao")
+    page.keyboard.press("J")
+    expect(said(page)).to_have_text("D2024-11-21-T01 is now in place 2.")
+    page.keyboard.press("J")
+    expect(said(page)).to_have_text("D2024-11-21-T01 is now in place 3.")
+    page.keyboard.press("k")
+    page.keyboard.press("K")
+    expect(said(page)).to_have_text("D2024-11-21-T03 is now in place 1.")
+    page.keyboard.press("e")
+    expect(page.get_by_label("Title")).to_be_focused()
+    page.keyboard.press("End")
+    page.keyboard.type(" a letter")
+    page.keyboard.press("Enter")
+    expect(said(page)).to_have_text("D2024-11-21-T03 is saved.")
+    selected(page, "Write a letter")
+    page.reload()
+    expect(row(page, "Write a letter")).to_be_visible()
+    assert titles(page) == ["Write a letter", "Call Lan", "Buy cacao"]
+
+
+def test_keys_move_a_task_to_another_day_and_open_it(page: Page) -> None:
+    go(page)
+    add(page, "Repair the shelf")
+    page.get_by_label("Add a task").blur()
+    page.keyboard.press("j")
+    page.keyboard.press("m")
+    expect(page.get_by_label("Another day")).to_be_focused()
+    page.get_by_label("Another day").fill("2024-11-25")
+    page.keyboard.press("Enter")
+    expect(said(page)).to_have_text("D2024-11-21-T01 goes on as D2024-11-25-T01, Mon 25 November 2024.")
+    expect(row(page, "Repair")).to_contain_text("goes on as D2024-11-25-T01")
+    selected(page, "Repair")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/tasks/[0-9a-f-]{36}/"))
+    page.get_by_role("link", name="D2024-11-25-T01").first.click()
+    expect(page.get_by_role("heading", name="Repair the shelf")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("goes on from D2024-11-21-T01")
+    go(page)
+    page.keyboard.press("]")
+    expect(page.get_by_role("heading", name="Fri 22 November 2024")).to_be_visible()
+
+
+def test_a_checklist_is_reached_by_keys_and_stays_open(page: Page) -> None:
+    go(page)
+    add(page, "Pack; tent; book a place !stop which town; go")
+    page.get_by_label("Add a task").blur()
+    for key in "jojx":
+        page.keyboard.press(key)
+    expect(said(page)).to_have_text("D2024-11-21-T01.C01: Done.")
+    selected(page, "tent")
+    expect(page.locator("summary", has_text="Checklist")).to_contain_text("1 of 3 done")
+    stop = row(page, "book a place")
+    expect(stop).to_contain_text("breakpoint")
+    expect(stop).to_contain_text("needs: which town")
+    stop.get_by_role("button", name="Clear").click()
+    expect(stop).to_contain_text("breakpoint, cleared")
+    page.keyboard.press("j")
+    page.locator("[data-draft]").fill("a thing not sent")
+    row(page, "go").get_by_role("button", name="Done: go").click()
+    expect(said(page)).to_have_text("D2024-11-21-T01.C03: Done.")
+    expect(page.locator("[data-draft]")).to_have_value("a thing not sent")
+    page.locator("[data-draft]").press("Enter")
+    expect(row(page, "a thing not sent")).to_be_visible()
+    expect(page.locator("[data-draft]")).to_have_value("")
+
+
+def test_the_keys_are_shown_and_can_be_turned_off(page: Page) -> None:
+    go(page)
+    add(page, "Buy cacao")
+    page.get_by_label("Add a task").blur()
+    page.keyboard.press("?")
+    expect(page.get_by_role("heading", name="Keys")).to_be_visible()
+    page.get_by_label("Single letters are keys").uncheck()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", name="Keys")).to_be_hidden()
+    page.keyboard.press("j")
+    expect(page.locator(".row-title")).not_to_be_focused()
+    page.reload()
+    expect(page.get_by_label("Single letters are keys", exact=True)).not_to_be_checked()
+
+
+def test_tasks_are_dragged_into_order_and_a_drag_is_given_up(page: Page) -> None:
+    go(page)
+    add(page, "one", "two", "three")
+    drag(page, row(page, "one"), row(page, "three"), below=True)
+    assert titles(page) == ["two", "three", "one"]
+    page.keyboard.press("Escape")
+    page.mouse.up()
+    assert titles(page) == ["one", "two", "three"]
+    drag(page, row(page, "three"), row(page, "one"))
+    page.mouse.up()
+    expect(said(page)).to_have_text("D2024-11-21-T03 is now in place 1.")
+    go(page)
+    assert titles(page) == ["three", "one", "two"]
+
+
+def test_a_task_is_dragged_onto_another_day(page: Page) -> None:
+    go(page)
+    add(page, "one", "two")
+    friday = page.locator(".week").get_by_role("link", name=re.compile("Fri 22"))
+    drag(page, row(page, "two"), friday)
+    expect(friday).to_have_class(re.compile("aimed"))
+    page.mouse.up()
+    expect(said(page)).to_have_text("D2024-11-21-T02 goes on as D2024-11-22-T01, Fri 22 November 2024.")
+    expect(friday).to_contain_text("0/1")
+    assert titles(page) == ["one", "two"]
+    friday.click()
+    expect(row(page, "two")).to_contain_text("D2024-11-22-T01")
+
+
+def test_buttons_do_the_same(page: Page) -> None:
+    go(page)
+    add(page, "one", "two")
+    page.get_by_role("button", name="Move “two” up").click()
+    expect(page.get_by_role("button", name="Move “two” up")).to_be_disabled()
+    assert titles(page) == ["two", "one"]
+    tick = page.get_by_role("button", name="Done: one")
+    tick.click()
+    expect(tick).to_have_attribute("aria-pressed", "true")
+    expect(tick).to_be_focused()
+    page.get_by_role("link", name="Edit D2024-11-21-T02").click()
+    page.get_by_label("Whose").select_option(label="The model's")
+    page.get_by_label("Status").select_option(label="Dropped")
+    page.get_by_role("button", name="Save").click()
+    expect(row(page, "two")).to_contain_text("Dropped")
+    expect(row(page, "two")).to_contain_text("model")
+    page.get_by_role("link", name="Edit D2024-11-21-T01").click()
+    page.get_by_text("Delete…").click()
+    page.get_by_role("button", name="Delete for ever").click()
+    expect(said(page)).to_have_text("D2024-11-21-T01 is deleted.")
+    assert titles(page) == ["two"]
+
+
+def test_what_is_refused_is_said_at_its_place_and_the_text_stays(visit: OpenBrowser) -> None:
+    opened = visit()
+    page = opened.sign_in()
+    opened.expected += ["400 (Bad Request)", "Code 400"]
+    go(page)
+    add(page, "Buy cacao")
+    field = page.get_by_label("Add a task")
+    field.fill("Sell it #Nowhere")
+    field.press("Enter")
+    expect(page.locator(".quick-add").get_by_role("alert")).to_contain_text("You have no project called “Nowhere”")
+    expect(field).to_have_value("Sell it #Nowhere")
+    field.fill("Sell it")
+    field.press("Enter")
+    expect(row(page, "Sell it")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_role("link", name="Edit D2024-11-21-T01").click()
+    page.get_by_label("Another day").fill("2024-11-21")
+    page.get_by_role("button", name="Move", exact=True).click()
+    expect(row(page, "Buy cacao").get_by_role("alert")).to_contain_text("is of this day already")
+    page.keyboard.press("Escape")
+    expect(page.get_by_label("Another day")).to_have_count(0)
+
+
+def test_todays_count_in_the_side_follows(page: Page) -> None:
+    go_to(page, "Tasks")
+    go(page, "/tasks/")
+    add(page, "Buy cacao", "Call Lan")
+    link = page.get_by_role("navigation").get_by_role("link", name="Tasks")
+    expect(link).to_contain_text("0/2")
+    page.get_by_role("button", name="Done: Call Lan").click()
+    expect(link).to_contain_text("1/2")
+
+
+def test_who_was_signed_out_meanwhile_is_asked_to_sign_in(visit: OpenBrowser) -> None:
+    opened = visit()
+    page = opened.sign_in()
+    opened.expected += ["403 (Forbidden)", "Code 403"]
+    go(page)
+    add(page, "Buy cacao")
+    opened.context.clear_cookies(name="sessionid")
+    page.get_by_role("button", name="Done: Buy cacao").click()
+    expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+
+
+def test_objectives_show_their_progress(page: Page) -> None:
+    go(page, "/tasks/year/2024/")
+    add(page, "Open a shop")
+    go(page)
+    add(page, "Visit a place ^Y2024-O01", "Talk to the bank ^Y2024-O01")
+    page.get_by_role("button", name="Done: Visit a place").click()
+    expect(said(page)).to_contain_text("Done")
+    page.get_by_role("link", name="Year", exact=True).click()
+    expect(row(page, "Open a shop")).to_contain_text("1 of 2 tasks done")
+    page.get_by_role("link", name="Open a shop").click()
+    expect(page.get_by_role("link", name="Talk to the bank")).to_be_visible()
+    page.goto(urljoin(page.url, "/tasks/month/2024-11/"))
+    expect(page.get_by_role("link", name=re.compile("^21 1 of 2 done"))).to_be_visible()
+
+
+def test_tasks_work_without_scripts(visit: OpenBrowser) -> None:
+    opened = visit(java_script_enabled=False)
+    page = opened.sign_in()
+    opened.expected += ["400 (Bad Request)"]
+    page.goto(urljoin(page.url, DAY))
+    add(page, "one", "two; first; second")
+    page.get_by_role("button", name="Move “two” up").click()
+    assert titles(page) == ["two", "one"]
+    page.locator("summary", has_text="Checklist").click()
+    page.get_by_role("button", name="Done: first").click()
+    expect(row(page, "first")).to_be_visible()  # the checklist is open still
+    expect(page.locator("summary", has_text="Checklist")).to_contain_text("1 of 2 done")
+    page.get_by_role("link", name="Edit D2024-11-21-T01").click()
+    page.get_by_label("Another day").fill("2024-11-22")
+    page.get_by_role("button", name="Move", exact=True).click()
+    expect(row(page, "one")).to_contain_text("goes on as D2024-11-22-T01")
+    page.get_by_label("Add a task").fill("Sell it !sometime")
+    page.get_by_role("button", name="Add", exact=True).last.click()
+    expect(page.get_by_role("alert")).to_contain_text("“!sometime” is not")
+    expect(page.get_by_label("Add a task")).to_have_value("Sell it !sometime")
+
+
+def test_tasks_fit_on_a_dark_phone_and_are_moved_by_touch(visit: OpenBrowser) -> None:
+    opened = visit(viewport=PHONE, has_touch=True, is_mobile=True, device_scale_factor=2, color_scheme="dark")
+    page = opened.sign_in()
+    go(page)
+    add(page, "A-title-without-any-place-to-break-it" * 4, "two; " + "an-item-without-a-place-to-break-it" * 4)
+    expect(page.get_by_role("button", name="Move “two” up")).to_be_hidden()
+    page.get_by_role("link", name="Edit D2024-11-21-T02").tap()
+    expect(page.get_by_label("Title")).to_have_value("two")
+    assert overflow(page) == 0
+    page.get_by_role("button", name="Move “two” up").tap()
+    expect(said(page)).to_have_text("D2024-11-21-T02 is now in place 1.")
+    page.locator("summary", has_text="Checklist").tap()
+    assert overflow(page) == 0
+    page.get_by_role("link", name="two").tap()
+    expect(page.get_by_role("heading", name="History")).to_be_visible()
+    assert overflow(page) == 0
+    go(page, "/tasks/month/2024-11/")
+    assert overflow(page) == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 22)"
