@@ -1,139 +1,21 @@
 """Who answers, and under which rules, as administrators set it up."""
 
-from typing import Any, cast
+from typing import Any
 
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.db.models import Count, ManyToManyField, Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from unfold.decorators import display
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
-from accounts.models import User
-from llm.administration import Confirmation, RowAdmin, acting, button, confirmed, go
-from llm.tokens import CATCH_ALL
+from llm.administration import Confirmation, RowAdmin, acting, confirmed, go
 from personas import services
-from personas.diff import compare
-from personas.forms import PersonaForm, SystemPromptForm
-from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
+from personas.forms import PersonaForm
+from personas.models import BudgetProfile, Persona, Reminder
+from personas.prompt_admin import PromptAdmin, person, size
 
-
-def person(request: HttpRequest) -> User:
-    return cast("User", acting(request))
-
-
-@display(description="Tokens")
-def size(row: SystemPrompt | Persona) -> str:
-    counted = row.tokens.get(CATCH_ALL)
-    return "–" if counted is None else f"{counted:,}"
-
-
-@admin.register(SystemPrompt)
-class SystemPromptAdmin(RowAdmin):
-    """A history: versions are added and activated, never changed or removed."""
-
-    form = SystemPromptForm
-    list_display = ("__str__", "is_active", size, "note", "author", "created")
-    list_display_links = ("__str__",)
-    list_select_related = ("author",)
-    search_fields = ("text", "note")
-    actions = ("compare_selected",)
-    actions_detail = ("activate", "compare_with_active")
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_activate_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return acting(request).has_perm("personas.change_systemprompt")
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        if obj is None:
-            return ("text", "note", "activate", "based_on")
-        return ("is_active", "note", "author", "created", size, "whole_text")
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self.get_fields(request, obj) if obj else ()
-
-    def get_changeform_initial_data(self, request: HttpRequest) -> Any:
-        active = SystemPrompt.objects.filter(active=True).first()
-        start = {"text": active.text, "based_on": active.version} if active else {"based_on": 0}
-        return start | super().get_changeform_initial_data(request)
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        given = form.cleaned_data
-        stored = services.save_system_prompt(
-            user=person(request), text=given["text"], note=given["note"], activate=given["activate"]
-        )
-        obj.pk = stored.pk
-        obj.refresh_from_db()
-
-    @display(description="Active", ordering="active", label={"active": "success"})
-    def is_active(self, prompt: SystemPrompt) -> str | None:
-        return "active" if prompt.active else None
-
-    @display(description="Text")
-    def whole_text(self, prompt: SystemPrompt) -> SafeString:
-        return format_html('<div style="white-space: pre-wrap">{}</div>', prompt.text)
-
-    @admin.action(description="Compare two versions", permissions=["view"])
-    def compare_selected(self, request: HttpRequest, prompts: QuerySet[SystemPrompt]) -> HttpResponse | None:
-        versions = sorted(prompts.values_list("version", flat=True))
-        if len(versions) != 2:
-            self.message_user(request, "Select exactly two versions to compare.", messages.WARNING)
-            return None
-        return HttpResponseRedirect(comparison_url(*versions))
-
-    @button("Compare with the active one", icon="compare_arrows", permission="view")
-    def compare_with_active(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        prompt: SystemPrompt = self.row(request, object_id)
-        active = SystemPrompt.objects.filter(active=True).first() or prompt
-        return HttpResponseRedirect(comparison_url(*sorted((prompt.version, active.version))))
-
-    @confirmed(
-        "Make active",
-        icon="history",
-        ask="Make this version active?",
-        explain="The next answers are written under it. An earlier version comes back this way; no version is lost.",
-        permission="activate",
-    )
-    def activate(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        prompt = self.row(request, object_id)
-        services.activate_system_prompt(user=person(request), prompt=prompt)
-        self.log_change(request, prompt, "Made active.")
-        self.message_user(request, f"{prompt} is active.", messages.SUCCESS)
-        return go(reverse("admin:personas_systemprompt_changelist"))
-
-    def get_custom_urls(self) -> Any:
-        return (("compare/", "personas_systemprompt_compare", self.compare_view),)
-
-    def compare_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """`?old=` and `?new=` are versions; whatever is no version is the newest."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        prompts = {str(prompt.version): prompt for prompt in SystemPrompt.objects.select_related("author")}
-        newest = next(iter(prompts.values()), SystemPrompt(version=0))
-        old, new = (prompts.get(request.GET.get(name, ""), newest) for name in ("old", "new"))
-        context = {
-            **self.admin_site.each_context(request),
-            "title": f"Compare {old} with {new}",
-            "opts": self.opts,
-            "prompts": prompts.values(),
-            "old": old,
-            "new": new,
-            "rows": compare(old.text, new.text),
-        }
-        return TemplateResponse(request, "admin/personas/systemprompt/compare.html", context)
-
-
-def comparison_url(old: int, new: int) -> str:
-    return reverse("admin:personas_systemprompt_compare") + f"?old={old}&new={new}"
+__all__ = ["BudgetProfileAdmin", "PersonaAdmin", "PromptAdmin", "ReminderAdmin"]
 
 
 @admin.register(Persona)
@@ -231,9 +113,15 @@ class BudgetProfileAdmin(RowAdmin):
         ("Documents", {"fields": ("expected_user", "ui_share", "select_margin", "project_share")}),
         (
             "Summaries",
-            {"fields": ("summaries", "ceiling", "floor", "ceiling_share", "floor_share", "keep_recent")},
+            {
+                "fields": (
+                    *("summaries", "ceiling", "floor", "ceiling_share", "floor_share", "keep_recent"),
+                    "summary_model",
+                )
+            },
         ),
         ("Turn", {"fields": ("max_cycles",)}),
+        ("Run through a checklist", {"fields": ("run_max_steps", "run_max_tokens", "run_max_minutes")}),
     )
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:

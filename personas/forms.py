@@ -1,19 +1,23 @@
-"""The admin's forms for system prompts and personas."""
+"""The forms for prompts and personas: the admin's, and that of the persona's own page."""
 
 from typing import Any, ClassVar, cast
 
 from django import forms
+from django.db.models import Q
 from django.http import QueryDict
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldBooleanSwitchWidget
 
-from personas.models import Persona, SystemPrompt
+from llm.models import Model
+from personas import tools
+from personas.models import Persona, PromptVersion, Reminder
 
 
 class Lines(forms.CharField):
     """A list of texts, one a line."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(widget=UnfoldAdminTextareaWidget(attrs={"rows": 4}), required=False, **kwargs)
+        kwargs.setdefault("widget", UnfoldAdminTextareaWidget(attrs={"rows": 4}))
+        super().__init__(required=False, **kwargs)
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list) else value
@@ -22,7 +26,7 @@ class Lines(forms.CharField):
         return [line.strip() for line in super().clean(value).splitlines() if line.strip()]
 
 
-class SystemPromptForm(forms.ModelForm[SystemPrompt]):
+class PromptForm(forms.ModelForm[PromptVersion]):
     """A new version. `based_on` is the version that was active when the form was opened, 0 for none."""
 
     activate = forms.BooleanField(
@@ -31,13 +35,12 @@ class SystemPromptForm(forms.ModelForm[SystemPrompt]):
     based_on = forms.IntegerField(required=False, widget=forms.HiddenInput())
 
     class Meta:
-        model = SystemPrompt
         fields: ClassVar = ["text", "note"]
 
     def clean(self) -> dict[str, Any]:
         """Stops once when somebody else has changed the prompt meanwhile; saving again goes on from theirs."""
         cleaned = super().clean() or self.cleaned_data
-        active = SystemPrompt.objects.filter(active=True).select_related("author").first()
+        active = self._meta.model._default_manager.filter(active=True).select_related("author").first()
         based_on = cleaned.get("based_on")
         if active is not None and based_on is not None and based_on != active.version:
             data = cast("QueryDict", self.data).copy()
@@ -60,3 +63,65 @@ class PersonaForm(forms.ModelForm[Persona]):
             *("name", "description", "instructions", "replaces_system_prompt", "model", "budget_profile", "tools"),
             *("reminders", "date_awareness", "starter_messages", "visibility"),
         ]
+
+
+class ToolNames(forms.MultipleChoiceField):
+    """Names of tools; which there are is known only when the servers are asked."""
+
+    def valid_value(self, value: Any) -> bool:
+        return True
+
+
+class PersonaPageForm(forms.ModelForm[Persona]):
+    """A persona as its owner writes it. `tag`: the state that the form was opened with; empty for a new one."""
+
+    instructions = forms.CharField(required=False, strip=False, max_length=Persona.MAX_INSTRUCTIONS)
+    tools = ToolNames(required=False)
+    reminder = forms.CharField(required=False, max_length=Reminder.MAX_TEXT)
+    starter_messages = Lines(widget=forms.Textarea())
+    tag = forms.CharField(required=False)
+
+    class Meta:
+        model = Persona
+        fields: ClassVar = [
+            *("name", "description", "instructions", "replaces_system_prompt", "model", "budget_profile", "tools"),
+            *("date_awareness", "starter_messages", "visibility"),
+        ]
+
+    def __init__(self, data: QueryDict | None = None, *, instance: Persona | None = None) -> None:
+        initial = {"reminder": instance.own_reminder, "tag": instance.tag} if instance else {}
+        super().__init__(data, instance=instance, initial=initial)
+        usable = Q(enabled=True, provider__enabled=True) | Q(pk=self.instance.model_id)
+        self.fields["model"] = forms.ModelChoiceField(Model.objects.filter(usable), required=False)
+
+    def clean_instructions(self) -> str:
+        return str(self.cleaned_data["instructions"]).replace("\r\n", "\n")  # forms are sent so; it is no change
+
+    def clean_reminder(self) -> str:
+        return str(self.cleaned_data["reminder"]).replace("\r\n", "\n")
+
+    def clean_tools(self) -> list[str]:
+        try:
+            return tools.checked(self.cleaned_data["tools"], already=self.instance.tools)
+        except tools.BadTools as error:
+            raise forms.ValidationError(str(error)) from error
+
+    def clean_starter_messages(self) -> list[str]:
+        lines: list[str] = self.cleaned_data["starter_messages"]
+        if len(lines) > Persona.MAX_STARTERS or any(len(line) > Persona.MAX_STARTER for line in lines):
+            raise forms.ValidationError(
+                f"Write at most {Persona.MAX_STARTERS} lines of at most {Persona.MAX_STARTER} characters."
+            )
+        return lines
+
+    @property
+    def persona_fields(self) -> dict[str, Any]:
+        """What was written, as `services.create_persona` and `update_persona` take it."""
+        return {name: self.cleaned_data[name] for name in self._meta.fields or ()}
+
+
+class CountForm(forms.Form):
+    """Instructions as they are being written, and the model whose tokenizer counts them; none: the default one."""
+
+    instructions = forms.CharField(required=False, max_length=Persona.MAX_INSTRUCTIONS)
+    model = forms.ModelChoiceField(Model.objects.usable(), required=False)

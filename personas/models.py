@@ -21,26 +21,49 @@ def share(default: str, help_text: str) -> "models.DecimalField[Decimal, Decimal
     )
 
 
-class SystemPrompt(models.Model):
-    """A version never changes; editing makes the next one. Exactly one is active."""
+class PromptVersion(models.Model):
+    """A version never changes; editing makes the next one. Exactly one of a kind is active."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     version = models.PositiveIntegerField(unique=True, editable=False)
     text = models.TextField()
     note = models.CharField(max_length=200, blank=True, help_text="What this version changes, for whoever compares.")
     tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # by tokenizer's name
-    author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, editable=False)
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, editable=False, related_name="+"
+    )
     active = models.BooleanField(default=False, editable=False)
     created = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        abstract = True
         ordering: ClassVar = ["-version"]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["active"], condition=Q(active=True), name="one_active_system_prompt")
+            models.UniqueConstraint(fields=["active"], condition=Q(active=True), name="one_active_%(class)s")
         ]
 
     def __str__(self) -> str:
         return f"v{self.version}"
+
+    @property
+    def tag(self) -> str:
+        """What changes with the version that is active."""
+        return str(self.version)
+
+
+class SystemPrompt(PromptVersion):
+    """What every conversation begins with."""
+
+
+class SummaryPrompt(PromptVersion):
+    """How old parts of a conversation are summarised. The product adds the numbers, the date and the form."""
+
+
+class ReminderQuerySet(models.QuerySet["Reminder"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ReminderQuerySet":
+        """Those that stand everywhere, and those of the personas that the person sees."""
+        chosen = Persona.objects.visible_to(user).values("reminders")
+        return self.filter(Q(scope=Reminder.Scope.EVERYWHERE) | Q(pk__in=chosen))
 
 
 class Reminder(models.Model):
@@ -48,11 +71,15 @@ class Reminder(models.Model):
         EVERYWHERE = "everywhere", "Every conversation"
         PERSONA = "persona", "Personas that choose it"
 
+    MAX_TEXT = 2_000
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     text = models.TextField(help_text="One or two short sentences; they stand at the very end of the prompt.")
     scope = models.CharField(max_length=20, choices=Scope, default=Scope.EVERYWHERE)
     enabled = models.BooleanField(default=True)
     created = models.DateTimeField(auto_now_add=True)
+
+    objects = ReminderQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar = ["created"]
@@ -92,6 +119,14 @@ class BudgetProfile(models.Model):
     project_share = share("0.6", "Project files are sent inline below this share of the room, else by search.")
     omission_note = models.BooleanField(default=True, help_text="Tell the model when earlier messages were left out.")
     summaries = models.BooleanField(default=True, help_text="Summarise long conversations in the background.")
+    summary_model = models.ForeignKey(
+        "llm.Model",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="Writes the summaries; empty: the model of the conversation.",
+    )
     ceiling = models.PositiveIntegerField(null=True, blank=True, help_text="Summarise above this; empty: by share.")
     floor = models.PositiveIntegerField(null=True, blank=True, help_text="Summarise down to this; empty: by share.")
     ceiling_share = share("0.65", "Ceiling as a share of the input limit.")
@@ -102,12 +137,31 @@ class BudgetProfile(models.Model):
         validators=[MinValueValidator(1), MaxValueValidator(20)],
         help_text="Model calls of one turn at most.",
     )
+    run_max_steps = models.PositiveSmallIntegerField(
+        default=50,
+        validators=[MinValueValidator(1), MaxValueValidator(1_000)],
+        help_text="Turns of one run through a task's checklist at most.",
+    )
+    run_max_tokens = models.PositiveIntegerField(
+        default=500_000,
+        validators=[MinValueValidator(1_000)],
+        help_text="Tokens in and out that a run may use before it begins another turn.",
+    )
+    run_max_minutes = models.PositiveSmallIntegerField(
+        default=60,
+        validators=[MinValueValidator(1), MaxValueValidator(1_440)],
+        help_text="Minutes of work of one run at most; what it waits for a person does not count.",
+    )
 
     class Meta:
         ordering: ClassVar = ["name"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["default"], condition=Q(default=True), name="one_default_profile"),
             models.CheckConstraint(condition=Q(max_cycles__gte=1), name="profile_cycles_positive"),
+            models.CheckConstraint(
+                condition=Q(run_max_steps__gte=1, run_max_tokens__gte=1, run_max_minutes__gte=1),
+                name="profile_run_caps_positive",
+            ),
             models.CheckConstraint(
                 condition=Q(window=None) | Q(window__gt=F("reserved_output") + F("buffer")),
                 name="profile_window_has_room",
@@ -165,11 +219,15 @@ class Persona(models.Model):
         MINUTE = "minute", "Day and time to the minute"
         OFF = "off", "No date"
 
+    MAX_NAME = 100
+    MAX_INSTRUCTIONS = 100_000  # characters
+    MAX_STARTERS, MAX_STARTER = 12, 300
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="personas"
     )
-    name = models.CharField(max_length=100)
+    name = models.CharField(max_length=MAX_NAME)
     description = models.CharField(max_length=300, blank=True)
     instructions = models.TextField(blank=True)
     replaces_system_prompt = models.BooleanField(
@@ -185,7 +243,7 @@ class Persona(models.Model):
     )
     reminders = models.ManyToManyField(Reminder, blank=True, related_name="personas")
     date_awareness = models.CharField(max_length=10, choices=DateAwareness, default=DateAwareness.DAY)
-    starter_messages = ArrayField(models.CharField(max_length=300), default=list, blank=True)
+    starter_messages = ArrayField(models.CharField(max_length=MAX_STARTER), default=list, blank=True)
     visibility = models.CharField(max_length=20, choices=Visibility, default=Visibility.PRIVATE)
     version = models.PositiveIntegerField(default=1, editable=False)
     tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # of this version
@@ -199,3 +257,14 @@ class Persona(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def tag(self) -> str:
+        """What changes with every change: of the version, and of what stands in rows beside this one."""
+        return f"{self.version}-{int(self.updated.timestamp() * 1_000_000)}"
+
+    @property
+    def own_reminder(self) -> str:
+        """The texts of the enabled reminders that it does not have only because everything has them."""
+        mine = (each for each in self.reminders.all() if each.scope == Reminder.Scope.PERSONA and each.enabled)
+        return "\n".join(each.text for each in mine)

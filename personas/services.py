@@ -1,17 +1,21 @@
 """Every change to personas, system prompts, reminders and budget profiles."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeVar
+from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import F, Max, Q
+from django.db.models import Max, Q
+from django.utils import timezone
 
 from accounts.models import User
 from llm import tokens
 from llm.errors import NotFound, ProductError
 from llm.models import Model
 from llm.services import require_staff
-from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
+from personas.models import BudgetProfile, Persona, PromptVersion, Reminder
+
+Version = TypeVar("Version", bound=PromptVersion)
 
 ONE_AT_A_TIME = 7_301  # an advisory lock: two admins saving at once get two versions, of which one is active
 
@@ -21,28 +25,61 @@ def counted(text: str) -> dict[str, int]:
     return {tokens.CATCH_ALL: tokens.count(text)}
 
 
+def changed_meanwhile(what: str) -> ProductError:
+    return ProductError(
+        "changed_meanwhile",
+        f"Somebody changed {what} after you read it, and what you send does not have that change. Read it again, put "
+        "both together, and save once more.",
+        status=412,
+    )
+
+
 @transaction.atomic
-def save_system_prompt(*, user: User | None, text: str, note: str = "", activate: bool = True) -> SystemPrompt:
-    """Stores the text as the next version, active unless told otherwise."""
+def save_prompt(
+    *,
+    user: User | None,
+    kind: type[Version],
+    text: str,
+    note: str = "",
+    activate: bool = True,
+    based_on: Collection[str] | None = None,
+) -> Version:
+    """Stores the text as the next version of its kind, active unless told otherwise.
+
+    `based_on`: tags of which the active version must have one, else `changed_meanwhile` (412).
+    """
     require_staff(user)
     if not text.strip():
-        raise ProductError("empty_prompt", "The system prompt is empty. Write one, or roll back to an earlier version.")
+        name = kind._meta.verbose_name
+        raise ProductError("empty_prompt", f"The {name} is empty. Write one, or go back to an earlier version.")
     _wait_for_other_admins()
-    newest = SystemPrompt.objects.aggregate(newest=Max("version"))["newest"] or 0
-    prompt = SystemPrompt.objects.create(version=newest + 1, text=text, note=note, author=user, tokens=counted(text))
+    _require_active(kind, based_on)
+    newest = kind._default_manager.aggregate(newest=Max("version"))["newest"] or 0
+    prompt = kind(version=newest + 1, text=text, note=note, author=user, tokens=counted(text))
+    prompt.save(force_insert=True)
     if activate:
-        activate_system_prompt(user=user, prompt=prompt)
+        activate_prompt(user=user, prompt=prompt)
     return prompt
 
 
 @transaction.atomic
-def activate_system_prompt(*, user: User | None = None, prompt: SystemPrompt) -> None:
-    """Also the way back to an earlier version."""
+def activate_prompt(
+    *, user: User | None = None, prompt: PromptVersion, based_on: Collection[str] | None = None
+) -> None:
+    """Also the way back to an earlier version. `based_on` as with `save_prompt`."""
     require_staff(user)
     _wait_for_other_admins()
-    SystemPrompt.objects.filter(active=True).exclude(pk=prompt.pk).update(active=False)
-    SystemPrompt.objects.filter(pk=prompt.pk).update(active=True)
+    _require_active(type(prompt), based_on)
+    rows = type(prompt)._default_manager
+    rows.filter(active=True).exclude(pk=prompt.pk).update(active=False)
+    rows.filter(pk=prompt.pk).update(active=True)
     prompt.active = True
+
+
+def _require_active(kind: type[PromptVersion], based_on: Collection[str] | None) -> None:
+    active = kind._default_manager.filter(active=True).first()
+    if based_on is not None and (active is None or active.tag not in based_on):
+        raise changed_meanwhile(f"the {kind._meta.verbose_name}")
 
 
 def _wait_for_other_admins() -> None:
@@ -51,10 +88,13 @@ def _wait_for_other_admins() -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ONE_AT_A_TIME])
 
 
-def save_profile(*, user: User, profile: BudgetProfile) -> None:
-    """Stores a row that the caller's form validated."""
+@transaction.atomic
+def save_profile(*, user: User, profile: BudgetProfile, default: bool = False) -> None:
+    """Stores a row that the caller's form validated; `default` makes it the default."""
     require_staff(user)
     profile.save()
+    if default:
+        set_default_profile(user=user, profile=profile)
 
 
 @transaction.atomic
@@ -64,6 +104,18 @@ def set_default_profile(*, user: User | None = None, profile: BudgetProfile) -> 
     BudgetProfile.objects.filter(default=True).exclude(pk=profile.pk).update(default=False)
     BudgetProfile.objects.filter(pk=profile.pk).update(default=True)
     profile.default = True
+
+
+@transaction.atomic
+def delete_profile(*, user: User, profile: BudgetProfile) -> None:
+    """Personas that name it go over to the default. Raises `default_profile` for the default itself."""
+    require_staff(user)
+    _wait_for_other_admins()
+    if BudgetProfile.objects.filter(pk=profile.pk, default=True).exists():
+        raise ProductError(
+            "default_profile", "This is the default profile. Make another one the default, then delete it.", status=409
+        )
+    profile.delete()
 
 
 def default_profile() -> BudgetProfile:
@@ -81,45 +133,126 @@ def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "")
     return persona
 
 
+def visible_persona(user: User, pk: UUID | str) -> Persona:
+    """Raises `NotFound` for a persona that is not there or that this user may not use."""
+    rows = Persona.objects.visible_to(user).select_related("owner", "budget_profile", "model__provider")
+    found = rows.filter(pk=pk).first()
+    if found is None:
+        raise NotFound("persona")
+    return found
+
+
 @transaction.atomic
-def update_persona(*, user: User, persona: Persona, fields: Mapping[str, Any], reminder: str | None = None) -> Persona:
-    """Each change makes a new version. Raises `NotFound` for somebody else's persona."""
-    require_owner(user=user, persona=persona)
-    for name, value in fields.items():
-        setattr(persona, name, value)
-    persona.tokens = counted(persona.instructions)
-    persona.save()
-    Persona.objects.filter(pk=persona.pk).update(version=F("version") + 1)
-    persona.refresh_from_db(fields=["version"])
-    if reminder is not None:
-        _set_own_reminder(persona, reminder)
-    return persona
+def update_persona(
+    *,
+    user: User,
+    persona: Persona,
+    fields: Mapping[str, Any],
+    reminder: str | None = None,
+    based_on: Collection[str] | None = None,
+) -> Persona:
+    """The persona with its changes, which make a new version; what changes nothing makes none.
+
+    `based_on`: tags of which the stored persona must have one, else `changed_meanwhile` (412).
+    """
+    locked = _locked(user, persona, based_on)
+    changes = {name: value for name, value in fields.items() if getattr(locked, name) != value}
+    if reminder is not None and reminder.strip() != locked.own_reminder:
+        _set_own_reminder(locked, reminder)
+    elif not changes:
+        return locked
+    for name, value in changes.items():
+        setattr(locked, name, value)
+    locked.tokens = counted(locked.instructions)
+    locked.version += 1
+    locked.save()
+    return locked
+
+
+def duplicate_persona(*, user: User, persona: Persona) -> Persona:
+    """A private copy of a persona that the user can see, with its reminders; its `version` counts anew."""
+    names = ("description", "instructions", "replaces_system_prompt", "model", "budget_profile", "tools")
+    fields = {name: getattr(persona, name) for name in (*names, "date_awareness", "starter_messages")}
+    fields["name"] = f"Copy of {persona.name}"[: Persona.MAX_NAME]
+    return create_persona(user=user, fields=fields, reminder=persona.own_reminder)
 
 
 def set_reminders(*, user: User, persona: Persona, reminders: Iterable[Reminder]) -> None:
     """Which of the shared reminders the persona uses."""
     require_owner(user=user, persona=persona)
     persona.reminders.set(reminders)
+    Persona.objects.filter(pk=persona.pk).update(updated=timezone.now())
 
 
-def save_reminder(*, user: User, reminder: Reminder) -> None:
-    require_staff(user)
-    reminder.save()
+def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = None) -> None:
+    """Stores a reminder that the caller's form validated; a new one of a persona comes with its `persona`.
+
+    One that stands everywhere is for administrators, another for whoever may change each persona that uses it.
+    """
+    require_reminder(user=user, reminder=reminder, persona=persona)
+    with transaction.atomic():
+        reminder.save()
+        if persona is not None:
+            persona.reminders.add(reminder)
+        reminder.personas.update(updated=timezone.now())
 
 
-def delete_persona(*, user: User, persona: Persona) -> None:
-    require_owner(user=user, persona=persona)
-    persona.delete()
+@transaction.atomic
+def delete_reminder(*, user: User, reminder: Reminder) -> None:
+    require_reminder(user=user, reminder=reminder)
+    reminder.personas.update(updated=timezone.now())
+    reminder.delete()
+
+
+def require_reminder(*, user: User, reminder: Reminder, persona: Persona | None = None) -> None:
+    """Raises an error for somebody who may not change it, or give it to `persona`."""
+    personas = [*reminder.personas.all(), *([persona] if persona else ())]
+    if reminder.scope == Reminder.Scope.EVERYWHERE or not personas:
+        require_staff(user)
+    for persona in personas:
+        require_owner(user=user, persona=persona)
+
+
+@transaction.atomic
+def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | None = None) -> None:
+    """Its conversations and projects go on without it; reminders that nobody else uses go with it."""
+    locked = _locked(user, persona, based_on)
+    reminders = [reminder.pk for reminder in locked.reminders.filter(scope=Reminder.Scope.PERSONA)]
+    locked.delete()
+    Reminder.objects.filter(pk__in=reminders, personas=None).delete()
+
+
+def _locked(user: User, persona: Persona, based_on: Collection[str] | None) -> Persona:
+    """The row as it is stored, locked until the transaction ends, for somebody who may change it."""
+    locked = Persona.objects.select_for_update().filter(pk=persona.pk).first()
+    if locked is None:
+        raise NotFound("persona")
+    require_owner(user=user, persona=locked)
+    if based_on is not None and locked.tag not in based_on:
+        raise changed_meanwhile("this persona")
+    return locked
+
+
+def may_change(user: User, persona: Persona) -> bool:
+    return persona.owner_id == user.pk or user.is_staff
 
 
 def require_owner(*, user: User, persona: Persona) -> None:
-    if persona.owner_id != user.pk and not user.is_staff:
+    if may_change(user, persona):
+        return
+    if persona.visibility == Persona.Visibility.PRIVATE:
         raise NotFound("persona")
+    raise ProductError(
+        "not_owner", "Only its owner can change this persona. Duplicate it, and change the copy.", status=403
+    )
 
 
 def _set_own_reminder(persona: Persona, text: str) -> None:
-    """Replaces the persona's own reminder; one that other personas have chosen too stays theirs."""
-    before = list(persona.reminders.filter(scope=Reminder.Scope.PERSONA))
+    """Replaces the persona's own reminder; one that other personas have chosen too stays theirs.
+
+    One that is switched off stays as it is, since nobody saw it in the text that was changed.
+    """
+    before = list(persona.reminders.filter(scope=Reminder.Scope.PERSONA, enabled=True))
     persona.reminders.remove(*before)
     Reminder.objects.filter(pk__in=[reminder.pk for reminder in before], personas=None).delete()
     if text.strip():

@@ -9,7 +9,7 @@ from django.urls import reverse
 from accounts.models import User
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
-from personas.services import activate_system_prompt, save_system_prompt
+from personas.services import activate_prompt, save_prompt
 
 ADD = "admin:personas_systemprompt_add"
 
@@ -30,7 +30,7 @@ def profile_form(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.django_db
 def test_a_saved_prompt_is_the_next_version_and_active(admin_client: Client, admin_user: User) -> None:
-    save_system_prompt(user=None, text="One.")
+    save_prompt(user=None, kind=SystemPrompt, text="One.")
     page = admin_client.get(reverse(ADD)).content.decode()
     assert "One." in page  # it starts from what is active
     admin_client.post(reverse(ADD), prompt_form("Two.", 1, note="shorter"))
@@ -39,7 +39,7 @@ def test_a_saved_prompt_is_the_next_version_and_active(admin_client: Client, adm
 
 @pytest.mark.django_db
 def test_a_draft_is_stored_without_becoming_active(admin_client: Client) -> None:
-    save_system_prompt(user=None, text="One.")
+    save_prompt(user=None, kind=SystemPrompt, text="One.")
     form = prompt_form("Two.", 1)
     del form["activate"]
     admin_client.post(reverse(ADD), form)
@@ -54,8 +54,8 @@ def test_an_empty_prompt_is_refused(admin_client: Client) -> None:
 
 @pytest.mark.django_db
 def test_somebody_elses_change_meanwhile_is_not_overwritten_unseen(admin_client: Client) -> None:
-    save_system_prompt(user=None, text="One.")
-    save_system_prompt(user=User.objects.create_user("other", is_staff=True), text="Two, by another.")
+    save_prompt(user=None, kind=SystemPrompt, text="One.")
+    save_prompt(kind=SystemPrompt, user=User.objects.create_user("other", is_staff=True), text="Two, by another.")
     response = admin_client.post(reverse(ADD), prompt_form("Mine.", 1))
     page = response.content.decode()
     assert "v2 by other became active while you were writing" in page
@@ -67,7 +67,7 @@ def test_somebody_elses_change_meanwhile_is_not_overwritten_unseen(admin_client:
 
 @pytest.mark.django_db
 def test_versions_cannot_be_changed_or_removed(admin_client: Client) -> None:
-    prompt = save_system_prompt(user=None, text="One.")
+    prompt = save_prompt(user=None, kind=SystemPrompt, text="One.")
     change = reverse("admin:personas_systemprompt_change", args=[prompt.pk])
     assert admin_client.post(change, {"text": "Other."}).status_code == 403
     assert admin_client.post(reverse("admin:personas_systemprompt_delete", args=[prompt.pk])).status_code == 403
@@ -77,8 +77,8 @@ def test_versions_cannot_be_changed_or_removed(admin_client: Client) -> None:
 
 @pytest.mark.django_db
 def test_an_earlier_version_comes_back(admin_client: Client) -> None:
-    first = save_system_prompt(user=None, text="One.")
-    save_system_prompt(user=None, text="Two.")
+    first = save_prompt(user=None, kind=SystemPrompt, text="One.")
+    save_prompt(user=None, kind=SystemPrompt, text="Two.")
     url = reverse("admin:personas_systemprompt_activate", args=[first.pk])
     admin_client.get(url)
     assert active().version == 2
@@ -89,8 +89,8 @@ def test_an_earlier_version_comes_back(admin_client: Client) -> None:
 
 @pytest.mark.django_db
 def test_two_versions_are_compared_word_by_word_and_escaped(admin_client: Client) -> None:
-    save_system_prompt(user=None, text="Be brief.\nSame line.\nGone.")
-    save_system_prompt(user=None, text="Be <script>kind</script>.\nSame line.")
+    save_prompt(user=None, kind=SystemPrompt, text="Be brief.\nSame line.\nGone.")
+    save_prompt(user=None, kind=SystemPrompt, text="Be <script>kind</script>.\nSame line.")
     page = admin_client.get(reverse("admin:personas_systemprompt_compare"), {"old": 1, "new": 2}).content.decode()
     assert "<del>brief</del>" in page
     assert "<ins>&lt;script&gt;kind&lt;/script&gt;</ins>" in page
@@ -104,7 +104,7 @@ def test_two_versions_are_compared_word_by_word_and_escaped(admin_client: Client
 
 @pytest.mark.django_db
 def test_two_selected_versions_lead_to_their_comparison(admin_client: Client) -> None:
-    prompts = [save_system_prompt(user=None, text=text) for text in ("One.", "Two.")]
+    prompts = [save_prompt(user=None, kind=SystemPrompt, text=text) for text in ("One.", "Two.")]
     form = {"action": "compare_selected", "_selected_action": [str(prompt.pk) for prompt in prompts]}
     response = admin_client.post(reverse("admin:personas_systemprompt_changelist"), form)
     assert response["Location"].endswith("?old=1&new=2")
@@ -119,7 +119,7 @@ def test_prompts_saved_at_once_get_versions_of_their_own_and_one_is_active(commi
     def save(number: int) -> None:
         try:
             start.wait(30)
-            save_system_prompt(user=None, text=f"By {number}.")
+            save_prompt(user=None, kind=SystemPrompt, text=f"By {number}.")
         except Exception as error:
             failures.append(error)
         finally:
@@ -138,7 +138,7 @@ def test_prompts_saved_at_once_get_versions_of_their_own_and_one_is_active(commi
     finally:
         made.delete()
         if before is not None:
-            activate_system_prompt(prompt=before)
+            activate_prompt(prompt=before)
 
 
 @pytest.mark.django_db
@@ -154,6 +154,9 @@ def test_prompts_saved_at_once_get_versions_of_their_own_and_one_is_active(commi
         ({"ui_share": "1.001"}, "less than or equal to 1"),
         ({"max_cycles": 0}, "greater than or equal to 1"),
         ({"max_cycles": 21}, "less than or equal to 20"),
+        ({"run_max_steps": 0}, "greater than or equal to 1"),
+        ({"run_max_tokens": 999}, "greater than or equal to 1000"),
+        ({"run_max_minutes": 1_441}, "less than or equal to 1440"),
         ({"reserved_output": -1}, "greater than or equal to 0"),
         ({"ceiling": 3000}, "Enter both a ceiling and a floor, or neither"),
     ],
@@ -171,6 +174,7 @@ def test_a_profile_that_cannot_work_is_refused_with_its_reason(
     "fields",
     [
         {"max_cycles": 0},
+        {"run_max_steps": 0},
         {"window": 1064},
         {"ceiling": 5, "floor": 5},
         {"floor_share": "0.7"},
@@ -187,6 +191,7 @@ def test_the_database_refuses_it_too(fields: dict[str, Any]) -> None:
 def test_every_number_of_a_profile_can_be_set(admin_client: Client) -> None:
     numbers = {"window": 12_288, "ceiling": 7_800, "floor": 3_000, "keep_recent": 9, "reserved_output": 900}
     more = {"buffer": 41, "message_overhead": 5, "expected_user": 500, "select_margin": 70, "max_cycles": 7}
+    more |= {"run_max_steps": 20, "run_max_tokens": 90_000, "run_max_minutes": 30}
     admin_client.post(reverse("admin:personas_budgetprofile_add"), profile_form(**numbers, **more))
     profile = BudgetProfile.objects.get(name="Mine")
     for name, value in (numbers | more).items():

@@ -1,0 +1,234 @@
+"""`/api/v1/`: personas, reminders, budget profiles and system prompts for programs."""
+
+from typing import Any
+
+from django.db.models import Prefetch, QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.filters import SearchFilter
+from rest_framework.pagination import CursorPagination
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+from accounts.models import ApiToken
+from accounts.permissions import ScopedView
+from llm.errors import NotFound, ProductError
+from llm.services import require_staff
+from personas import services
+from personas.etags import ETAG, IF_MATCH, expected, tagged
+from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
+from personas.serializers import (
+    BudgetProfileSerializer,
+    PersonaSerializer,
+    ReminderSerializer,
+    SystemPromptSerializer,
+)
+
+METHODS = ("get", "post", "patch", "delete", "head", "options")
+
+
+class ByUpdate(CursorPagination):
+    ordering: Any = ("-updated", "-id")
+    page_size_query_param = "page_size"
+    page_size = 50
+    max_page_size = 200
+
+
+class ByCreation(ByUpdate):
+    ordering = ("created", "id")
+
+
+class ByName(ByUpdate):
+    ordering = ("name",)
+
+
+class NewestVersion(ByUpdate):
+    ordering = ("-version",)
+
+
+class AdminView(ScopedView):
+    """For administrators alone; with `reading`, whoever has the scope `chat` may read."""
+
+    reading = False
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self.scope = "chat" if self.reading and request.method in SAFE_METHODS else "admin"
+        super().initial(request, *args, **kwargs)
+        if self.scope == "admin":
+            require_staff(self.person)
+
+
+def require_admin(request: Request) -> None:
+    """The right of an administrator, where others have a right to rows of their own: by session or scope."""
+    if isinstance(request.auth, ApiToken) and "admin" not in request.auth.scopes:
+        detail = "This token lacks the scope “admin”. Create one that has it on the settings page."
+        raise ProductError("missing_scope", detail, status=403)
+
+
+class PersonaViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Persona]):
+    serializer_class = PersonaSerializer
+    pagination_class = ByUpdate
+    filter_backends = (SearchFilter,)
+    search_fields = ("name", "description")
+    queryset = Persona.objects.none()
+    http_method_names = METHODS
+
+    def get_queryset(self) -> QuerySet[Persona]:
+        return Persona.objects.visible_to(self.request.user).prefetch_related("reminders")
+
+    def check_object_permissions(self, request: Request, obj: Persona) -> None:
+        super().check_object_permissions(request, obj)
+        if request.method in SAFE_METHODS:
+            return
+        services.require_owner(user=self.person, persona=obj)
+        if obj.owner_id != self.person.pk:
+            require_admin(request)
+
+    @extend_schema(parameters=[ETAG])
+    def create(self, request: Request) -> Response:
+        serializer = self.get_serializer(data=request.data)
+        fields, reminder = _valid(serializer)
+        return self._shown(services.create_persona(user=self.person, fields=fields, reminder=reminder or ""), 201)
+
+    @extend_schema(parameters=[ETAG])
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return self._shown(self.get_object())
+
+    @extend_schema(parameters=[IF_MATCH, ETAG])
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Changes the fields that are sent, which makes a new version."""
+        persona = self.get_object()
+        fields, reminder = _valid(self.get_serializer(persona, data=request.data, partial=True))
+        return self._shown(
+            services.update_persona(
+                user=self.person, persona=persona, fields=fields, reminder=reminder, based_on=expected(request)
+            )
+        )
+
+    @extend_schema(parameters=[IF_MATCH])
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Conversations and projects that use it go on without."""
+        services.delete_persona(user=self.person, persona=self.get_object(), based_on=expected(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _shown(self, persona: Persona, code: int = 200) -> Response:
+        return tagged(Response(self.get_serializer(persona).data, status=code), persona.tag)
+
+
+def _valid(serializer: BaseSerializer[Persona]) -> tuple[dict[str, Any], str | None]:
+    """The persona's fields, and its own reminder if one was sent."""
+    serializer.is_valid(raise_exception=True)
+    fields = dict(serializer.validated_data)
+    return fields, fields.pop("own_reminder", None)
+
+
+class ReminderViewSet(ScopedView, viewsets.ModelViewSet[Reminder]):
+    """Those that stand everywhere are for administrators to change, a persona's for whoever may change the persona."""
+
+    serializer_class = ReminderSerializer
+    pagination_class = ByCreation
+    queryset = Reminder.objects.none()
+    http_method_names = METHODS
+
+    def get_queryset(self) -> QuerySet[Reminder]:
+        personas = Persona.objects.visible_to(self.request.user).only("pk", "name")
+        return Reminder.objects.visible_to(self.request.user).prefetch_related(
+            Prefetch("personas", personas, to_attr="seen")  # not in the relation's place, which decides who may change
+        )
+
+    def check_object_permissions(self, request: Request, obj: Reminder) -> None:
+        super().check_object_permissions(request, obj)
+        if request.method in SAFE_METHODS:
+            return
+        services.require_reminder(user=self.person, reminder=obj)
+        if obj.personas.exclude(owner=self.person).exists() or not obj.personas.exists():
+            require_admin(request)
+
+    def perform_create(self, serializer: BaseSerializer[Reminder]) -> None:
+        fields = dict(serializer.validated_data)
+        persona = fields.pop("persona", None)
+        if persona is None or persona.owner_id != self.person.pk:
+            require_admin(self.request)
+        reminder = Reminder(**fields)
+        services.save_reminder(user=self.person, reminder=reminder, persona=persona)
+        serializer.instance = reminder
+
+    def perform_update(self, serializer: BaseSerializer[Reminder]) -> None:
+        reminder = self.get_object()
+        for name, value in serializer.validated_data.items():
+            setattr(reminder, name, value)
+        services.save_reminder(user=self.person, reminder=reminder)
+        serializer.instance = reminder
+
+    def perform_destroy(self, instance: Reminder) -> None:
+        services.delete_reminder(user=self.person, reminder=instance)
+
+
+class BudgetProfileViewSet(AdminView, viewsets.ModelViewSet[BudgetProfile]):
+    reading = True
+    serializer_class = BudgetProfileSerializer
+    pagination_class = ByName
+    queryset = BudgetProfile.objects.all()
+    http_method_names = METHODS
+
+    def perform_create(self, serializer: BaseSerializer[BudgetProfile]) -> None:
+        self._store(serializer, BudgetProfile())
+
+    def perform_update(self, serializer: BaseSerializer[BudgetProfile]) -> None:
+        self._store(serializer, self.get_object())
+
+    def _store(self, serializer: BaseSerializer[BudgetProfile], profile: BudgetProfile) -> None:
+        fields = dict(serializer.validated_data)
+        default = fields.pop("default", False)
+        for name, value in fields.items():
+            setattr(profile, name, value)
+        services.save_profile(user=self.person, profile=profile, default=default)
+        serializer.instance = profile
+
+    def perform_destroy(self, instance: BudgetProfile) -> None:
+        services.delete_profile(user=self.person, profile=instance)
+
+
+class SystemPromptViewSet(
+    AdminView, mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[SystemPrompt]
+):
+    """Versions are added and activated, never changed or removed. The ETag is that of the active one."""
+
+    serializer_class = SystemPromptSerializer
+    pagination_class = NewestVersion
+    queryset = SystemPrompt.objects.all()
+    http_method_names = ("get", "post", "head", "options")
+
+    @extend_schema(parameters=[IF_MATCH, ETAG])
+    def create(self, request: Request) -> Response:
+        """The next version, active unless `activate` is false."""
+        serializer = self.get_serializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        prompt = services.save_prompt(
+            user=self.person, kind=SystemPrompt, based_on=expected(request), **serializer.validated_data
+        )
+        return self._shown(prompt, 201)
+
+    @extend_schema(parameters=[ETAG])
+    @action(detail=False)
+    def active(self, request: Request) -> Response:
+        """The one that the next answers are written under."""
+        prompt = SystemPrompt.objects.filter(active=True).first()
+        if prompt is None:
+            raise NotFound("active system prompt")
+        return self._shown(prompt)
+
+    @extend_schema(request=None, responses=SystemPromptSerializer, parameters=[IF_MATCH, ETAG])
+    @action(detail=True, methods=["post"])
+    def activate(self, request: Request, pk: str) -> Response:
+        """Also the way back to an earlier version."""
+        prompt = self.get_object()
+        services.activate_prompt(user=self.person, prompt=prompt, based_on=expected(request))
+        return self._shown(prompt)
+
+    def _shown(self, prompt: SystemPrompt, code: int = 200) -> Response:
+        response = Response(self.get_serializer(prompt).data, status=code)
+        return tagged(response, prompt.tag) if prompt.active else response

@@ -1,0 +1,80 @@
+"""Which tools a persona may name, and whether the names it was given are among them."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm.mcp_tools import Server, ServerFailed, tools_of
+from llm.tool_services import tool_servers
+
+WEB = ("web_search", "open_url")
+TASKS = "tasks"  # stands for all of those with which a model reads and changes tasks
+AUTOMATIC = ("search_files", "read_file")  # there wherever there are files; naming them changes nothing
+SEPARATOR = "__"
+EVERY = "*"
+MAX_TOOLS = 100  # names of one persona
+
+
+class BadTools(ValueError):
+    """The sentence is for whoever chose the tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a tool server answered: its tools as (name, description), or the sentence that says why there are none."""
+
+    server: str
+    tools: Sequence[tuple[str, str]] = ()
+    failure: str = ""
+
+    @property
+    def every(self) -> str:
+        return f"{self.server}{SEPARATOR}{EVERY}"
+
+
+def server_names() -> list[str]:
+    return [server.name for server in tool_servers()]
+
+
+def offers(only: Collection[str] | None = None) -> list[Offer]:
+    """Asks the enabled tool servers, or those of these names, all at once; one that fails takes up to 15 seconds."""
+    servers = [server for server in tool_servers() if only is None or server.name in only]
+
+    async def ask() -> list[Offer]:
+        return list(await asyncio.gather(*(_offer(server) for server in servers)))
+
+    return asyncio.run(ask()) if servers else []
+
+
+async def _offer(server: Server) -> Offer:
+    try:
+        tools = await tools_of(server)
+    except ServerFailed as failure:
+        return Offer(server.name, failure=str(failure))
+    return Offer(server.name, [(tool.definition.name, tool.definition.description) for tool in tools])
+
+
+def checked(names: Iterable[Any], already: Collection[str] = ()) -> list[str]:
+    """The names, each once. Raises `BadTools` for one that is no tool's.
+
+    Those in `already` are not asked after: a server that is away must not keep a persona from being edited.
+    """
+    given = list(dict.fromkeys(str(name) for name in names))
+    if len(given) > MAX_TOOLS:
+        raise BadTools(f"A persona has at most {MAX_TOOLS} tools; name a server's whole set as server{SEPARATOR}*.")
+    fresh = [name for name in given if name not in (*WEB, TASKS, *AUTOMATIC, *already)]
+    if not fresh:
+        return given
+    servers = server_names()
+    named = {name.partition(SEPARATOR)[0] for name in fresh if SEPARATOR in name and not name.endswith(f"__{EVERY}")}
+    asked = offers(named)
+    for offer in asked:
+        if offer.failure:
+            raise BadTools(f"{offer.failure} Until it is back, choose all of its tools as “{offer.every}”, or none.")
+    known = [*WEB, *AUTOMATIC, TASKS, *(f"{name}{SEPARATOR}{EVERY}" for name in servers)]
+    known += [name for offer in asked for name, _ in offer.tools]
+    unknown = [name for name in fresh if name not in known]
+    if unknown:
+        raise BadTools(f"There is no tool “{unknown[0][:100]}”. The tools are: {', '.join(known)}.")
+    return given
