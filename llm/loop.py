@@ -6,7 +6,7 @@ Source of the shape: the seeds' answer loop (top level, loop, step), with async 
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -72,9 +72,17 @@ class _Step:
 
 
 async def run(
-    provider: Provider, prepare: Prepare, tools: Mapping[str, Tool], *, max_cycles: int = MAX_CYCLES
+    provider: Provider,
+    prepare: Prepare,
+    tools: Mapping[str, Tool],
+    *,
+    external: Collection[str] = (),
+    max_cycles: int = MAX_CYCLES,
 ) -> AsyncGenerator[LoopEvent, None]:
     """Yields everything that happens in a turn, in order. The last cycle forbids tools.
+
+    `external`: names of tools that whoever asks runs. A call of one ends the turn, and other calls beside it do not
+    run: nobody could be told their results.
 
     Raises `llm.errors.ModelError` and whatever `prepare` raises. Closing the iterator stops the model and the tools.
     """
@@ -88,7 +96,10 @@ async def run(
                 step.add(event)
                 yield event
         calls = step.finished_calls()
-        if not calls or last:
+        handed_over = [call for call in calls if call.name in external]
+        for call in handed_over:
+            yield ToolRunStarted(call, call.name)
+        if handed_over or not calls or last:
             return
         for call in calls:
             yield ToolRunStarted(call, _label(call, tools))

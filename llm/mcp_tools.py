@@ -45,7 +45,8 @@ class ServerFailed(Exception):
 class Server:
     """A tool server: with `url` over HTTP, otherwise `command` is started, split as a shell would but without one.
 
-    `secrets` are HTTP headers or environment variables.
+    `secrets` are HTTP headers or environment variables. `approval_required`: a person has to allow each call; whoever
+    runs the tools sees to it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Server:
     command: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 60.0  # seconds for a call
+    approval_required: bool = False
 
 
 class ServerTool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
+ToolChoice = Literal["auto", "none", "required"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,16 @@ class ToolDefinition:
 class ModelRequest:
     """One model call. `model` is the provider's own name; `max_output` is in tokens; None leaves it to the provider.
 
-    `tool_choice`: "auto" lets the model decide, "none" forbids calls (the definitions are still sent).
+    `tool_choice`: "auto" lets the model decide, "none" forbids calls (the definitions are still sent), "required"
+    demands one, of `required_tool` where that is named.
     """
 
     model: str
     messages: tuple[Message, ...]
     max_output: int | None
     tools: tuple[ToolDefinition, ...] = ()
-    tool_choice: Literal["auto", "none"] = "auto"
+    tool_choice: ToolChoice = "auto"
+    required_tool: str | None = None
     several_system_messages: bool = True
     temperature: float | None = None
     stop: tuple[str, ...] = ()

@@ -199,6 +199,12 @@ class ToolServer(models.Model):
         help_text="The HTTP header, or of a process the environment variable, that carries the secret.",
     )
     api_key = EncryptedTextField("secret", blank=True, default="")
+    approval_required = models.BooleanField(
+        "ask before each call",
+        default=False,
+        help_text="Each call of its tools waits until the person whose conversation it is allows it. For tools that "
+        "change something, send something or cost money.",
+    )
     enabled = models.BooleanField(default=True)
     created = models.DateTimeField(auto_now_add=True)
 

@@ -54,6 +54,13 @@ class Tokenizer:
     def count(self, text: str) -> int:
         return sum(len(tokens) for tokens in self._encoded(text))
 
+    def decode(self, tokens: list[int]) -> str:
+        """The text of these tokens; raises ValueError for what is none."""
+        try:
+            return _encoding(self.name).decode(tokens)
+        except (KeyError, OverflowError) as error:
+            raise ValueError("not tokens of this vocabulary") from error
+
     def head(self, text: str, limit: int) -> str:
         """The longest beginning of `text` on a token boundary that itself counts at most `limit` tokens."""
         tokens: list[int] = []

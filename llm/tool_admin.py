@@ -109,11 +109,11 @@ class WebSearchAdmin(KeyedAdmin):
 @admin.register(ToolServer)
 class ToolServerAdmin(KeyedAdmin):
     form = ToolServerForm
-    list_display = ("name", "kind", "address", "key_state", "enabled")
-    list_filter = ("kind", "enabled")
+    list_display = ("name", "kind", "address", "key_state", "approval_required", "enabled")
+    list_filter = ("kind", "approval_required", "enabled")
     search_fields = ("name", "base_url", "command")
     actions_detail = ("list_tools",)
-    general = ("name", "kind", "base_url", "command", "secret_name", "enabled")
+    general = ("name", "kind", "base_url", "command", "secret_name", "approval_required", "enabled")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return acting(request).is_superuser

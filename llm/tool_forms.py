@@ -24,7 +24,7 @@ class WebSearchForm(ProviderForm):
 class ToolServerForm(ProviderForm):
     class Meta:
         model = ToolServer
-        fields: ClassVar = ["name", "kind", "base_url", "command", "secret_name", "enabled"]
+        fields: ClassVar = ["name", "kind", "base_url", "command", "secret_name", "approval_required", "enabled"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -93,6 +93,7 @@ def _server(row: ToolServer) -> Server:
         url=row.base_url if over_http else "",
         command="" if over_http else row.command,
         secrets={row.secret_name: row.api_key} if row.api_key else {},
+        approval_required=row.approval_required,
     )
 
 

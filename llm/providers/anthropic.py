@@ -67,11 +67,19 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         body["system"] = system
     if tools := _tools(request):
         body["tools"] = tools
-        if request.tool_choice == "none" or not request.tools:
-            body["tool_choice"] = {"type": "none"}
+        if choice := _tool_choice(request):
+            body["tool_choice"] = choice
     if stop := [text for text in request.stop if text.strip()]:
         body["stop_sequences"] = stop
     return body
+
+
+def _tool_choice(request: ModelRequest) -> dict[str, str]:
+    if request.tool_choice == "none" or not request.tools:
+        return {"type": "none"}
+    if request.required_tool is not None:
+        return {"type": "tool", "name": request.required_tool}
+    return {"type": "any"} if request.tool_choice == "required" else {}
 
 
 def _is_system(message: Message) -> bool:

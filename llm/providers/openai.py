@@ -57,8 +57,10 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     }
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-        if request.tool_choice == "none":
-            body["tool_choice"] = "none"
+        if request.required_tool is not None:
+            body["tool_choice"] = {"type": "function", "function": {"name": request.required_tool}}
+        elif request.tool_choice != "auto":
+            body["tool_choice"] = request.tool_choice
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.stop:

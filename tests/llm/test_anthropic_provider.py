@@ -132,6 +132,16 @@ async def test_calls_of_tools_that_are_gone_still_have_a_definition(
 
 
 @pytest.mark.parametrize(
+    ("named", "choice"), [(None, {"type": "any"}), ("weather", {"type": "tool", "name": "weather"})]
+)
+async def test_a_call_can_be_demanded(
+    connect: Connect, scripted_model: ScriptedModel, named: str | None, choice: dict[str, str]
+) -> None:
+    request = asking(tools=(WEATHER,), tool_choice="required", required_tool=named)
+    assert (await sent(connect, scripted_model, request))["tool_choice"] == choice
+
+
+@pytest.mark.parametrize(
     ("messages", "roles_and_texts"),
     [
         ([], [("user", ["(empty)"])]),

@@ -188,6 +188,8 @@ def test_a_tool_server_is_set_up_and_its_secret_is_on_no_page(
     assert KEY not in caplog.text + told
     [server] = tool_servers()
     assert server == Server("renamed", f"{ADDRESS}/mcp", secrets={"X-Token": KEY})
+    admin_client.post(url, server_form(tool_server, approval_required="on"))
+    assert [each.approval_required for each in tool_servers()] == [True]
     assert KEY not in repr(server)
     ToolServer.objects.update(enabled=False)
     assert tool_servers() == []

@@ -1,0 +1,29 @@
+"""Models as programs see them: what they can do, never how they are reached."""
+
+from typing import ClassVar
+
+from rest_framework import serializers
+
+from llm.models import Model
+
+
+class AbilitiesSerializer(serializers.ModelSerializer[Model]):
+    class Meta:
+        model = Model
+        fields: ClassVar = ["vision", "tools", "several_system_messages"]
+        read_only_fields = fields
+
+
+class ModelSerializer(serializers.ModelSerializer[Model]):
+    provider = serializers.CharField(source="provider.name", read_only=True)
+    window = serializers.IntegerField(read_only=True, help_text="Tokens of prompt and answer together.")
+    abilities = AbilitiesSerializer(source="*", read_only=True)
+    exact = serializers.SerializerMethodField(help_text="Whether its tokenizer is known, so that counts are exact.")
+
+    class Meta:
+        model = Model
+        fields: ClassVar = ["id", "name", "provider", "window", "max_output", "abilities", "exact", "default"]
+        read_only_fields = fields
+
+    def get_exact(self, model: Model) -> bool:
+        return bool(model.tokenizer)

@@ -1,0 +1,47 @@
+"""OpenAI's protocol through OpenAI's client for Node, which `make setup` installs where there is npm."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from llm.models import Model
+from tests.chat.test_openai_protocol import WEATHER, able, asked
+from tests.conftest import Person
+from tests.product import ROOT, WAIT
+
+__all__ = ["able"]
+
+pytestmark = [
+    pytest.mark.product,
+    pytest.mark.skipif(
+        shutil.which("node") is None or not (ROOT / "tests/node/node_modules/openai").is_dir(),
+        reason="OpenAI's client for Node is not installed: install node and npm, then run make setup",
+    ),
+]
+
+
+def test_the_client_for_node_works_unchanged(person: Person, able: Model) -> None:
+    call = {"tool_calls": [{"name": "get_weather", "arguments": {"town": "Conwy"}}]}
+    environment = {
+        **os.environ,
+        "OPENAI_BASE_URL": f"{person.caller.url}/v1",
+        "OPENAI_API_KEY": person.token,
+        "MODEL": able.name,
+        "MESSAGES": json.dumps(asked("Hi", {"text": "Hello from here.", "usage": {"input": 3, "output": 4}})),
+        "CALLING": json.dumps(asked("Weather?", call, {"text": "It rains."})),
+        "TOOLS": json.dumps([WEATHER]),
+    }
+    program = ["node", "completions.mjs"]
+    ran = subprocess.run(
+        program, cwd=ROOT / "tests/node", env=environment, capture_output=True, text=True, timeout=WAIT
+    )
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    assert said["whole"] == said["streamed"] == "Hello from here."
+    assert said["usage"]["total_tokens"] == 7
+    assert said["afterTools"] == "It rains."
+    assert said["refused"] == ["NotFoundError", 404, "model_not_found", True]
+    assert able.name in said["models"] and said["dimensions"] == [256, 256]
