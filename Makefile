@@ -3,6 +3,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED_TO_RUN := .venv/.installed-to-run
 INSTALLED_TO_TEST := .venv/.installed-to-test
+NODE_CLIENT := tests/node/node_modules/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run lint test bench screenshots chromium
@@ -15,7 +16,7 @@ help:
 	@echo "make bench   the benchmarks"
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
 
-setup: $(INSTALLED_TO_TEST)
+setup: $(INSTALLED_TO_TEST) $(NODE_CLIENT)
 
 run: $(INSTALLED_TO_RUN)
 	@exec $(BIN)/python manage.py up
@@ -29,7 +30,7 @@ lint: $(INSTALLED_TO_TEST)
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/mypy .
 
-test: $(INSTALLED_TO_TEST) chromium lint
+test: $(INSTALLED_TO_TEST) $(NODE_CLIENT) chromium lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 bench: $(INSTALLED_TO_TEST)
@@ -61,3 +62,12 @@ $(INSTALLED_TO_TEST): requirements-dev.txt $(INSTALLED_TO_RUN)
 	@echo "Installing the checks and tests into .venv."
 	@$(PIP) -r requirements-dev.txt
 	@touch $@
+
+# OpenAI's client for Node, which one test drives; where there is no npm, that test is skipped and says so.
+$(NODE_CLIENT): tests/node/package-lock.json
+	@if command -v node >/dev/null && command -v npm >/dev/null; then \
+	  echo "Installing OpenAI's client for Node into tests/node." && \
+	  npm ci --prefix tests/node --silent --no-audit --no-fund && touch $@; \
+	else \
+	  echo "There is no npm here: the test with OpenAI's client for Node will be skipped."; \
+	fi

@@ -7,30 +7,17 @@ from django.contrib import admin
 from django.db.models import F, QuerySet
 from django.http import HttpRequest
 from unfold.decorators import display
-from unfold.paginator import InfinitePaginator
 
 from chat.models import Conversation, Turn
-from llm.administration import ReadOnlyAdmin
+from chat.record_admin import STATES, RecordAdmin
+from chat.run_admin import RunAdmin
+from chat.share_admin import ImportAdmin, ShareAdmin
+from chat.summary_admin import SummaryAdmin, SummaryJobAdmin
 from personas.models import Persona
 
-STATES = {
-    "queued": "info",
-    "running": "info",
-    "answering": "info",
-    "summarising": "info",
-    "done": "success",
-    "stopped": "warning",
-    "interrupted": "warning",
-    "failed": "danger",
-}
-
-
-class RecordAdmin(ReadOnlyAdmin):
-    """These tables grow without bound: nothing on their pages counts rows."""
-
-    paginator = InfinitePaginator
-    show_full_result_count = False
-    list_per_page = 50
+__all__ = [
+    "ConversationAdmin", "ImportAdmin", "RunAdmin", "ShareAdmin", "SummaryAdmin", "SummaryJobAdmin", "TurnAdmin",
+]  # fmt: skip
 
 
 @admin.register(Conversation)

@@ -1,5 +1,7 @@
 """An answer in the making: what the loop says becomes parts (for the row) and wire events (for the readers)."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +20,8 @@ from llm.events import (
     ToolRunStarted,
     Usage,
 )
-from llm.tools import MAX_ARGUMENTS
+from llm.messages import ToolCall
+from llm.tools import MAX_ARGUMENTS, BadArguments, parse_arguments
 
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.030, 0.100  # seconds between two flushes of one answer
 START_OF = {
@@ -49,11 +52,14 @@ class Answer:
 
     def __init__(self, turn: str) -> None:
         self.turn = turn
+        self.external: frozenset[str] = frozenset()  # names of tools that the calling program runs
+        self.handed_over: set[str] = set()  # the calls of those
         self.sources = Sources()
         self.parts: list[dict[str, Any]] = []
         self.seq = 0
         self.usage = Usage(0, 0)
         self.calls = 0
+        self.last_usage: Usage | None = None  # of the newest model call
         self.finish_reason = "stop"
         self.wrote = False
         self._pending: list[tuple[EventType, dict[str, Any]]] = []
@@ -62,6 +68,7 @@ class Answer:
         self._blocks = BlockStream(self.sources)
         self._calls_of_step: dict[str, tuple[int, str]] = {}
         self._names_of_step: list[tuple[int, str]] = []
+        self._begun: list[tuple[ToolCall, tuple[int, str]]] = []
         self._ids: set[str] = set()
         self._shown: dict[str, int] = {}  # characters of each call's arguments
         self._count = 0  # parts begun, those not drained yet included
@@ -84,17 +91,19 @@ class Answer:
                 self._extend(EventType.REASONING_CONTENT, text)
             case StepStarted():
                 self.close()
-                self._calls_of_step, self._names_of_step = {}, []
+                self._calls_of_step, self._names_of_step, self._begun = {}, [], []
             case ToolCallStarted(_, id_, name):
                 self.close()
                 self._begin_call(id_, name)
             case ToolCallDelta(index, arguments):
                 part, call = self._names_of_step[index]
                 self._shown[call] = self._shown.get(call, 0) + len(arguments)
-                if self._shown[call] <= MAX_ARGUMENTS:  # what is longer will be refused, so nobody needs to see it
+                # What is longer will be refused, so nobody needs to see it; what another program is to run is not ours.
+                if self._shown[call] <= MAX_ARGUMENTS or call in self.handed_over:
                     self.emit(EventType.TOOL_CALL_ARGS, part=part, call=call, delta=arguments)
             case ToolRunStarted(call, label):
                 part, id_ = self._calls_of_step[call.id]
+                self._begun.append((call, (part, id_)))
                 self.emit(EventType.TOOL_CALL_END, part=part, call=id_, label=label)
             case ToolRunFinished(call, text, error, data):
                 _, id_ = self._calls_of_step[call.id]
@@ -105,7 +114,20 @@ class Answer:
             case StepFinished(reason, usage):
                 self.finish_reason = reason
                 self.calls += 1
+                self.last_usage = usage
                 self.usage += usage or Usage(0, 0)
+
+    def begun(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, str]:
+        """The part and id of a call that now runs; each once. Tools know what they are asked, not in which call.
+
+        Calls that ask for the same are told apart by their order, in which they also run.
+        """
+        for index, (call, place) in enumerate(self._begun):
+            with suppress(BadArguments):  # of such a call the loop has told the model; it does not run
+                if call.name == name and parse_arguments(call) == arguments:
+                    del self._begun[index]
+                    return place
+        raise LookupError(name)
 
     def _begin_call(self, id_: str, name: str) -> None:
         # Some servers number the calls of every step from 0; within an answer an id must stand for one call only.
@@ -113,6 +135,8 @@ class Answer:
         while unique in self._ids:
             unique, number = f"{id_}-{number}", number + 1
         self._ids.add(unique)
+        if name in self.external:
+            self.handed_over.add(unique)
         place = (self._count, unique)
         self._names_of_step.append(place)
         self._calls_of_step[id_] = place

@@ -19,9 +19,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.authentication import user_of_request
-from accounts.permissions import ScopedView
-from chat import branches, reports, services, sockets
+from accounts.idempotency import key_of
+from accounts.permissions import ScopedView, user_of_request
+from chat import branches, message_search, reports, services, sockets
+from chat.asking import Ask
+from chat.deletion import restore_conversation
 from chat.models import Conversation, Message, Turn
 from chat.plans import Draft, budget, plan_ahead
 from chat.prompts import Place, place_of, setting
@@ -44,10 +46,6 @@ from chat.tree import branch_rows, sibling_rows, with_rows
 from llm.errors import ProductError
 from personas.services import model_for
 
-IDEMPOTENCY_KEY = OpenApiParameter(
-    "Idempotency-Key", str, OpenApiParameter.HEADER, description="At most 100 characters."
-)
-
 
 class ByUpdate(CursorPagination):
     ordering = ("-updated", "-id")
@@ -67,7 +65,27 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     http_method_names = ("get", "post", "patch", "delete", "head", "options")
 
     def get_queryset(self) -> QuerySet[Conversation]:
-        return Conversation.objects.visible_to(self.request.user)
+        if self.action != "list":
+            return Conversation.objects.visible_to(self.request.user)
+        rows, query = Conversation.objects.listed_for(self.request.user), self.request.GET.get("search")
+        if self.request.GET.get("origin") == Conversation.Origin.API:
+            return Conversation.objects.visible_to(self.request.user).filter(origin=Conversation.Origin.API)
+        return message_search.matching(rows, self.person, query) if query else rows
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("search", str, description="Words in the title, or in one of the messages."),
+            OpenApiParameter("origin", str, description="api: requests in OpenAI's protocol, which are not searched."),
+        ]
+    )
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().list(request, *args, **kwargs)
+
+    @extend_schema(request=None, responses=ConversationSerializer)
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, pk: str) -> Response:
+        """Takes a deletion back, for 24 hours."""
+        return Response(self.get_serializer(restore_conversation(user=self.person, pk=pk)).data)
 
     def perform_create(self, serializer: BaseSerializer[Conversation]) -> None:
         data = serializer.validated_data
@@ -87,13 +105,13 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     def perform_destroy(self, instance: Conversation) -> None:
         services.delete_conversation(user=self.person, conversation=instance)
 
-    @extend_schema(request=AskSerializer, responses={202: TurnsSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=AskSerializer, responses={202: TurnsSerializer})
     @action(detail=True, methods=["post"])
     def turns(self, request: Request, pk: str) -> Response:
         """Sends a message; the answer is then written in the background: follow `turns/{id}/events/`."""
         body = AskSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        ask = services.Ask(key=_key(request), **body.validated_data)
+        ask = Ask(key=key_of(request), **body.validated_data)
         return _accepted(services.start_turn(user=self.person, conversation=self.get_object(), ask=ask))
 
     @extend_schema(request=DraftSerializer, responses=PlanSerializer)
@@ -125,17 +143,17 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
             "conversation__persona", "parent"
         )
 
-    @extend_schema(request=RegenerateSerializer, responses={202: TurnsSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=RegenerateSerializer, responses={202: TurnsSerializer})
     @action(detail=True, methods=["post"])
     def regenerate(self, request: Request, pk: str) -> Response:
         """Answers the question anew, as a branch beside the old answer."""
         body = RegenerateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         models = body.validated_data["models"]
-        turns = services.regenerate(user=self.person, message=self.get_object(), models=models, key=_key(request))
+        turns = services.regenerate(user=self.person, message=self.get_object(), models=models, key=key_of(request))
         return _accepted(turns)
 
-    @extend_schema(request=EditSerializer, responses={202: TurnsSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=EditSerializer, responses={202: TurnsSerializer})
     @action(detail=True, methods=["post"])
     def edit(self, request: Request, pk: str) -> Response:
         """Asks a question in other words, as a branch beside it; without `files` its files go along."""
@@ -143,14 +161,14 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
         body.is_valid(raise_exception=True)
         fields = body.validated_data
         return _accepted(
-            branches.edit_question(user=self.person, message=self.get_object(), key=_key(request), **fields)
+            branches.edit_question(user=self.person, message=self.get_object(), key=key_of(request), **fields)
         )
 
-    @extend_schema(request=None, responses={202: TurnsSerializer}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=None, responses={202: TurnsSerializer})
     @action(detail=True, methods=["post"], url_path="continue")
     def go_on(self, request: Request, pk: str) -> Response:
         """Goes on with an answer that was cut off, in a follow-up turn."""
-        return _accepted(branches.continue_answer(user=self.person, message=self.get_object(), key=_key(request)))
+        return _accepted(branches.continue_answer(user=self.person, message=self.get_object(), key=key_of(request)))
 
     @extend_schema(request=None, responses=ConversationSerializer)
     @action(detail=True, methods=["post"])
@@ -201,12 +219,13 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
     @action(detail=True)
     def report(self, request: Request, pk: str) -> Response:
         """What the model saw in the last call of the turn, and the other calls in short."""
-        report = reports.of_turn(self.get_object())
+        turn = self.get_object()
+        report = reports.of_turn(turn)
         if report is None:
             raise ProductError(
                 "no_report", "This turn has not asked a model yet, so there is nothing to show.", status=404
             )
-        return Response(report)
+        return Response({**report, "sources": [*report["sources"], *reports.summarised(turn)]})
 
 
 class DocumentBudgetView(ScopedView):
@@ -220,13 +239,6 @@ class DocumentBudgetView(ScopedView):
         model = visible_model(request.query_params.get("model")) or model_for(persona)
         found = setting(user=self.person, model=model, place=Place(persona=persona))
         return Response(BudgetSerializer(budget(found)).data)
-
-
-def _key(request: Request) -> str | None:
-    key = request.headers.get("Idempotency-Key", "")
-    if len(key) > 100:
-        raise ProductError("bad_idempotency_key", "The Idempotency-Key is longer than 100 characters; send a UUID.")
-    return key or None
 
 
 def _accepted(turns: list[Turn]) -> Response:
@@ -248,10 +260,7 @@ async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
 
 def _turn_to_follow(request: HttpRequest, pk: UUID) -> Turn:
     try:
-        user = user_of_request(request)
-        if user is None:
-            raise ProductError("not_authenticated", "Sign in, or send a token with the scope “chat”.", status=401)
-        return sockets.turn(user, pk)
+        return sockets.turn(user_of_request(request, "chat"), pk)
     finally:
         close_old_connections()  # the stream would otherwise hold this connection to its end
 

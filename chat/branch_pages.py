@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from chat.models import Message
-from chat.tree import asked_together, below, siblings, with_rows
+from chat.tree import asked_together, below, with_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,10 @@ class BranchView:
         return (not self.pick or self.picked) and bool(self.previous or self.next)
 
 
-def branches_of(messages: Sequence[Message], leaf: UUID | None) -> dict[UUID, BranchView]:
-    """The places of messages of one conversation, by id; `leaf` is the conversation's. Two queries at most."""
-    places = siblings(messages)
+def branches_of(
+    messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UUID | None
+) -> dict[UUID, BranchView]:
+    """Messages of one conversation by id; `places` as `siblings` finds them, `leaf` is the conversation's."""
     group = _group(messages, places, leaf)
     return {message.pk: _view(message.pk, places[message.pk], group, leaf) for message in messages}
 

@@ -7,9 +7,10 @@ from django.db import transaction
 from django.db.models import Q
 
 from accounts.models import User
+from chat.asking import Ask, busy, lock, require_idle, require_owner
 from chat.models import Conversation, Message, Turn
 from chat.plans import chosen_files
-from chat.services import Ask, busy, lock, require_idle, require_owner, start_turn
+from chat.services import start_turn
 from chat.tree import below, newest_leaf
 from llm.errors import ProductError
 from llm.models import Model

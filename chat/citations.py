@@ -43,9 +43,9 @@ def _href(document: Mapping[str, Any]) -> str:
     if "url" in document:
         return str(document["url"])
     place = {name: document[name] for name in ("start", "end") if name in document}
-    query = f"?{urlencode(place)}" if place else ""
-    page = f"#page-{document['page']}" if document.get("page") else ""
-    return reverse("files:file", args=[document["file"]]) + query + page
+    page = document.get("page")  # in the address too, where the server sees whether the passage is still there
+    query = f"?{urlencode({**place, **({'page': page} if page else {})})}" if place else ""
+    return reverse("files:file", args=[document["file"]]) + query + (f"#page-{page}" if page else "")
 
 
 def cited(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:

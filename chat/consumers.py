@@ -2,27 +2,20 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
-from channels.generic.websocket import AsyncJsonWebsocketConsumer
-
-from accounts.models import User
+from accounts.consumers import SignedInConsumer
 from chat import sockets
 from chat.turns import group_of
 from llm.errors import NotFound, ProductError
 
 
-class ConversationConsumer(AsyncJsonWebsocketConsumer):
+class ConversationConsumer(SignedInConsumer):
     async def connect(self) -> None:
         self.followers: dict[str, asyncio.Task[None]] = {}
         self.watched: set[str] = set()
         self.pace = sockets.Pace()
-        await self.accept()
-        user = self.scope["user"]
-        if user is None or not user.is_authenticated:
-            await self.close(sockets.NOT_SIGNED_IN)
-            return
-        self.user = cast(User, user)
+        await super().connect()
 
     async def disconnect(self, code: int) -> None:
         for task in self.followers.values():
@@ -30,6 +23,7 @@ class ConversationConsumer(AsyncJsonWebsocketConsumer):
         await asyncio.gather(*self.followers.values(), return_exceptions=True)
         for group in self.watched:
             await self.channel_layer.group_discard(group, self.channel_name)
+        await super().disconnect(code)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
         try:
@@ -84,6 +78,9 @@ class ConversationConsumer(AsyncJsonWebsocketConsumer):
 
     async def conversation_title(self, hint: dict[str, str]) -> None:
         await self.send_json({**hint, "type": "TITLE"})
+
+    async def conversation_next(self, hint: dict[str, str]) -> None:
+        await self.send_json({**hint, "type": "NEXT"})
 
     async def turn_started(self, hint: dict[str, str]) -> None:
         await self.send_json({**hint, "type": "TURN"})

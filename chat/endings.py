@@ -31,10 +31,10 @@ UNEXPECTED = Ending(
 )
 
 
-def last_event(ending: Ending, usage: dict[str, int]) -> tuple[EventType, dict[str, Any]]:
+def last_event(ending: Ending, usage: dict[str, int], finish: str = "stop") -> tuple[EventType, dict[str, Any]]:
     """The type and payload of the last event of a turn that ends so."""
     if ending.status == Turn.Status.DONE:
-        return EventType.RUN_FINISHED, {"usage": usage}
+        return EventType.RUN_FINISHED, {"usage": usage, "finish": finish}
     if ending.status == Turn.Status.STOPPED:
         return EventType.RUN_STOPPED, {}
     payload = {"code": ending.code, "detail": ending.detail, "status": ending.status, "retryable": ending.retryable}

@@ -12,10 +12,11 @@ call's id. Payloads:
     TOOL_CALL_START         part, call, name
     TOOL_CALL_ARGS          part, call, delta
     TOOL_CALL_END           part, call, label
+    TOOL_CALL_APPROVAL      part, call, state             an Approval: waiting, then what was decided
     TOOL_CALL_RESULT        part, call, text, error, arguments (as really used), documents [{number, title, …}]
     CITATION                part, number, title, href       each source once, when its text has ended
     CONTEXT_REPORT          limit, used, left_out, refused
-    RUN_FINISHED            usage
+    RUN_FINISHED            usage, finish (why the model ended: llm.events.FinishReason)
     RUN_STOPPED             (nothing)
     RUN_ERROR               code, detail, status ("failed" or "interrupted"), retryable
 """
@@ -37,12 +38,22 @@ class EventType(StrEnum):
     TOOL_CALL_START = "TOOL_CALL_START"
     TOOL_CALL_ARGS = "TOOL_CALL_ARGS"
     TOOL_CALL_END = "TOOL_CALL_END"
+    TOOL_CALL_APPROVAL = "TOOL_CALL_APPROVAL"
     TOOL_CALL_RESULT = "TOOL_CALL_RESULT"
     CITATION = "CITATION"
     CONTEXT_REPORT = "CONTEXT_REPORT"
     RUN_FINISHED = "RUN_FINISHED"
     RUN_STOPPED = "RUN_STOPPED"
     RUN_ERROR = "RUN_ERROR"
+
+
+class Approval(StrEnum):
+    """Of a tool call that only the conversation's owner can allow. Without an answer in time it does not run."""
+
+    WAITING = "waiting"
+    ALLOWED = "allowed"
+    REFUSED = "refused"
+    TIMED_OUT = "timed_out"
 
 
 LAST = frozenset({EventType.RUN_FINISHED, EventType.RUN_STOPPED, EventType.RUN_ERROR})
@@ -94,6 +105,8 @@ def _fold_call(parts: list[dict[str, Any]], type_: str, payload: dict[str, Any])
             parts[index]["arguments"] += payload["delta"]
         case EventType.TOOL_CALL_END:
             parts[index]["label"] = payload["label"]
+        case EventType.TOOL_CALL_APPROVAL:
+            parts[index]["approval"] = payload["state"]
         case EventType.TOOL_CALL_RESULT:
             call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
             call["arguments"] = payload["arguments"]

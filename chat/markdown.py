@@ -25,7 +25,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-from chat import citations, formulas
+from chat import citations, formulas, mentions
 
 MAX_CHARACTERS = 400_000  # a longer text is shown as it is
 MAX_NESTING = 24  # lists and quotes in one another; what is deeper is left out of the tree by the parser
@@ -161,6 +161,7 @@ def _parser() -> Parser:
     )
     parser.use(formulas.brackets)
     parser.inline.ruler.before("link", "citation", citations.rule)
+    parser.inline.ruler.before("link", "mention", mentions.rule)
     for name in ("math_inline", "math_inline_double", "math_block"):
         parser.add_render_rule(name, getattr(Renderer, name))  # the plugin brings its own
     return parser

@@ -1,21 +1,60 @@
 """The conversation: a tree of messages, and the turns that grow it."""
 
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 from uuid_utils.compat import uuid7
+
+from chat.import_models import Import
+from chat.run_models import Mention, Run, RunStep
+from chat.share_models import Share
+from chat.summary_models import Summary, SummaryJob
+
+__all__ = [
+    "Attachment",
+    "Conversation",
+    "Import",
+    "Mention",
+    "Message",
+    "NextMessage",
+    "Run",
+    "RunStep",
+    "Share",
+    "Summary",
+    "SummaryJob",
+    "Turn",
+]
+
+RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes what was deleted
 
 
 class ConversationQuerySet(models.QuerySet["Conversation"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
-        return self.filter(owner_id=user.pk)
+        return self.filter(owner_id=user.pk, deleted=None)
+
+    def listed_for(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
+        """What lists and searches show: requests of programs in OpenAI's protocol are no conversations to a person."""
+        return self.visible_to(user).filter(origin=Conversation.Origin.WORKSPACE)
+
+    def restorable_by(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
+        """Deleted, but not longer ago than that can be undone."""
+        return self.filter(owner_id=user.pk, deleted__gt=timezone.now() - RESTORABLE_FOR)
 
 
 class Conversation(models.Model):
-    """`leaf` is the newest message of the branch on show."""
+    """`leaf` is the newest message of the branch on show.
+
+    Of origin `api` is one request of a program in OpenAI's protocol: see `chat.protocol`.
+    """
+
+    class Origin(models.TextChoices):
+        WORKSPACE = "workspace", "Workspace"
+        API = "api", "OpenAI protocol"
 
     class State(models.TextChoices):
         IDLE = "idle", "Idle"
@@ -36,7 +75,13 @@ class Conversation(models.Model):
     documents: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
     leaf = models.ForeignKey("Message", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     state = models.CharField(max_length=20, choices=State, default=State.IDLE)
+    origin = models.CharField(max_length=20, choices=Origin, default=Origin.WORKSPACE, editable=False)
     archived = models.BooleanField(default=False)
+    deleted = models.DateTimeField(null=True, blank=True, help_text="Hidden since then; gone a day later.")
+    imported_from = models.CharField(
+        max_length=200, blank=True, editable=False, help_text="The product it was written in, and its id there."
+    )
+    automatic_summaries = models.BooleanField(default=True, help_text="Off after a person has undone one.")
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now_add=True)
 
@@ -44,7 +89,20 @@ class Conversation(models.Model):
 
     class Meta:
         ordering: ClassVar = ["-updated", "-id"]
-        indexes: ClassVar = [models.Index(fields=["owner", "archived", "-updated", "-id"], name="conversation_list")]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["owner", "archived", "-updated", "-id"],
+                condition=Q(deleted=None, origin="workspace"),
+                name="conversation_list",
+            ),
+            models.Index(fields=["updated"], condition=Q(origin="api"), name="conversation_of_program"),
+            models.Index(fields=["deleted"], condition=Q(deleted__isnull=False), name="conversation_deleted"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["owner", "imported_from"], condition=~Q(imported_from=""), name="imported_once"
+            )
+        ]
 
     def __str__(self) -> str:
         return self.title or "New conversation"
@@ -52,13 +110,14 @@ class Conversation(models.Model):
 
 class MessageQuerySet(models.QuerySet["Message"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "MessageQuerySet":
-        return self.filter(conversation__owner_id=user.pk)
+        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
 
 
 class Message(models.Model):
     """`parts` is a list of objects, each with a `type`: text, reasoning, tool_call, tool_result or file.
 
-    text, reasoning: `text`. tool_call: `id`, `name`, `arguments` (JSON text), `label`.
+    text, reasoning: `text`. tool_call: `id`, `name`, `arguments` (JSON text), `label`, and `approval`
+    where one is needed.
     tool_result: `id`, `text`, `error`, `documents` (what it found: `number`, `title`, and where to open it).
     An answer holds the whole turn in one row, in the order in which it happened.
     `tokens` maps a tokenizer's name to the count of what the model sees of this message, without overhead.
@@ -133,7 +192,7 @@ class Attachment(models.Model):
 
 class TurnQuerySet(models.QuerySet["Turn"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "TurnQuerySet":
-        return self.filter(conversation__owner_id=user.pk)
+        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
 
     def live(self) -> "TurnQuerySet":
         return self.filter(status__in=Turn.LIVE)
@@ -167,6 +226,8 @@ class Turn(models.Model):
     stop_requested = models.BooleanField(default=False)
     heartbeat = models.DateTimeField(null=True, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
+    # What a program asked for beside its messages, see `chat.options`; empty for a person's turn.
+    options: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
     usage: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     report: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     # Of the last call in the report, for pages that show many answers and must not load every report.
@@ -200,3 +261,29 @@ class Turn(models.Model):
 
     def __str__(self) -> str:
         return f"{self.id} ({self.status})"
+
+
+class NextMessageQuerySet(models.QuerySet["NextMessage"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "NextMessageQuerySet":
+        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
+
+
+class NextMessage(models.Model):
+    """What a person wrote while an answer was being written; it is sent, and this row gone, when that is complete.
+
+    `files` and `asked_models` are ids, as the person chose them. `problem`: the sentence why it could not be sent.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    conversation = models.OneToOneField(Conversation, on_delete=models.CASCADE, related_name="next_message")
+    text = models.TextField()
+    files: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    asked_models: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    idempotency_key = models.CharField(max_length=100, blank=True)
+    problem = models.TextField(blank=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = NextMessageQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return self.text[:60]

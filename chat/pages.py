@@ -2,24 +2,24 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
-from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from accounts.models import User
+from chat import approvals
 from chat.branch_pages import BranchView, branches_of, side_by_side
 from chat.branches import CONTINUE
 from chat.citations import Sources
 from chat.markdown import render
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.prompts import Place
-from chat.tree import branch, with_rows
+from chat.summary_pages import SummaryView, of_branch
+from chat.tree import branch, siblings, with_rows
 from files.models import File
 from files.services import tokens_of
 from llm.errors import ProductError
@@ -28,7 +28,6 @@ from personas.models import Persona
 from personas.services import model_for
 
 PAGE = 40  # messages of one page of a conversation
-SIDE = 60  # conversations of one page of the list
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class MessageView:
     """`parts` are the row's parts with what a page needs: text has `blocks` (safe HTML), a tool call its `result`.
 
     `continues`: a question that only asks to go on. `newest`: the branch on show ends here. `beside`: the answers to
-    show side by side in this one's place, itself among them.
+    show side by side in this one's place, itself among them. `summary`: it stands for everything up to here.
     """
 
     id: UUID
@@ -76,12 +75,7 @@ class MessageView:
     branch: BranchView | None = None
     newest: bool = False
     beside: "list[MessageView]" = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Side:
-    groups: list[tuple[str, list[Conversation]]] = field(default_factory=list)
-    after: str | None = None
+    summary: SummaryView | None = None
 
 
 def message_view(message: Message, titles: Mapping[str, str] | None = None) -> MessageView:
@@ -148,7 +142,7 @@ def _parts(parts: list[dict[str, Any]], sources: Sources) -> list[dict[str, Any]
                 result = results.get(part["id"])
                 found = Sources()
                 found.learn(result.get("documents", ()) if result else ())
-                shown.append({**part, "result": result, "found": list(found.values())})
+                shown.append({**approvals.shown(part), "result": result, "found": list(found.values())})
             case _:
                 shown.append(part)
     return shown
@@ -156,32 +150,36 @@ def _parts(parts: list[dict[str, Any]], sources: Sources) -> list[dict[str, Any]
 
 def branch_page(conversation: Conversation, before: Message | None = None) -> tuple[list[MessageView], UUID | None]:
     """The newest messages of the branch on show, or those above `before`; and where to go on upwards, if anywhere."""
-    if before is not None:
-        end = before.parent
-    else:
-        end = Message.objects.filter(pk=conversation.leaf_id).first() if conversation.leaf_id else None
+    end = conversation.leaf if before is None else before.parent
     if end is None:
         return [], None
     messages = branch(end.pk, newest=PAGE, leaf_depth=end.depth)
     older = messages[0].pk if messages and messages[0].depth > 0 else None
-    beside = side_by_side(messages[-1]) if before is None else []
-    return _placed(messages, beside, conversation), older
+    views, summary = placed(messages, conversation, beside=before is None), of_branch(conversation)
+    return [_divided(view, summary) for view in views], older
+
+
+def _divided(view: MessageView, summary: SummaryView | None) -> MessageView:
+    return replace(view, summary=summary) if summary is not None and view.id == summary.last else view
 
 
 def answers_page(turns: Sequence[Turn], *, question: bool) -> list[MessageView]:
     """A new question (unless it is on the page already) and its pending answers."""
     ids = [turns[0].answer_id] + ([turns[0].user_message_id] if question else [])
     rows = list(with_rows(Message.objects.filter(pk__in=ids)).order_by("depth"))
-    return _placed(rows, side_by_side(rows[-1]), turns[0].conversation)
+    return placed(rows, turns[0].conversation, beside=True)
 
 
 def one_message(message: Message) -> MessageView:
-    return _placed([message], [], message.conversation)[0]
+    return placed([message], message.conversation)[0]
 
 
-def _placed(messages: Sequence[Message], beside: Sequence[Message], conversation: Conversation) -> list[MessageView]:
-    """Messages of one branch with their places in the tree; `beside`: those to show in the last one's place."""
-    branches, titles = branches_of([*messages, *beside], conversation.leaf_id), titles_of(conversation)
+def placed(messages: Sequence[Message], conversation: Conversation, *, beside: bool = False) -> list[MessageView]:
+    """Messages of one branch with their places in the tree; `beside`: the last one with those to show in its place."""
+    places, last = siblings(messages), messages[-1]
+    group = side_by_side(last) if beside and len(places[last.pk]) > 1 else []
+    places |= {message.pk: places[last.pk] for message in group}
+    branches, titles = branches_of([*messages, *group], places, conversation.leaf_id), titles_of(conversation)
 
     def view(message: Message) -> MessageView:
         message.conversation = conversation  # which the row would otherwise ask the database for
@@ -189,67 +187,26 @@ def _placed(messages: Sequence[Message], beside: Sequence[Message], conversation
         return replace(message_view(message, titles), branch=branches[message.pk], newest=newest)
 
     views = [view(message) for message in messages]
-    if beside:
-        views[-1] = replace(views[-1], beside=[view(message) for message in beside])
+    if group:
+        views[-1] = replace(views[-1], beside=[view(message) for message in group])
     return views
 
 
-def side(user: User, after: str | None = None) -> Side:
-    """One page of the conversations, newest first, under "Today", "Yesterday", "Last 7 days" and "Older"."""
-    rows = Conversation.objects.visible_to(user).filter(archived=False)
-    if after:
-        rows = rows.filter(_after(after))
-    found = list(rows.order_by("-updated", "-id")[: SIDE + 1])
-    shown = Side()
-    for conversation in found[:SIDE]:
-        label = _day_label(conversation.updated)
-        if not shown.groups or shown.groups[-1][0] != label:
-            shown.groups.append((label, []))
-        shown.groups[-1][1].append(conversation)
-    if len(found) > SIDE:
-        last = found[SIDE - 1]
-        shown.after = f"{last.updated.isoformat()}_{last.pk}"
-    return shown
-
-
-def _after(cursor: str) -> Q:
-    stamp, _separator, pk = cursor.partition("_")
-    try:
-        at, identity = datetime.fromisoformat(stamp), UUID(pk)
-    except ValueError as error:
-        raise ProductError("bad_cursor", "This page of the list does not exist. Reload the list.") from error
-    return Q(updated__lt=at) | Q(updated=at, pk__lt=identity)
-
-
-def _day_label(moment: datetime) -> str:
-    days = timezone.localdate() - timezone.localdate(moment)
-    if days <= timedelta(0):
-        return _("Today")
-    if days == timedelta(1):
-        return _("Yesterday")
-    return _("Last 7 days") if days <= timedelta(7) else _("Older")
-
-
 def choices(user: User, place: Place) -> dict[str, Any]:
-    """What can be chosen at the composer, and what is chosen."""
-    conversation, persona = place.conversation, place.persona
-    try:
-        chosen: Model | None = _last_model(conversation) or model_for(persona)
-    except ProductError:
-        chosen = None
+    """What can be chosen at the composer, and what is chosen: the model that answered last goes on, if it still can."""
+    persona = place.persona
+    leaf = place.conversation.leaf if place.conversation else None
+    models = list(Model.objects.usable())
+    chosen = next((model for model in models if leaf and model.pk == leaf.model_id), None)
+    if chosen is None:
+        with suppress(ProductError):
+            chosen = model_for(persona)
     bundled = bool(chosen and settings.BUNDLED_MODEL_URL and chosen.provider.base_url == settings.BUNDLED_MODEL_URL)
     return {
-        "models": Model.objects.usable(),
+        "models": models,
         "chosen_model": chosen,
         "personas": Persona.objects.visible_to(user),
         "chosen_persona": persona,
         "project": place.project,
         "bundled": bundled,
     }
-
-
-def _last_model(conversation: Conversation | None) -> Model | None:
-    """The model that answered last here goes on answering, as long as it can be used."""
-    if conversation is None or conversation.leaf_id is None:
-        return None
-    return Model.objects.usable().filter(pk__in=Message.objects.filter(pk=conversation.leaf_id).values("model")).first()

@@ -28,6 +28,7 @@ KINDS = {
     "file": gettext_lazy("File"),
     "project_file": gettext_lazy("Project file"),
     "image": gettext_lazy("Image"),
+    "task": gettext_lazy("Task"),
 }
 STATES = {
     "full": gettext_lazy("in full"),
@@ -80,7 +81,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`older` counts messages that were not even read, since there was no room; `notices` are whole sentences."""
+    """`older` counts messages that were not even read, since there was no room; `notices` are whole sentences.
+
+    `covered` says in words how many messages the summary stands for; empty without one.
+    """
 
     limit: int
     used: int
@@ -95,6 +99,7 @@ class Panel:
     profile: str
     versions: list[tuple[str, str]]
     notices: list[str]
+    covered: str
     messages: list[dict[str, Any]]
     calls: int = 1
     cached_percent: int | None = None
@@ -142,6 +147,7 @@ def _panel(report: Mapping[str, Any], **more: Any) -> Panel:
         profile=report["profile"],
         versions=[(str(VERSIONS.get(name, name)), version) for name, version in report["versions"].items()],
         notices=[*([report["refused"]] if report["refused"] else []), *report.get("notes", ())],
+        covered=_covered(report.get("summary")),
         messages=[{**message, "label": str(SECTIONS[message["section"]])} for message in report["messages"]],
         **more,
     )
@@ -167,6 +173,16 @@ def _row(source: Mapping[str, Any]) -> Row:
     return Row(label, source["title"], source.get("tokens"), source["state"], words)
 
 
+def _covered(summary: Mapping[str, Any] | None) -> str:
+    if not summary:
+        return ""
+    return ngettext(
+        "%(count)d older message is in the summary, and is not sent word for word",
+        "%(count)d older messages are in the summary, and are not sent word for word",
+        summary["messages"],
+    ) % {"count": summary["messages"]}
+
+
 def _changes(turn: Turn, report: Mapping[str, Any]) -> list[Row]:
     """Against the turn whose answer this turn's question stands below."""
     before = Turn.objects.filter(answer=turn.user_message.parent_id).first() if turn.user_message.parent_id else None
@@ -185,7 +201,11 @@ def plan_line(plan: Mapping[str, Any]) -> str:
         return str(plan["error"]["detail"])
     used = _("%(used)s of %(limit)s tokens") % {"used": f"{plan['used']:,}", "limit": f"{plan['limit']:,}"}
     about = "" if plan["exact"] else "≈ "
-    return f"{about}{used} · {_fate(plan['sources'], plan['unloaded'])}"
+    summary = plan.get("summary")
+    old = ngettext("%(count)d old message summarised", "%(count)d old messages summarised", summary["messages"]) % {
+        "count": summary["messages"]
+    } if summary else ""  # fmt: skip
+    return " · ".join(part for part in (f"{about}{used}", _fate(plan["sources"], plan["unloaded"]), old) if part)
 
 
 def _fate(sources: Sequence[Mapping[str, Any]], unloaded: int) -> str:

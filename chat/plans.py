@@ -1,7 +1,7 @@
 """What the next turn would send, before it is sent: for the composer, programs, and whoever selects documents."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from chat import prompts, reports
 from chat.context.budget import DocumentBudget, Reserves, document_budget
 from chat.context.errors import ContextError
 from chat.models import Message
+from chat.task_prompts import tasks_ahead
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
@@ -32,6 +33,7 @@ def plan_ahead(*, user: User, place: prompts.Place, draft: Draft, model: Model |
     `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
     """
     setting = prompts.setting(user=user, model=model or model_for(place.persona), place=place)
+    setting = replace(setting, tasks=tasks_ahead(setting, draft.text))
     files = chosen_files(user=user, ids=draft.files)
     documents = {**asdict(budget(setting)), "selected": _selected(files)}
     conversation = place.conversation

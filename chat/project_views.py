@@ -27,5 +27,5 @@ def meter(request: Request, pk: UUID) -> HttpResponse:
 def conversations(request: Request, pk: UUID) -> HttpResponse:
     """One's own conversations in the project, the newest first: members share files, not what they talk about."""
     project = visible_project(request.user, pk)
-    rows = Conversation.objects.visible_to(request.user).filter(project=project, archived=False)[:SHOWN]
+    rows = Conversation.objects.listed_for(request.user).filter(project=project, archived=False)[:SHOWN]
     return render(request, "projects/_conversations.html", {"conversations": rows, "project": project})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.utils import timezone
 
@@ -19,20 +19,22 @@ from chat.context.documents import Numbers
 from chat.context.moving_parts import DateAwareness, Moment, reminder_text, system_text
 from chat.context.report import Prompt
 from chat.context.room import Room
-from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage
+from chat.context.types import Block, ContextMessage, ContextRequest
 from chat.documents import Documents, project_files
-from chat.models import Conversation
+from chat.models import Conversation, RunStep, Summary
 from chat.models import Message as MessageRow
+from chat.options import NO_OPTIONS, Options
 from chat.sources import messages_of, newest
+from chat.summaries.coverage import in_force, text_of
 from chat.tools import LAST_STEP, NO_TOOLS, Toolbox
 from files.models import File
-from files.services import open_blob
 from llm import tokens
-from llm.messages import Image, Message, ModelRequest
+from llm.messages import Message
 from llm.models import Model
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import default_profile, reminders_for
 from projects.models import Project
+from projects.task_block import PromptTasks, render
 
 # The policy `priority` skips what does not fit and goes on, so it wants to see more than fits; but not a whole life.
 PRIORITY_READS = 4
@@ -56,6 +58,9 @@ class Setting:
     conversation: Conversation | None = None
     project: Project | None = None
     toolbox: Toolbox = NO_TOOLS
+    options: Options = NO_OPTIONS
+    tasks: PromptTasks | None = None
+    run_step: RunStep | None = None
 
     @cached_property
     def tokenizer(self) -> tokens.Tokenizer:
@@ -75,6 +80,11 @@ class Setting:
             safety_margin=self.margin,
             tools_tokens=self.toolbox.tokens(self.tokenizer),
         )
+
+    def documents(self) -> Documents:
+        """New for each plan, whose reports it collects; numbers go on from the conversation's."""
+        known = self.conversation.documents if self.conversation is not None else {}
+        return Documents(self.tokenizer, self.model.vision, Numbers(known))
 
     @property
     def margin(self) -> Decimal:
@@ -130,16 +140,21 @@ class Step:
 
     searched: bool = False
     last: bool = False
+    first: bool = True
 
 
 FIRST_STEP = Step()
 
 
 class Planned(NamedTuple):
-    """`documents` knows the numbers that the plan has given; a turn keeps them with its conversation."""
+    """`documents` knows the numbers that the plan has given; a turn keeps them with its conversation.
+
+    `summary` stands in the prompt for everything above it.
+    """
 
     prompt: Prompt
     documents: Documents
+    summary: Summary | None = None
 
 
 def plan(
@@ -154,22 +169,24 @@ def plan(
     `files` are those of a draft, which is then the first of `added`. Raises `ContextError`. The number of queries does
     not depend on the length of the conversation.
     """
-    known = setting.conversation.documents if setting.conversation is not None else {}
-    documents = Documents(setting.tokenizer, setting.model.vision, Numbers(known))
-    frame = _frame(setting, documents, step)
+    documents = setting.documents()
+    summary = in_force(leaf.conversation_id, leaf.pk) if leaf else None
+    covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
+    frame = replace(_frame(setting, documents, step), summary=_block(setting, text_of(summary) if summary else ""))
     base = list(documents.reports)
     room, overhead = max(setting.room.input_limit, 1), setting.profile.message_overhead
     read = room * (PRIORITY_READS if setting.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
     while True:
-        rows = newest(leaf.pk, room=read, tokenizer=setting.tokenizer, overhead=overhead) if leaf else []
+        bounds: Any = {"room": read, "tokenizer": setting.tokenizer, "overhead": overhead, "covered": covered}
+        rows = newest(leaf.pk, **bounds) if leaf else []
         documents.reports = list(base)
         messages = documents.attach(messages_of(rows, tokenizer=setting.tokenizer, overhead=overhead))
         messages += [documents.draft(added[0], files), *added[1:]] if added else []
-        unloaded = rows[0].depth if rows else 0
+        unloaded = rows[0].depth - above if rows else 0
         prompt = build(replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports)))
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
         if not prompt.wants_older or read > PRIORITY_READS * room:
-            return Planned(prompt, documents)
+            return Planned(prompt, documents, summary)
         read *= 2
 
 
@@ -196,7 +213,7 @@ def _prompts(setting: Setting, step: Step = FIRST_STEP) -> tuple[Block | None, B
     base = setting.system_prompt.text if setting.system_prompt else ""
     if _replaces(setting):
         base, persona = persona, ""
-    together = "\n\n".join(text for text in (persona, project) if text)
+    together = "\n\n".join(text for text in (persona, project, setting.options.instructions) if text)
     return _block(setting, system_text(base, _moment(setting, step))), _block(setting, together)
 
 
@@ -204,7 +221,7 @@ def _frame(setting: Setting, documents: Documents, step: Step) -> ContextRequest
     """Everything but the messages."""
     profile = setting.profile
     system, persona = _prompts(setting, step)
-    reminders = [*setting.reminders, LAST_STEP] if step.last and setting.toolbox.tools else setting.reminders
+    reminders = [*setting.reminders, LAST_STEP] if step.last and setting.toolbox.definitions else setting.reminders
     room = project_room(setting) if setting.project else 0
     files = project_files(setting.project, documents, room=room, profile=profile)
     return ContextRequest(
@@ -216,6 +233,7 @@ def _frame(setting: Setting, documents: Documents, step: Step) -> ContextRequest
         message_overhead=profile.message_overhead,
         omission_note=profile.omission_note,
         system=system,
+        tasks=_block(setting, render(setting.tasks)) if setting.tasks else None,
         persona=persona,
         project_files=files.inline,
         file_listing=files.listing(setting.tokenizer),
@@ -248,31 +266,6 @@ def _versions(setting: Setting) -> dict[str, str]:
 
 def _block(setting: Setting, text: str) -> Block | None:
     return Block(text, setting.tokenizer.count(text)) if text else None
-
-
-def model_request(setting: Setting, prompt: Prompt, step: Step = FIRST_STEP) -> ModelRequest:
-    """In the last step the definitions are sent all the same: providers want them beside earlier calls."""
-    model = setting.model
-    left = setting.room.window - prompt.report.used
-    return ModelRequest(
-        model=model.name,
-        messages=tuple(_wire(message) for message in prompt.messages),
-        max_output=min(model.max_output, left) if model.max_output else None,
-        tools=setting.toolbox.definitions,
-        tool_choice="none" if step.last else "auto",
-        several_system_messages=model.several_system_messages,
-    )
-
-
-def _wire(message: PromptMessage) -> Message:
-    images = tuple(_image(image.id) for image in message.images)
-    return Message(message.role, message.text or "", images, message.tool_calls, message.tool_call_id)
-
-
-def _image(file_id: str) -> Image:
-    file = File.objects.get(pk=file_id)
-    with open_blob(file=file) as blob:
-        return Image(file.media_type, blob.read())
 
 
 def added_messages(answer_id: object, added: Sequence[Message]) -> list[ContextMessage]:

@@ -9,10 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from chat.context.documents import Numbers, documents_text
+from chat.context.report import Report
 from chat.context.types import Document, PromptMessage
-from chat.models import Message, Turn
+from chat.models import Message, Summary, Turn
 from chat.prompts import Planned, Setting
 from chat.sources import expand
+from chat.tree import branch_rows
 from files.models import File
 
 FILES = ("project_files", "file")  # sections whose text is made of files
@@ -35,12 +37,43 @@ def stored(setting: Setting, planned: Planned, *, cycle: int, refused: str = "")
         "policy": setting.profile.policy,
         "layout": setting.profile.layout,
         "profile": setting.profile.name,
-        **prompt.report.as_dict(),
+        **_as_dict(prompt.report, planned.summary, _tasks(setting)),
         "messages": [_stored_message(message) for message in prompt.messages],
         "numbers": planned.documents.numbers.known,
         "refused": refused,
         "notes": list(setting.toolbox.notes),
     }
+
+
+def _tasks(setting: Setting) -> list[dict[str, Any]]:
+    """The tasks of section K as sources; its tokens are the section's, and the titles are those of that moment."""
+    shown = (*setting.tasks.today, *setting.tasks.mentioned) if setting.tasks else ()
+    return [
+        {"kind": "task", "id": task.code, "title": f"{task.code} {task.title}", "state": "full", "exact": setting.exact}
+        for task in shown
+    ]
+
+
+def _as_dict(report: Report, summary: Summary | None, tasks: list[dict[str, Any]]) -> dict[str, Any]:
+    """The engine's report, and which summary it is that the prompt holds, with what it stands for."""
+    stored = {**report.as_dict(), "summary": None}
+    stored["sources"] += tasks
+    if summary is None:
+        return stored
+    stored["versions"]["summary_prompt"] = str(summary.prompt_version)
+    stored["summary"] = {
+        "id": str(summary.pk),
+        "messages": summary.messages,
+        "first": str(summary.first_id),
+        "last": str(summary.last_id),
+        "span_start": summary.span_start.isoformat(),
+        "span_end": summary.span_end.isoformat(),
+        "tokens_before": summary.tokens_in,
+    }
+    stored["sources"] = [
+        {**source, "id": str(summary.pk)} if source["kind"] == "summary" else source for source in stored["sources"]
+    ]
+    return stored
 
 
 def _stored_message(message: PromptMessage) -> dict[str, Any]:
@@ -60,6 +93,29 @@ def of_turn(turn: Turn) -> dict[str, Any] | None:
     """The report of the turn's last call, with titles and exact messages, and all calls in short; None before any."""
     calls: list[dict[str, Any]] = turn.report.get("calls", [])
     return {**resolved(calls[-1]), "calls": [_short(call) for call in calls]} if calls else None
+
+
+def summarised(turn: Turn) -> list[dict[str, Any]]:
+    """The messages for which the summary of the turn's last call stands, oldest first, as sources of its report.
+
+    They are not stored with every report but found by the summary's last message, which is on the turn's branch.
+    """
+    calls: list[dict[str, Any]] = turn.report.get("calls", [])
+    summary = calls[-1].get("summary") if calls else None
+    if not summary:
+        return []
+    rows = branch_rows(UUID(summary["last"])).order_by("depth")
+    return [
+        {**_LEFT_OUT, **each}
+        for row in rows
+        for each in (
+            *({"kind": "file", "id": str(a.file_id), "title": a.name} for a in row.attachments.all() if a.file_id),
+            {"kind": "message", "id": str(row.pk), "title": _shortened(row.text)},
+        )
+    ]
+
+
+_LEFT_OUT = {"state": "left_out", "reason": "summarised", "tokens": 0, "exact": True}
 
 
 def _short(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,13 +176,17 @@ def _texts(ids: Iterable[UUID]) -> dict[str, str]:
 
 
 def _source(source: Mapping[str, Any], texts: Mapping[str, str], files: Mapping[str, File]) -> dict[str, Any]:
-    title = ""
+    title = source.get("title", "")
     if source["kind"] == "message":
-        title = " ".join(texts.get(source["id"], "").split())
-        title = title if len(title) <= TITLE else title[: TITLE - 1] + "…"
+        title = _shortened(texts.get(source["id"], ""))
     elif source["kind"] in FILE_KINDS:
         title = files[source["id"]].name if source["id"] in files else source["id"]
     return {"id": None, "reason": None, **source, "title": title}
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TITLE else line[: TITLE - 1] + "…"
 
 
 def _message(message: Mapping[str, Any], texts: Mapping[str, str], documents: str | None) -> dict[str, Any]:
@@ -144,7 +204,8 @@ def compare(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, An
         was = old.get(key)
         if was is None:
             changes.append({**source, "change": "added", "was": None})
-        elif (was["state"], was["tokens"]) != (source["state"], source["tokens"]):
-            changes.append({**source, "change": "changed", "was": {"state": was["state"], "tokens": was["tokens"]}})
+        elif any(was.get(name) != source.get(name) for name in ("state", "tokens")):
+            before_it = {"state": was["state"], "tokens": was.get("tokens")}
+            changes.append({**source, "change": "changed", "was": before_it})
     changes += [{**source, "change": "gone", "was": None} for key, source in old.items() if key not in new]
     return changes

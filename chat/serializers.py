@@ -27,8 +27,11 @@ class ConversationSerializer(serializers.ModelSerializer[Conversation]):
 
     class Meta:
         model = Conversation
-        fields: ClassVar = ["id", "title", "persona", "project", "leaf", "state", "archived", "created", "updated"]
-        read_only_fields: ClassVar = ["leaf", "state", "created", "updated"]
+        fields: ClassVar = [
+            *("id", "title", "persona", "project", "leaf", "state", "automatic_summaries", "archived", "origin"),
+            *("created", "updated"),
+        ]
+        read_only_fields: ClassVar = ["leaf", "state", "automatic_summaries", "origin", "created", "updated"]
 
 
 class PartSerializer(serializers.Serializer[dict[str, Any]]):
@@ -37,6 +40,11 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
     id = serializers.CharField(required=False)
     name = serializers.CharField(required=False)
     arguments = serializers.CharField(required=False)
+    approval = serializers.ChoiceField(
+        choices=["waiting", "allowed", "refused", "timed_out"],
+        required=False,
+        help_text="Of a call that its person has to allow.",
+    )
     error = serializers.BooleanField(required=False)
 
     def to_representation(self, instance: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +154,18 @@ class CallSerializer(serializers.Serializer[dict[str, Any]]):
     refused = serializers.CharField(help_text="What the provider said to a longer prompt before this one.")
 
 
+class CoveredSerializer(serializers.Serializer[dict[str, Any]]):
+    """The summary in a prompt, and what it stands for."""
+
+    id = serializers.UUIDField()
+    messages = serializers.IntegerField(help_text="How many messages it stands for.")
+    first = serializers.UUIDField()
+    last = serializers.UUIDField()
+    span_start = serializers.DateTimeField()
+    span_end = serializers.DateTimeField()
+    tokens_before = serializers.IntegerField(help_text="Tokens of those messages.")
+
+
 class ReportSerializer(CallSerializer):
     """What the model saw in one call; all numbers in tokens."""
 
@@ -164,6 +184,7 @@ class ReportSerializer(CallSerializer):
     unloaded = serializers.IntegerField(help_text="Older messages that were not even read, since there was no room.")
     sources = SourceSerializer(many=True)
     versions = serializers.DictField(child=serializers.CharField())
+    summary = CoveredSerializer(allow_null=True)
     notes = serializers.ListField(child=serializers.CharField(), help_text="What should have been there and was not.")
     messages = PromptMessageSerializer(many=True)
     calls = CallSerializer(many=True, required=False)

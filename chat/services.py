@@ -2,49 +2,41 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
-from django.db import IntegrityError, transaction
-from django.utils import timezone
+from django.db import transaction
 
 from accounts.models import User
-from chat import streams, tasks
+from chat import approvals, deletion, runs, streams, tasks
+from chat.asking import (
+    Ask,
+    RunWaits,
+    begin,
+    begin_answers,
+    lock,
+    models_of,
+    require_idle,
+    require_owner,
+    turns_of_key,
+)
 from chat.endings import Ending
-from chat.events import Event, EventType
-from chat.models import Attachment, Conversation, Message, Turn
-from chat.plans import budget, chosen_files, refuse_over_line
-from chat.prompts import Place, place_of, setting
-from chat.titles import title_from
+from chat.events import Approval, Event, EventType
+from chat.models import Conversation, Message, NextMessage, Turn
+from chat.next_messages import keep_next, take, tell_pages
+from chat.prompts import Place
 from chat.turn_rows import end_queued
-from files.models import File
 from llm.errors import NotFound, ProductError
 from llm.models import Model
 from personas.models import Persona
-from personas.services import model_for
 from projects.models import Project
 from projects.services import identifier
 
-MAX_TEXT = 1_000_000  # characters of one message
-MAX_MODELS = 3
 MAX_TITLE = 200
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """What a person sends: the text, and optionally files, models to answer side by side and an idempotency key."""
-
-    text: str
-    files: Sequence[UUID] = ()
-    models: Sequence[UUID] = ()
-    key: str | None = None
-    parent: UUID | None = None  # the message to go on from; by default the conversation's leaf
-    beside: UUID | None = None  # the question to stand beside, as a new branch, instead
 
 
 def visible_model(pk: object) -> Model | None:
@@ -108,46 +100,11 @@ def update_conversation(*, user: User, conversation: Conversation, fields: Mappi
 
 
 def delete_conversation(*, user: User, conversation: Conversation) -> None:
-    """Stops what is being answered, then removes the conversation with all its messages."""
+    """Stops what is being answered, then hides the conversation: `deletion.restore_conversation` takes that back."""
     require_owner(user, conversation)
     for turn in Turn.objects.live().filter(conversation=conversation).select_related("conversation"):
         stop_turn(user=user, turn=turn)
-    conversation.delete()
-
-
-def start_turn(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
-    """Stores the user's message and one empty answer and turn per model; the answers are then written by the worker.
-
-    The same idempotency key again returns the turns of the first time. Raises `already_answering` (409) while a turn of
-    this conversation is live, `empty_message`, `message_too_long`, `no_model`, and `not_found` for unknown ids.
-    """
-    require_owner(user, conversation)
-    text = ask.text.strip()
-    if not text:
-        raise ProductError("empty_message", "The message is empty. Write something, then send it.")
-    if len(text) > MAX_TEXT:
-        raise ProductError(
-            "message_too_long",
-            f"The message has {len(text):,} characters; the most is {MAX_TEXT:,}. Upload it as a file instead.",
-            status=413,
-        )
-    models = _models(conversation, ask.models)
-    files = _files(user, conversation, models, ask.files)
-    try:
-        with transaction.atomic():
-            locked = lock(conversation)
-            earlier = _turns_of_key(locked, ask.key)
-            if earlier:
-                return earlier
-            require_idle(locked)
-            parent = _parent(locked, ask)
-            question = _add_message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
-            _attach(question, files)
-            if not locked.title:
-                locked.title = title_from(text)
-            return _start_answers(locked, question, models, ask.key)
-    except IntegrityError as error:
-        raise busy() from error
+    deletion.hide(conversation)
 
 
 def regenerate(*, user: User, message: Message, models: Sequence[UUID] = (), key: str | None = None) -> list[Turn]:
@@ -157,14 +114,59 @@ def regenerate(*, user: User, message: Message, models: Sequence[UUID] = (), key
     question = message if message.role == Message.Role.USER else message.parent
     if question is None:
         raise ProductError("nothing_to_answer", "This message has no question above it to answer again.")
-    chosen = _models(conversation, models or ([message.model_id] if message.model_id else ()))
+    chosen = models_of(conversation, models or ([message.model_id] if message.model_id else ()))
     with transaction.atomic():
         locked = lock(conversation)
-        earlier = _turns_of_key(locked, key)
+        earlier = turns_of_key(locked, key)
         if earlier:
             return earlier
         require_idle(locked)
-        return _start_answers(locked, question, chosen, key)
+        turns = begin_answers(locked, question, chosen, key)
+        _have_written(turns)
+    return turns
+
+
+def start_turn(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
+    """Stores the user's message and one empty answer and turn per model; the answers are then written by the worker.
+
+    The same idempotency key again returns the turns of the first time. Raises `already_answering` (409) while a turn of
+    this conversation is live, `empty_message`, `message_too_long`, `no_model`, and `not_found` for unknown ids. Where a
+    run is at work it raises `run_in_progress` (409), and where one waits the message is the answer to it.
+    """
+    try:
+        turns = begin(user=user, conversation=conversation, ask=ask)
+    except RunWaits as waits:
+        turns = runs.answer(user=user, run_id=waits.run_id, ask=ask)
+    _have_written(turns)
+    return turns
+
+
+def send_or_keep(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn] | NextMessage:
+    """`start_turn`, or while an answer is live `keep_next`: what a person's own page does with a message."""
+    try:
+        return start_turn(user=user, conversation=conversation, ask=ask)
+    except ProductError as error:
+        if error.code != "already_answering":
+            raise
+    try:
+        return keep_next(user=user, conversation=conversation, ask=ask)
+    except ProductError as error:
+        if error.code != "not_answering":  # it has ended between the two
+            raise
+    return start_turn(user=user, conversation=conversation, ask=ask)
+
+
+def send_next(*, user: User, conversation: Conversation, pk: UUID | None = None) -> list[Turn]:
+    """Sends the message that was kept although the answer before it did not end well.
+
+    Raises `no_next_message` (404) and what `start_turn` raises; then it is still kept.
+    """
+    require_owner(user, conversation)
+    with transaction.atomic():
+        turns = begin(user=user, conversation=conversation, ask=take(conversation, pk))
+        _have_written(turns)
+        tell_pages(conversation)
+    return turns
 
 
 def stop_turn(*, user: User, turn: Turn) -> None:
@@ -180,32 +182,15 @@ def stop_turn(*, user: User, turn: Turn) -> None:
     streams.signal_stop(turn.pk)
 
 
-def _start_answers(
-    conversation: Conversation, question: Message, models: Sequence[Model], key: str | None
-) -> list[Turn]:
-    turns = []
-    for slot, model in enumerate(models):
-        answer = _add_message(
-            conversation, question, Message.Role.ASSISTANT, status=Message.Status.PENDING, model=model
-        )
-        turns.append(
-            Turn.objects.create(
-                conversation=conversation,
-                user_message=question,
-                answer=answer,
-                model=model,
-                slot=slot,
-                idempotency_key=key,
-                heartbeat=timezone.now(),
-            )
-        )
-    conversation.leaf = turns[0].answer
-    conversation.state = Conversation.State.ANSWERING
-    conversation.updated = timezone.now()
-    conversation.save(update_fields=["leaf", "state", "updated", "title"])
-    for turn in turns:
-        transaction.on_commit(partial(enqueue, turn.pk))
-    return turns
+def decide_call(*, user: User, turn: Turn, call: str, allow: bool) -> None:
+    """Says whether a tool call that waits for its person may run.
+
+    Raises `not_found` for a call that does not ask, `already_decided` and `not_waiting` (409).
+    """
+    require_owner(user, turn.conversation)
+    approvals.require_waiting(turn, async_to_sync(approvals.parts_of)(turn), call)
+    if not streams.decide(turn.pk, call, Approval.ALLOWED if allow else Approval.REFUSED):
+        raise approvals.already_decided()
 
 
 def enqueue(turn_id: UUID) -> None:
@@ -216,82 +201,8 @@ def enqueue(turn_id: UUID) -> None:
         logger.warning("the broker is away; turn %s waits for the sweeper", turn_id)
 
 
-def _add_message(conversation: Conversation, parent: Message | None, role: str, **fields: object) -> Message:
-    depth = 0 if parent is None else parent.depth + 1
-    return Message.objects.create(conversation=conversation, parent=parent, role=role, depth=depth, **fields)
-
-
-def lock(conversation: Conversation) -> Conversation:
-    """The row, locked until the transaction ends: two sends at once come one after the other."""
-    locked = Conversation.objects.select_for_update().filter(pk=conversation.pk).first()
-    if locked is None:
-        raise NotFound("conversation")
-    return locked
-
-
-def _turns_of_key(conversation: Conversation, key: str | None) -> list[Turn]:
-    if not key:
-        return []
-    turns = Turn.objects.filter(conversation=conversation, idempotency_key=key).order_by("slot")
-    return list(turns.select_related("answer", "user_message", "model"))
-
-
-def _files(user: User, conversation: Conversation, models: Sequence[Model], ids: Sequence[UUID]) -> list[File]:
-    """The files to attach, checked against the line of every model that will answer."""
-    if not ids:
-        return []
-    files = chosen_files(user=user, ids=ids)
-    if len(files) != len(ids):
-        raise NotFound("file")
-    for model in models:
-        refuse_over_line(files, budget(setting(user=user, model=model, place=place_of(conversation))))
-    return files
-
-
-def _attach(question: Message, files: Sequence[File]) -> None:
-    Attachment.objects.bulk_create(
-        Attachment(message=question, file=file, name=file.name, ordinal=number) for number, file in enumerate(files)
-    )
-
-
-def _parent(conversation: Conversation, ask: Ask) -> Message | None:
-    named = ask.beside or ask.parent
-    if named is None:
-        return Message.objects.filter(pk=conversation.leaf_id).first() if conversation.leaf_id else None
-    found = Message.objects.filter(pk=named, conversation=conversation).select_related("parent").first()
-    if found is None:
-        raise NotFound("message")
-    if ask.beside:
-        return found.parent
-    if found.role == Message.Role.USER:
-        raise ProductError("parent_is_a_question", "Go on from an answer, or edit the question instead.")
-    return found
-
-
-def _models(conversation: Conversation, chosen: Sequence[UUID]) -> list[Model]:
-    if not chosen:
-        return [model_for(place_of(conversation).persona)]
-    if len(chosen) > MAX_MODELS:
-        raise ProductError("too_many_models", f"At most {MAX_MODELS} models can answer side by side.")
-    found = {model.pk: model for model in Model.objects.usable().filter(pk__in=chosen)}
-    if any(pk not in found for pk in chosen):
-        raise NotFound("model")
-    return [found[pk] for pk in chosen]
-
-
-def require_idle(conversation: Conversation) -> None:
-    if Turn.objects.live().filter(conversation=conversation).exists():
-        raise busy()
-
-
-def busy() -> ProductError:
-    return ProductError(
-        "already_answering",
-        "An answer is still being written here. Wait for it or stop it, then send again; your text is kept.",
-        status=409,
-    )
-
-
-def require_owner(user: User, conversation: Conversation) -> None:
-    if conversation.owner_id != user.pk:
-        raise NotFound("conversation")
+def _have_written(turns: Sequence[Turn]) -> None:
+    """Enqueues, once they are committed, those that no worker has yet."""
+    for turn in turns:
+        if turn.status == Turn.Status.QUEUED:
+            transaction.on_commit(partial(enqueue, turn.pk))

@@ -12,11 +12,12 @@ from channels.db import database_sync_to_async
 
 from accounts.models import User
 from chat import services, streams
+from chat.asking import Ask
 from chat.models import Conversation, Turn
 from llm.errors import NotFound, ProductError
 from projects.services import identifier
 
-BAD_FRAME, NOT_SIGNED_IN, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4401, 4403, 4413, 4429
+BAD_FRAME, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4403, 4413, 4429
 MAX_FRAME = 524_288  # characters; below the web server's own limit of 1 MiB, which drops the connection without a word
 BURST, PER_SECOND = 60, 20.0  # frames a socket may send at once, and for ever
 
@@ -78,7 +79,7 @@ def conversation(user: User, pk: object) -> Conversation:
 
 
 def turn(user: User, pk: object) -> Turn:
-    rows = Turn.objects.visible_to(user).select_related("conversation")
+    rows = Turn.objects.visible_to(user).select_related("conversation", "answer")
     found = rows.filter(pk=identifier(pk, "turn")).first()
     if found is None:
         raise NotFound("turn")
@@ -87,8 +88,8 @@ def turn(user: User, pk: object) -> Turn:
 
 def send(user: User, frame: dict[str, Any]) -> None:
     key = frame.get("key")
-    ask = services.Ask(text=str(frame.get("text", "")), key=str(key)[:100] if key else None)
-    services.start_turn(user=user, conversation=conversation(user, frame.get("conversation")), ask=ask)
+    ask = Ask(text=str(frame.get("text", "")), key=str(key)[:100] if key else None)
+    services.send_or_keep(user=user, conversation=conversation(user, frame.get("conversation")), ask=ask)
 
 
 def stop(user: User, pk: object) -> None:

@@ -26,13 +26,15 @@ MARKS = {
 
 # Walks up the branch and stops at the question whose turn makes the tokens read exceed the room: the engine wants whole
 # turns, and one that does not fit, to know that it has seen enough. A row without a stored count weighs nothing here,
-# so it is read rather than missed; its count is then stored for the next time.
+# so it is read rather than missed; its count is then stored for the next time. A summary's last message ends the walk.
 _NEWEST_FIRST = """
 WITH RECURSIVE branch AS (
-    SELECT m.*, COALESCE((m.tokens #>> %(path)s)::int, 0) AS read FROM chat_message m WHERE m.id = %(leaf)s
+    SELECT m.*, COALESCE((m.tokens #>> %(path)s)::int, 0) AS read FROM chat_message m
+    WHERE m.id = %(leaf)s AND m.id IS DISTINCT FROM %(covered)s
     UNION ALL
     SELECT m.*, b.read + COALESCE((m.tokens #>> %(path)s)::int, 0)
-    FROM chat_message m JOIN branch b ON m.id = b.parent_id WHERE b.read <= %(room)s OR b.role <> 'user'
+    FROM chat_message m JOIN branch b ON m.id = b.parent_id
+    WHERE (b.read <= %(room)s OR b.role <> 'user') AND m.id IS DISTINCT FROM %(covered)s
 )
 SELECT * FROM branch ORDER BY depth
 """
@@ -40,10 +42,16 @@ SELECT * FROM branch ORDER BY depth
 _STORE = "UPDATE chat_message m SET tokens = m.tokens || v.tokens FROM (VALUES {}) AS v (id, tokens) WHERE m.id = v.id"
 
 
-def newest(leaf_id: UUID, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[Message]:
-    """The end of the branch, oldest first: the turns that fit into `room` tokens and, if there is more, one beyond."""
+def newest(
+    leaf_id: UUID, *, room: int, tokenizer: Tokenizer, overhead: int, covered: UUID | None = None
+) -> list[Message]:
+    """The end of the branch, oldest first: the turns that fit into `room` tokens and, if there is more, one beyond.
+
+    `covered` is the last message that a summary stands for: neither it nor anything above it is read.
+    """
     path = [tokenizer.name, f"as_history_{overhead}"]
-    return list(Message.objects.raw(_NEWEST_FIRST, {"leaf": leaf_id, "room": max(room, 0), "path": path}))
+    bound = {"leaf": leaf_id, "room": max(room, 0), "path": path, "covered": covered}
+    return list(Message.objects.raw(_NEWEST_FIRST, bound))
 
 
 def messages_of(rows: Sequence[Message], *, tokenizer: Tokenizer, overhead: int) -> list[ContextMessage]:

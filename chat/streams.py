@@ -1,4 +1,5 @@
-"""The Redis stream of a turn: every event in order, kept for an hour after the end; and the stop signal.
+"""The Redis stream of a turn: every event in order, kept for an hour after the end; and what people tell a running
+turn: to stop, and whether a call may run.
 
 A reader blocks on the stream itself (XREAD), so there is no announcement that could be lost or come too early: what is
 in the stream is read, in order, from any point. Entry ids are `<seq>-0`: Redis itself refuses a wrong order.
@@ -16,7 +17,7 @@ import redis
 from django.conf import settings
 from redis import asyncio as aioredis
 
-from chat.events import LAST, Event, EventType
+from chat.events import LAST, Approval, Event, EventType
 
 KEPT = 3600  # seconds after the last event
 BLOCK = 5_000  # milliseconds; how often a silent reader looks whether the turn is still there
@@ -44,6 +45,10 @@ def _stream(turn: UUID | str) -> str:
 
 def _stop(turn: UUID | str) -> str:
     return f"turn:{turn}:stop"
+
+
+def _decision(turn: UUID | str, call: str) -> str:
+    return f"turn:{turn}:decision:{call}"
 
 
 async def append(turn: UUID | str, events: Sequence[Event]) -> None:
@@ -118,6 +123,38 @@ async def wait_for_stop(turn: UUID | str) -> None:
                 return
         except (*CONNECTION_ERRORS, redis.BusyLoadingError):
             await asyncio.sleep(0.2)
+
+
+async def wait_for_decision(turn: UUID | str, call: str, seconds: float) -> Approval:
+    """What a person has decided about a call; `TIMED_OUT` when nobody has after `seconds`.
+
+    The key is the truth, and the first who sets it has decided; the list beside it only wakes the waiting worker.
+    """
+    key, deadline = _decision(turn, call), time.monotonic() + seconds
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            if left <= 0:
+                await client().set(key, Approval.TIMED_OUT, nx=True, ex=KEPT)
+            if decided := await client().get(key):
+                return Approval(decided)
+            waking: Any = client().blpop([f"{key}:wake"], timeout=max(0.01, min(left, BLOCK / 1000)))
+            await waking
+        except (*CONNECTION_ERRORS, redis.BusyLoadingError):
+            if left <= 0:
+                return Approval.TIMED_OUT
+            await asyncio.sleep(0.2)
+
+
+def decide(turn: UUID | str, call: str, decision: Approval) -> bool:
+    """Synchronous, for services. False when it has been decided already."""
+    key = _decision(turn, call)
+    with redis.Redis.from_url(settings.STREAMS_URL, protocol=2) as connection:
+        if not connection.set(key, decision, nx=True, ex=KEPT):
+            return False
+        with connection.pipeline() as pipe:
+            pipe.rpush(f"{key}:wake", "1").expire(f"{key}:wake", KEPT).execute()
+    return True
 
 
 def signal_stop(turn: UUID | str) -> None:

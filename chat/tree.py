@@ -34,14 +34,32 @@ SELECT id, parent_id, role FROM below
 def branch(leaf_id: UUID, *, newest: int, leaf_depth: int) -> list[Message]:
     """The `newest` messages of the branch that ends at `leaf_id`, oldest first."""
     lowest = max(-1, leaf_depth - newest)
-    rows = Message.objects.raw(_ANCESTORS, [leaf_id, lowest])
-    return list(with_rows(Message.objects.filter(pk__in=[row.pk for row in rows])).order_by("depth"))
+    ids = RawSQL(_ANCESTORS, [leaf_id, lowest])  # noqa: S611 - a constant statement with bound parameters
+    return list(with_rows(Message.objects.filter(pk__in=ids)).order_by("depth"))
+
+
+def ids_down_to(leaf_id: UUID, depth: int) -> list[UUID]:
+    """From a leaf upwards to the message of its branch at `depth`, which comes last."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ANCESTORS, [leaf_id, depth - 1])
+        return [row[0] for row in cursor.fetchall()]
 
 
 def branch_rows(leaf_id: UUID | None) -> "QuerySet[Message]":
     """All messages of the branch, as a query set that can be paged."""
     ids = RawSQL(_ANCESTORS, [leaf_id, -1])  # noqa: S611 - a constant statement with bound parameters
     return with_rows(Message.objects.filter(pk__in=ids))
+
+
+def rows_between(above: UUID | None, end: UUID) -> list[Message]:
+    """The messages of a branch below `above` (all from its root for None) down to `end`, oldest first."""
+    if above == end:
+        return []
+    depth = Message.objects.filter(pk=above).values_list("depth", flat=True).first() if above else None
+    # The walk takes a message's parent while that message is deeper than the bound; the bound itself is not ours.
+    rows = Message.objects.raw(_ANCESTORS, [end, -1 if depth is None else depth])
+    found = Message.objects.filter(pk__in=[row.pk for row in rows]).prefetch_related("attachments")
+    return list(found.order_by("depth"))
 
 
 def sibling_rows(message: Message) -> "QuerySet[Message]":

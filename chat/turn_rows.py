@@ -5,7 +5,7 @@ Synchronous; the event loop calls these through `on_database`.
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,12 +13,15 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
-from django.db.models import F
+from django.db.models import DateField, Exists, F, OuterRef, Subquery
+from django.db.models.functions import Cast, JSONObject
 from django.utils import timezone
 
 from chat.endings import Ending
-from chat.models import Conversation, Message, Turn
+from chat.models import Conversation, Mention, Message, RunStep, SummaryJob, Turn
+from projects.task_models import Task
 
 STALE_AFTER = timedelta(seconds=30)  # without a heartbeat a running turn is interrupted
 UNCLAIMED_AFTER = timedelta(seconds=10)  # a queued turn whose task the broker lost is enqueued again
@@ -67,8 +70,20 @@ def claim(turn_id: UUID) -> Turn | None:
     # A project is fetched only where there is one: every further join delays every first token.
     related = ("conversation__persona__budget_profile", "conversation__owner", "user_message", "model__provider")
     rows = Turn.objects.select_related(*related)
-    return rows.defer(*_UNREAD).get(pk=turn_id)
+    return rows.defer(*_UNREAD).annotate(**_ALONG).get(pk=turn_id)
 
+
+# What `task_prompts` goes by. A day is the user's, so mentions of the days around are fetched with theirs.
+_ASKED, _DAY = OuterRef("user_message__created"), timedelta(days=1)
+_MENTIONS = Mention.objects.filter(
+    user=OuterRef("conversation__owner"),
+    day__range=(Cast(_ASKED - _DAY, DateField()), Cast(_ASKED + _DAY, DateField())),
+)
+_ALONG: Mapping[str, Any] = {
+    "has_tasks": Exists(Task.objects.filter(owner=OuterRef("conversation__owner"))),
+    "mentions": ArraySubquery(_MENTIONS.values(pair=JSONObject(day="day", code="code"))),
+    "run_step": Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk")),
+}
 
 # What a run does not look at; building and sending a wide statement is most of what claiming costs.
 _UNREAD = (
@@ -79,6 +94,13 @@ _UNREAD = (
     "conversation__persona__description", "conversation__persona__starter_messages", "conversation__persona__created",
     "model__provider__created", "model__created", "model__input_price", "model__output_price",
 )  # fmt: skip
+
+
+def last_given(turn: Turn) -> Message:
+    """The message that the answer stands below: the question, or what a program's own tools have said to it since."""
+    if turn.conversation.origin != Conversation.Origin.API:
+        return turn.user_message
+    return Message.objects.get(children=turn.answer_id)
 
 
 _CHECKPOINT = """
@@ -105,12 +127,16 @@ def checkpoint(turn: Turn, parts: str, seq: int) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call."""
+    """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call.
+
+    `summary` is a job that is due now, not stored yet.
+    """
 
     parts: list[dict[str, Any]]
     seq: int
     usage: dict[str, int] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
+    summary: SummaryJob | None = None
 
 
 def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
@@ -132,7 +158,7 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
         Message.objects.filter(pk=turn.answer_id).update(
             parts=clean, status=ending.status, error_code=ending.code, error_detail=ending.detail
         )
-        settle(turn.conversation_id)
+        settle(turn.conversation_id, outcome.summary)
     return True
 
 
@@ -153,12 +179,30 @@ def _context(calls: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def settle(conversation_id: UUID) -> None:
-    """The conversation is idle again once none of its turns is live."""
-    idle = Conversation.objects.filter(pk=conversation_id).exclude(
-        pk__in=Turn.objects.live().filter(conversation=conversation_id).values("conversation")
-    )
-    idle.update(state=Conversation.State.IDLE, updated=timezone.now())
+def settle(conversation_id: UUID, due: SummaryJob | None = None) -> str:
+    """The conversation's state once a turn or a summary job has ended; inside their transaction.
+
+    While an answer is live it stays answering. After the last one a summary that is `due` is queued: in the same
+    transaction, so that no question comes between. Locked first: of two turns that end at once, the second must see
+    that the first has ended.
+    """
+    conversation = Conversation.objects.select_for_update().filter(pk=conversation_id).first()
+    if conversation is None:
+        return Conversation.State.IDLE
+    if Turn.objects.live().filter(conversation=conversation).exists():
+        return conversation.state
+    if due is not None:
+        SummaryJob.objects.bulk_create([due], ignore_conflicts=True)
+    summarising = SummaryJob.objects.live().filter(conversation=conversation).exists()
+    conversation.state = Conversation.State.SUMMARISING if summarising else Conversation.State.IDLE
+    conversation.updated = timezone.now()
+    conversation.save(update_fields=["state", "updated"])
+    return conversation.state
+
+
+def state_of(conversation_id: UUID) -> str:
+    found = Conversation.objects.filter(pk=conversation_id).values_list("state", flat=True).first()
+    return found or Conversation.State.IDLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,16 @@ from django.db import DatabaseError
 
 from chat import documents, prompts, reports, streams
 from chat.answers import Answer
+from chat.approvals import Approvals
 from chat.endings import INTERRUPTED, UNEXPECTED, Ending, last_event
 from chat.events import EventType
-from chat.models import Conversation, Turn
+from chat.models import SummaryJob, Turn
+from chat.options import options_of
+from chat.requests import model_request
+from chat.summaries import due
+from chat.task_prompts import with_tasks
 from chat.tools.choice import toolbox_for
+from chat.tools.external import with_external_tools
 from chat.tools.servers import with_server_tools
 from chat.turn_rows import (
     Outcome,
@@ -25,8 +31,10 @@ from chat.turn_rows import (
     claim,
     dump,
     end,
+    last_given,
     on_database,
     persistently,
+    state_of,
     store_report,
 )
 from llm import loop
@@ -83,7 +91,9 @@ def _claim(turn_id: UUID) -> tuple[Turn, prompts.Setting | None] | None:
         return turn, None
     place, asked_at = prompts.place_of(turn.conversation), turn.user_message.created
     setting = prompts.setting(user=turn.conversation.owner, model=turn.model, place=place, asked_at=asked_at)
-    return turn, replace(setting, toolbox=toolbox_for(setting, turn.user_message))
+    setting = with_tasks(setting, turn)
+    setting = replace(setting, toolbox=toolbox_for(setting, turn.user_message), options=options_of(turn.options))
+    return turn, setting
 
 
 class _Run:
@@ -140,11 +150,13 @@ class _Run:
             setting = self.setting
             if setting is None:
                 raise ProductError("model_gone", "The model of this answer was removed. Choose another and try again.")
-            setting = await with_server_tools(setting)
+            setting = with_external_tools(await with_server_tools(setting))
             prepare = partial(self._prepare, setting)
-            client, tools = shared_client(setting.model.provider), setting.toolbox.tools
-            cycles = setting.profile.max_cycles
-            async with aclosing(loop.run(client, prepare, tools, max_cycles=cycles)) as events:
+            client = shared_client(setting.model.provider)
+            tools = Approvals(self.answer, self._news.set).guarded(setting.toolbox)
+            self.answer.external = frozenset(tool.name for tool in setting.toolbox.external)
+            bounds: Any = {"external": self.answer.external, "max_cycles": setting.profile.max_cycles}
+            async with aclosing(loop.run(client, prepare, tools, **bounds)) as events:
                 async for event in events:
                     self.answer.add(event)
                     self._news.set()
@@ -184,16 +196,17 @@ class _Run:
         step = prompts.Step(
             searched=any(call.name in setting.toolbox.searching for each in added for call in each.tool_calls),
             last=cycle.last,
+            first=cycle.number == 1,
         )
-        planned = prompts.plan(setting, self.turn.user_message, added_messages, step=step)
+        planned = prompts.plan(setting, last_given(self.turn), added_messages, step=step)
         documents.give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
         prompt = planned.prompt
         prompts.log_trimmed(setting, prompt)
         report = reports.stored(setting, planned, cycle=cycle.number, refused=refused)
-        return planned, report, prompts.model_request(setting, prompt, step)
+        return planned, report, model_request(setting, prompt, step)
 
     def _complete(self) -> Ending:
-        if self.answer.wrote:
+        if self.answer.wrote or self.answer.handed_over:
             return Ending(Turn.Status.DONE)
         return Ending(
             Turn.Status.FAILED,
@@ -232,11 +245,13 @@ class _Run:
         published = (await asyncio.gather(publisher, return_exceptions=True))[0]
         if isinstance(published, BaseException):
             logger.warning("turn %s: its events are not all in the stream (%s)", self.turn.pk, published)
-        last, payload = last_event(ending, self.answer.usage_row())
+        last, payload = last_event(ending, self.answer.usage_row(), self.answer.finish_reason)
         self.answer.emit(last, **payload)
         events = self.answer.drain()
         await asyncio.gather(*self._storing, return_exceptions=True)
-        outcome = Outcome(self.answer.parts, self.answer.seq, self.answer.usage_row(), self.reports)
+        outcome = Outcome(
+            self.answer.parts, self.answer.seq, self.answer.usage_row(), self.reports, self._summary(ending)
+        )
         work = partial(end, self.turn, ending, outcome)
         if not await persistently(work):
             return
@@ -244,15 +259,15 @@ class _Run:
             await streams.append(self.turn.pk, events)
         except streams.CONNECTION_ERRORS:
             logger.warning("turn %s has ended, but Redis is away: readers find it in its row", self.turn.pk)
-        await announce(
-            self.turn.conversation_id,
-            {
-                "type": "conversation.state",
-                "conversation": str(self.turn.conversation_id),
-                "state": Conversation.State.IDLE,
-            },
-        )
+        await announce_state(self.turn.conversation_id)
         await self._learn(ending)
+
+    def _summary(self, ending: Ending) -> SummaryJob | None:
+        """The job that this turn asks for; an answer that failed is no answer to go on from."""
+        if self.setting is None or not self.reports or ending.status not in (Turn.Status.DONE, Turn.Status.STOPPED):
+            return None
+        said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
+        return due.job_after(self.setting, self.reports[-1], self.answer.last_usage, said)
 
     async def _learn(self, ending: Ending) -> None:
         """The model's ratio of reported to counted prompt tokens, from a turn whose every call was reported."""
@@ -261,6 +276,12 @@ class _Run:
         if model is not None and ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports):
             with suppress(DatabaseError):
                 await on_database(learn_ratio, model=model, counted=counted, reported=reported)
+
+
+async def announce_state(conversation_id: UUID, **more: str) -> None:
+    state = await on_database(state_of, conversation_id)
+    hint = {"type": "conversation.state", "conversation": str(conversation_id), "state": state}
+    await announce(conversation_id, {**hint, **more})
 
 
 async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:

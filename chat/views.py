@@ -10,10 +10,15 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts.middleware import SignedInRequest as Request
-from chat import pages, panels, services
-from chat.models import Conversation, Message, Turn
+from chat import pages, panels, run_pages, services
+from chat.asking import Ask
+from chat.models import Conversation, Message, NextMessage, Turn
+from chat.next_pages import next_view
+from chat.places import page_at
 from chat.plans import Draft, chosen_files, plan_ahead
 from chat.prompts import Place, place_of
+from chat.side_pages import side_context
+from chat.summary_pages import failure
 from chat.tree import with_rows
 from files.pages import FileView, file_view
 from llm.errors import NotFound, ProductError
@@ -24,7 +29,7 @@ from projects.services import identifier, visible_project
 @require_http_methods(["GET", "POST"])
 def home(request: Request) -> HttpResponse:
     if request.method == "GET":
-        return _page(request, None)
+        return page(request, None)
     try:
         ask = _ask(request)
         conversation = services.start_conversation(user=request.user, place=_new_place(request, request.POST), ask=ask)
@@ -36,31 +41,39 @@ def home(request: Request) -> HttpResponse:
 @login_required
 @require_GET
 def conversation(request: Request, pk: UUID) -> HttpResponse:
-    found = _conversation(request, pk)
-    before = request.GET.get("before")
-    if before is None:
-        return _page(request, found)
+    found = visible_conversation(request, pk)
+    place = request.GET.get("at") or request.GET.get("before")
+    if place is None:
+        return page(request, found)
     message = (
-        Message.objects.filter(conversation=found, pk=identifier(before, "message")).select_related("parent").first()
+        Message.objects.filter(conversation=found, pk=identifier(place, "message")).select_related("parent").first()
     )
     if message is None:
         raise NotFound("message")
+    if "at" in request.GET:
+        return page(request, found, **page_at(found, message))
     messages, older = pages.branch_page(found, message)
     context: dict[str, Any] = {"messages": messages, "older": older}
     if request.headers.get("HX-Request"):
         return render(request, "chat/_messages.html", {"conversation": found, **context})
-    return _page(request, found, **context)
+    return page(request, found, **context)
 
 
 @login_required
 @require_POST
 def send(request: Request, pk: UUID) -> HttpResponse:
-    found = _conversation(request, pk)
+    found = visible_conversation(request, pk)
     try:
-        turns = services.start_turn(user=request.user, conversation=found, ask=_ask(request))
+        sent = services.send_or_keep(user=request.user, conversation=found, ask=_ask(request))
     except ProductError as error:
         return _refused(request, found, error)
-    return turns_response(request, found, turns, question=True)
+    if not isinstance(sent, NextMessage):
+        return turns_response(request, found, sent, question=True)
+    if not request.headers.get("HX-Request"):
+        return redirect("chat:conversation", found.pk)
+    response = render(request, "chat/_next.html", {"conversation": found, "next": next_view(found)}, status=202)
+    response["HX-Retarget"], response["HX-Reswap"] = "#next", "innerHTML"
+    return response
 
 
 @login_required
@@ -118,40 +131,18 @@ def stop(request: Request, pk: UUID) -> HttpResponse:
     return redirect("chat:conversation", turn.conversation_id)
 
 
-@login_required
-@require_POST
-def rename(request: Request, pk: UUID) -> HttpResponse:
-    found = _conversation(request, pk)
-    title = request.POST.get("title", "")
-    services.update_conversation(user=request.user, conversation=found, fields={"title": title})
-    return _go(request, reverse("chat:conversation", args=[found.pk]))
-
-
-@login_required
-@require_POST
-def delete(request: Request, pk: UUID) -> HttpResponse:
-    services.delete_conversation(user=request.user, conversation=_conversation(request, pk))
-    return _go(request, reverse("chat:home"))
-
-
-@login_required
-@require_GET
-def conversations(request: Request) -> HttpResponse:
-    side = pages.side(request.user, request.GET.get("after"))
-    context = {"groups": side.groups, "conversations_after": side.after, "conversation": None}
-    return render(request, "chat/_conversations.html", context)
-
-
-def _page(request: Request, found: Conversation | None, status: int = 200, **more: Any) -> HttpResponse:
-    side = pages.side(request.user, request.GET.get("conversations"))
+def page(request: Request, found: Conversation | None, status: int = 200, **more: Any) -> HttpResponse:
     messages, older = pages.branch_page(found) if found and "messages" not in more else ([], None)
     context = {
         "conversation": found,
         "messages": messages,
         "older": older,
-        "groups": side.groups,
-        "conversations_after": side.after,
+        **side_context(request),
         "chips": _chips(request),
+        "draft": request.GET.get("text", ""),  # a persona's starter message, followed as a link
+        "next": next_view(found),
+        "run": run_pages.of_conversation(request.user, found),
+        "failed": failure(found) if found else None,
         **pages.choices(request.user, place_of(found) if found else _new_place(request, request.GET)),
         **more,
     }
@@ -163,7 +154,7 @@ def _refused(request: Request, found: Conversation | None, error: ProductError) 
     if request.headers.get("HX-Request"):
         raise error
     problem = {"code": error.code, "detail": error.detail}
-    return _page(request, found, error.status, problem=problem, draft=request.POST.get("text", ""))
+    return page(request, found, error.status, problem=problem, draft=request.POST.get("text", ""))
 
 
 def turns_response(request: Request, found: Conversation, turns: list[Turn], *, question: bool) -> HttpResponse:
@@ -182,8 +173,8 @@ def _go(request: Request, url: str) -> HttpResponse:
     return redirect(url)
 
 
-def _ask(request: Request) -> services.Ask:
-    return services.Ask(
+def _ask(request: Request) -> Ask:
+    return Ask(
         text=request.POST.get("text", ""),
         files=_ids(request, "files", "file"),
         models=list(dict.fromkeys(_ids(request, "model", "model"))),
@@ -197,7 +188,7 @@ def _ids(request: Request, name: str, what: str) -> list[UUID]:
 
 def asked_place(request: Request, pk: UUID | None, fields: QueryDict) -> Place:
     """The place of the conversation `pk`, or of the new one that the composer's fields would start."""
-    return place_of(_conversation(request, pk)) if pk else _new_place(request, fields)
+    return place_of(visible_conversation(request, pk)) if pk else _new_place(request, fields)
 
 
 def _chips(request: Request) -> list[FileView]:
@@ -214,9 +205,9 @@ def _new_place(request: Request, fields: QueryDict) -> Place:
     return Place(None, project, persona or (project.persona if project else None))
 
 
-def _conversation(request: Request, pk: UUID) -> Conversation:
-    related = ("persona__budget_profile", "project__persona__budget_profile", "owner")
-    rows = Conversation.objects.visible_to(request.user).select_related(*related)
+def visible_conversation(request: Request, pk: UUID) -> Conversation:
+    related = ("persona__budget_profile", "project__persona__budget_profile", "owner", "leaf")
+    rows = Conversation.objects.visible_to(request.user).select_related(*related).defer("leaf__parts", "leaf__tokens")
     found = rows.filter(pk=pk).first()
     if found is None:
         raise NotFound("conversation")

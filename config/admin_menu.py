@@ -9,6 +9,7 @@ GROUPS = {
     "Models": {"llm.Provider": "dns", "llm.Model": "neurology"},
     "Prompts": {
         "personas.SystemPrompt": "history_edu",
+        "personas.SummaryPrompt": "summarize",
         "personas.Persona": "face",
         "personas.Reminder": "campaign",
         "personas.BudgetProfile": "tune",
@@ -16,7 +17,15 @@ GROUPS = {
     "Tools": {"llm.WebSearch": "travel_explore", "llm.ToolServer": "build"},
     "Files": {"files.File": "description", "files.Embedder": "graph_3", "projects.Project": "folder"},
     "People": {"accounts.User": "person", "auth.Group": "group", "accounts.ApiToken": "key"},
-    "Use": {"chat.Conversation": "forum", "chat.Turn": "bolt"},
+    "Tasks": {"projects.Task": "task_alt", "projects.TaskChange": "history", "chat.Run": "play_circle"},
+    "Use": {
+        "chat.Conversation": "forum",
+        "chat.Turn": "bolt",
+        "chat.Share": "link",
+        "chat.Import": "upload",
+        "chat.Summary": "compress",
+        "chat.SummaryJob": "pending_actions",
+    },
 }
 
 

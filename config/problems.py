@@ -8,6 +8,7 @@ from drf_standardized_errors.handler import exception_handler
 from drf_standardized_errors.types import ExceptionHandlerContext
 from rest_framework.response import Response
 
+from chat.protocol.errors import refusal
 from llm.errors import ProductError
 
 MEDIA_TYPE = "application/problem+json"
@@ -18,8 +19,10 @@ TITLES = {
     404: "Not found",
     405: "Method not allowed",
     409: "Conflict",
+    412: "Changed meanwhile",
     413: "Too large",
     415: "Unsupported media type",
+    422: "Cannot be processed",
     429: "Too many requests",
     500: "Internal error",
     502: "Model provider failed",
@@ -43,8 +46,15 @@ def problem(
 
 
 def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
+    if request.path.startswith("/v1/"):
+        return refusal(error)
     body = problem(request, error.status, error.code, error.detail, **error.extra)
-    return JsonResponse(body, status=error.status, content_type=MEDIA_TYPE)
+    return JsonResponse(body, status=error.status, content_type=MEDIA_TYPE, headers=_when(error))
+
+
+def _when(error: ProductError) -> dict[str, str]:
+    """An error that passes says so in `retry_after`, in seconds, for programs in the header too."""
+    return {"Retry-After": str(error.extra["retry_after"])} if "retry_after" in error.extra else {}
 
 
 def page_problem(request: HttpRequest, error: ProductError) -> HttpResponse:
@@ -64,7 +74,7 @@ def handle(exception: Exception, context: dict[str, Any]) -> Response | None:
     request = context["request"]
     if isinstance(exception, ProductError):
         body = problem(request, exception.status, exception.code, exception.detail, **exception.extra)
-        return Response(body, status=exception.status, content_type=MEDIA_TYPE)
+        return Response(body, status=exception.status, headers=_when(exception), content_type=MEDIA_TYPE)
     response = exception_handler(exception, cast("ExceptionHandlerContext", context))
     if response is None:
         return None

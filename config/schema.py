@@ -3,6 +3,24 @@
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter
+
+from accounts import idempotency
+
+IDEMPOTENCY_KEY = OpenApiParameter(
+    idempotency.HEADER,
+    str,
+    OpenApiParameter.HEADER,
+    description=f"At most {idempotency.LONGEST_KEY} characters. The same again within 24 hours gets the first answer.",
+)
+
+
+class Schema(AutoSchema):
+    """Every write takes an `Idempotency-Key`, see `accounts.permissions.ScopedView`."""
+
+    def get_override_parameters(self) -> list[Any]:
+        return [IDEMPOTENCY_KEY] if self.method in idempotency.WRITES else []
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # the base is untyped
@@ -10,7 +28,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        description = "An API token, made on the command line with `manage.py token USER`."
+        description = "An API token, made on the settings page or with `manage.py token USER`."
         return {"type": "http", "scheme": "bearer", "description": description}
 
 
@@ -22,4 +40,4 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
         return {"type": "apiKey", "in": "cookie", "name": "sessionid", "description": "The browser's session."}
 
 
-__all__ = ["SessionScheme", "TokenScheme"]
+__all__ = ["Schema", "SessionScheme", "TokenScheme"]

@@ -112,7 +112,11 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_DEFAULT_QUEUE = "background"
 CELERY_TASK_ROUTES = {"chat.tasks.run_turn": {"queue": "turns"}}
 CELERY_BEAT_SCHEDULE = {
+    "forget-expired": {"task": "accounts.tasks.forget_expired", "schedule": 3600.0},
+    "forget-requests": {"task": "chat.tasks.forget_requests", "schedule": 3600.0},
+    "sweep-blobs": {"task": "files.tasks.sweep_blobs", "schedule": 15.0, "options": {"expires": 15.0}},
     "sweep-files": {"task": "files.tasks.sweep_files", "schedule": 5.0, "options": {"expires": 5.0}},
+    "tidy-conversations": {"task": "chat.tasks.tidy_conversations", "schedule": 60.0, "options": {"expires": 60.0}},
     "sweep-turns": {"task": "chat.tasks.sweep_turns", "schedule": 5.0, "options": {"expires": 5.0}},
 }
 
@@ -146,6 +150,7 @@ WHITENOISE_AUTOREFRESH = DEBUG
 MEDIA_ROOT = DATA_DIR / "files"
 MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
 
+SESSION_ENGINE = "accounts.sessions"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
@@ -165,10 +170,14 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "config.schema.Schema",
     "EXCEPTION_HANDLER": "config.problems.handle",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
+# Calls of the API that one person and their programs may make in a minute, by kind; 0 is no limit.
+API_RATES = {"chat": 6000, "files": 3000, "projects": 3000, "tasks": 3000, "admin": 600, "uploads": 600}
+API_RATES |= {kind: int(calls) for kind, calls in env.dict("API_RATES", default={}).items()}
+
 SPECTACULAR_SETTINGS = {
     "TITLE": "Glasshouse",
     "DESCRIPTION": "A self-hosted AI chat workspace that shows what the model sees.",
@@ -176,7 +185,7 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "ENUM_NAME_OVERRIDES": {"MemberRole": "projects.models.Membership.Role"},
+    "ENUM_NAME_OVERRIDES": {"MessageRole": "chat.models.Message.Role", "MemberRole": "projects.models.Membership.Role"},
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
@@ -207,4 +216,8 @@ LOGGING = {
     },
 }
 
+# How long requests in OpenAI's protocol are kept as conversations, in days; 0 is for ever.
+API_CONVERSATION_DAYS = env.float("API_CONVERSATION_DAYS", default=30.0)
+# How long a tool call waits for the person who has to allow it.
+APPROVAL_SECONDS = env.float("APPROVAL_SECONDS", default=600.0)
 BUNDLED_MODEL_URL = env.str("BUNDLED_MODEL_URL", default="")

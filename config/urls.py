@@ -4,10 +4,15 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 from rest_framework.routers import DefaultRouter
 
+from accounts import api as accounts_api
 from chat import api as chat_api
+from chat import daily_api, export_views, import_api, run_api, search_api, share_api, summary_api, waiting_api
+from chat.protocol import api as protocol_api
 from config import operations, schema
+from personas import api as personas_api
+from personas import model_api
 from projects import api as projects_api
-from projects import file_api
+from projects import file_api, task_api
 
 __all__ = ["handler404", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
 
@@ -19,6 +24,17 @@ router.register("messages", chat_api.MessageViewSet)
 router.register("turns", chat_api.TurnViewSet)
 router.register("files", file_api.FileViewSet)
 router.register("projects", projects_api.ProjectViewSet)
+router.register("shares", share_api.ShareViewSet)
+router.register("imports", import_api.ImportViewSet)
+router.register("summaries", summary_api.SummaryViewSet)
+router.register("tokens", accounts_api.TokenViewSet)
+router.register("tasks", task_api.TaskViewSet)
+router.register("runs", run_api.RunViewSet)
+router.register("personas", personas_api.PersonaViewSet)
+router.register("reminders", personas_api.ReminderViewSet)
+router.register("budget-profiles", personas_api.BudgetProfileViewSet)
+router.register("system-prompts", personas_api.SystemPromptViewSet)
+router.register("models", model_api.ModelViewSet)
 
 handler404 = "config.operations.not_found"
 
@@ -26,16 +42,41 @@ urlpatterns = [
     path("", include("chat.urls")),
     path("files/", include("projects.file_urls")),
     path("projects/", include("projects.urls")),
+    path("tasks/", include("projects.task_urls")),
+    path("personas/", include("personas.urls")),
+    path("settings/", include("accounts.urls")),
     path("login/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),
+    path("api/v1/conversations/<uuid:pk>/next/", waiting_api.NextMessageView.as_view(), name="next-message"),
+    path("api/v1/daily/<chat_day:day>/chat/", daily_api.DailyChatView.as_view(), name="daily-chat"),
+    path("api/v1/daily/<chat_day:day>/summary/", daily_api.DailySummaryView.as_view(), name="daily-summary"),
+    path("api/v1/daily/<chat_day:day>/Daily_chat.json", daily_api.DailyChatFileView.as_view(), name="daily-chat-file"),
+    path(
+        "api/v1/daily/<chat_day:day>/Daily_summary.json",
+        daily_api.DailySummaryFileView.as_view(),
+        name="daily-summary-file",
+    ),
+    path("api/v1/conversations/<uuid:pk>/summary/", summary_api.ConversationSummaryView.as_view(), name="summary"),
+    path("api/v1/conversations/<uuid:pk>/summarise/", summary_api.SummariseView.as_view(), name="summarise"),
+    path("api/v1/tasks/<uuid:pk>/runs/", run_api.TaskRunsView.as_view(), name="task-runs"),
+    path("api/v1/turns/<uuid:pk>/approvals/", waiting_api.ApprovalView.as_view(), name="approvals"),
     path("api/v1/turns/<uuid:pk>/events/", chat_api.turn_events, name="turn-events"),
+    path("api/v1/conversations/<uuid:pk>/shares/", share_api.ConversationSharesView.as_view(), name="shares"),
+    path("api/v1/conversations/<uuid:pk>/export/", export_views.api_export, name="export"),
+    path("api/v1/export/", export_views.api_export_all, name="export-all"),
+    path("api/v1/search/", search_api.SearchView.as_view(), name="search"),
     path("api/v1/max-selected-document-tokens/", chat_api.DocumentBudgetView.as_view(), name="document-budget"),
+    path("api/v1/me/", accounts_api.MeView.as_view(), name="me"),
     path("api/v1/", include(router.urls)),
     path("api/v1/schema/", SpectacularAPIView.as_view(), name="schema"),
     path(
         "api/docs/", SpectacularSwaggerView.as_view(url_name="schema", http_method_names=["get", "head"]), name="docs"
     ),
+    path("v1/models", protocol_api.models, name="openai-models"),
+    path("v1/models/<path:name>", protocol_api.model, name="openai-model"),
+    path("v1/chat/completions", protocol_api.chat_completions, name="openai-chat"),
+    path("v1/embeddings", protocol_api.embeddings, name="openai-embeddings"),
     path("livez", operations.livez, name="livez"),
     path("readyz", operations.readyz, name="readyz"),
 ]

@@ -1,5 +1,6 @@
 """What templates and programs show of a file: its state, and its text in windows of whole pages."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -96,6 +97,12 @@ class Reading:
         if not 1 <= page <= len(self.spans):
             raise ProductError("no_such_page", f"The file has {len(self.spans)} pages.", status=404)
         return self.spans[page - 1][0]
+
+    def holds(self, start: int, end: int, *, page: int | None = None) -> bool:
+        """Whether there are such characters, beginning on this page if one is named."""
+        if page is not None and bisect_right(self.spans, start, key=lambda span: span[0]) != page:
+            return False
+        return start < end <= self.length
 
     def at(self, position: int) -> Window:
         """The window that holds the character at `position`; the last one for a position beyond the end."""

@@ -1,6 +1,7 @@
 """The bytes of files, in Django's default storage, once per content: a blob's name is the SHA-256 of what it holds."""
 
 import hashlib
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from django.core.files.uploadedfile import TemporaryUploadedFile
 from django.db import connection, transaction
 
 from files.models import File
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class TooLarge(Exception):
@@ -71,6 +74,27 @@ def release(sha256: str) -> None:
         _lock(sha256)
         if not File.objects.filter(sha256=sha256).exists():
             default_storage.delete(_name(sha256))
+
+
+def sweep(prefix: str) -> int:
+    """Deletes the blobs under two hexadecimal digits that no row needs, and returns how many those were.
+
+    Rows go in ways that `release` does not see, with the person who owned them or with a process that died. What is
+    being uploaded is safe: `release` waits for its transaction and looks again.
+    """
+    names = [name for directory in _listed(prefix)[0] for name in _listed(f"{prefix}/{directory}")[1]]
+    blobs = {name for name in names if SHA256.fullmatch(name)}
+    lost = blobs - set(File.objects.filter(sha256__in=blobs).values_list("sha256", flat=True))
+    for sha256 in lost:
+        release(sha256)
+    return len(lost)
+
+
+def _listed(place: str) -> tuple[list[str], list[str]]:
+    try:
+        return default_storage.listdir(place)
+    except FileNotFoundError:
+        return [], []
 
 
 @contextmanager

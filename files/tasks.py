@@ -1,6 +1,7 @@
 """Celery tasks: each loads, calls one function, returns. The row, not the broker, is the truth about a file."""
 
 import logging
+import time
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -10,10 +11,11 @@ from celery.signals import worker_ready
 from kombu.exceptions import KombuError, OperationalError
 from redis.exceptions import RedisError
 
-from files import indexing, ingest
+from files import indexing, ingest, storage
 from files.models import File
 from llm import tokens
 
+SWEEP_EVERY = 15  # seconds, as in the schedule
 BROKER_ERRORS = (KombuError, OperationalError, RedisError, OSError)
 
 logger = logging.getLogger(__name__)
@@ -42,6 +44,12 @@ def sweep_files() -> None:
         enqueue(read_file, file_id)
     for file_id in found.unindexed:
         enqueue(index_file, file_id)
+
+
+@shared_task
+def sweep_blobs() -> None:
+    """Each run looks at one of 256 parts of the storage, in turn by the clock: at one run in 15 s, at all in 64 min."""
+    storage.sweep(f"{int(time.time() / SWEEP_EVERY) % 256:02x}")
 
 
 def enqueue(task: "Task[[str], None]", file_id: UUID) -> None:

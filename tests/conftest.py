@@ -12,8 +12,8 @@ from accounts.models import User
 from accounts.services import create_token
 from llm.models import Model, Provider
 from llm.services import save_provider
-from personas.models import BudgetProfile
-from personas.services import save_system_prompt, set_default_profile
+from personas.models import BudgetProfile, SystemPrompt
+from personas.services import save_prompt, set_default_profile
 from tests.product import Caller, Product, database_url, running
 
 PASSWORD = "correct horse battery"
@@ -62,7 +62,7 @@ def product(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterat
             models=[("scripted", 128_000)],
             default=True,
         )
-        save_system_prompt(user=None, text="You are being tested.")
+        save_prompt(user=None, kind=SystemPrompt, text="You are being tested.")
         set_default_profile(profile=BudgetProfile.objects.create(name="Standard"))
         yield started
 

@@ -18,4 +18,5 @@ else:
     changed = parts._replace(query=f"db={first}") if parts.scheme == "unix" else parts._replace(path=f"/{first}")
     os.environ["REDIS_URL"] = changed.geturl()
 os.environ.setdefault("SECRET_KEY", "only-for-tests-only-for-tests-only-for-tests-12345")
+os.environ.setdefault("API_RATES", services.UNLIMITED)
 os.environ.pop("BUNDLED_MODEL_URL", None)

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import httpx
 
 from tests.scripted_model import ScriptedModel
+from tests.services import UNLIMITED
 
 ROOT = Path(__file__).resolve().parents[1]
 WAIT = 60.0  # seconds; the bound of every wait in tests, far above what a loaded machine needs
@@ -119,7 +120,7 @@ def database_url(settings: dict[str, Any]) -> str:
 def running(**environment: str) -> Iterator[Product]:
     """Everything, with a scripted model, in our environment and what is given; the caller creates the rows."""
     with tempfile.TemporaryDirectory(prefix="glasshouse-product-") as directory, ScriptedModel() as model:
-        environment = {**os.environ, "DATA_DIR": directory, **environment}
+        environment = {"API_RATES": UNLIMITED, **os.environ, "DATA_DIR": directory, **environment}
         product = Product(f"http://127.0.0.1:{free_port()}", model, environment, Path(directory))
         try:
             product.start_web()

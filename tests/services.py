@@ -22,6 +22,7 @@ from config.embedded.errors import StartError
 from config.embedded.paths import database_url, redis_url
 from config.embedded.services import start_services
 
+UNLIMITED = "chat=0,files=0,projects=0,tasks=0,admin=0,uploads=0"  # API_RATES: tests ask as often as they like
 # Nothing here has to survive a power cut.
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 

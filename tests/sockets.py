@@ -42,8 +42,10 @@ class Socket:
 
 
 @contextmanager
-def socket_of(product: Product, person: Person | None, origin: str | None = None) -> Iterator[Socket]:
-    headers = {}
+def socket_of(
+    product: Product, person: Person | None, origin: str | None = None, headers: dict[str, str] | None = None
+) -> Iterator[Socket]:
+    headers = dict(headers or {})
     if person is not None:
         client = Client()
         client.force_login(person.user)

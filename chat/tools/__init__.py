@@ -16,16 +16,19 @@ LAST_STEP = "This is the last step of this turn. Answer now with what you have; 
 class Toolbox:
     """`tools` by name and `guidance`, both in the fixed order in which the model gets them.
 
-    `notes`: sentences for people about tools that should be there and are not.
+    `approval`: names of those whose every call a person has to allow. `notes`: sentences for people about tools that
+    should be there and are not. `external`: tools that the calling program runs itself; a call of one ends the turn.
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
     guidance: Sequence[ToolGuidance] = ()
     notes: Sequence[str] = ()
+    approval: frozenset[str] = frozenset()
+    external: tuple[ToolDefinition, ...] = ()
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        return tuple(tool.definition for tool in self.tools.values())
+        return (*(tool.definition for tool in self.tools.values()), *self.external)
 
     @property
     def searching(self) -> frozenset[str]:
@@ -34,7 +37,7 @@ class Toolbox:
 
     def tokens(self, tokenizer: Tokenizer) -> int:
         """What the definitions cost; providers send them to the model as JSON."""
-        if not self.tools:
+        if not self.definitions:
             return 0
         described = [
             {"name": each.name, "description": each.description, "parameters": each.parameters}

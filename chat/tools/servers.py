@@ -29,14 +29,16 @@ async def with_server_tools(setting: Setting) -> Setting:
     notes = [f"The tool server {name} is not set up or switched off." for name in missing]
     box = setting.toolbox
     tools, guidance = dict(box.tools), list(box.guidance)
-    for offered in found:
+    approval: set[str] = set()
+    for server, offered in zip(servers, found, strict=True):
         if isinstance(offered, str):
             notes.append(offered)
             continue
         for tool in offered:
             tools[tool.definition.name] = tool
+            approval |= {tool.definition.name} if server.approval_required else set()
             guidance.append(ToolGuidance(tool.definition.name, tool.definition.description.partition("\n")[0]))
-    return replace(setting, toolbox=Toolbox(tools, tuple(guidance), tuple(notes)))
+    return replace(setting, toolbox=Toolbox(tools, tuple(guidance), tuple(notes), frozenset(approval)))
 
 
 async def _tools(server: Server, allowed: Sequence[str]) -> list[ServerTool] | str:

@@ -25,6 +25,7 @@ export class Attachments {
       field.value = "";
     });
     catchFiles((files) => this.#take(files), form);
+    form.addEventListener("attachfile", ({ detail }) => this.#add(detail.id));
     this.chips.addEventListener("click", (event) => {
       if (!event.target.closest("[data-remove-chip]")) return;
       event.target.closest(".chip").remove();
@@ -51,6 +52,11 @@ export class Attachments {
 
   get whyNot() {
     return say(this.chips.querySelector('[data-status="failed"], [data-status="too_long"]') ? "unfit" : "unread");
+  }
+
+  /** @param {string[]} ids of files that are on the server */
+  put(ids) {
+    for (const id of ids) this.#add(id);
   }
 
   clear() {

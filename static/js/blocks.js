@@ -5,6 +5,8 @@
  * @typedef {import("./socket.js").WireEvent} WireEvent
  */
 
+import { showApproval } from "./approval.js";
+
 const OVER = { RUN_FINISHED: "done", RUN_STOPPED: "stopped", RUN_ERROR: "failed", SNAPSHOT: "done" };
 
 export class Answer {
@@ -68,6 +70,10 @@ export class Answer {
     if (event.type === "TOOL_CALL_END") {
       part.querySelector("[data-label]").textContent = event.label;
       this.tell.onDoing(event.label);
+    }
+    if (event.type === "TOOL_CALL_APPROVAL") {
+      this.tell.onDoing(event.state === "waiting" ? "approval" : "waiting");
+      showApproval(part, this.turn);
     }
     if (event.type === "TOOL_CALL_RESULT") {
       const result = part.querySelector("[data-result]");

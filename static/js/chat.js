@@ -2,8 +2,11 @@
 import { Answer } from "./blocks.js";
 import { Composer, forgetDrafts } from "./composer.js";
 import "./copy.js";
+import "./starters.js";
+import { Next } from "./next.js";
 import { Panel } from "./panel.js";
 import { Scroll } from "./scroll.js";
+import { changed as refreshSide } from "./side.js";
 import { Socket } from "./socket.js";
 import { say } from "./words.js";
 
@@ -13,6 +16,7 @@ const status = document.getElementById("status");
 let title = document.title;
 /** @type {Map<string, Answer>} */
 const answers = new Map();
+let summarising = false;
 
 const scroll = new Scroll(
   document.getElementById("transcript"),
@@ -22,8 +26,9 @@ const scroll = new Scroll(
 const composer = new Composer(
   /** @type {HTMLFormElement} */ (document.getElementById("composer")),
   conversation,
-  { onStop: stop, onBusy: () => tell(say("busy")) },
+  { onStop: stop },
 );
+const next = new Next(document.getElementById("next"), (text, files) => composer.take(text, files));
 new Panel(document.getElementById("panel"));
 const socket = conversation ? connect() : null;
 
@@ -33,6 +38,7 @@ function connect() {
   made.addEventListener("ended", () => tell(say("ended")));
   made.addEventListener("open", () => status.textContent === say("lost") && tell(answers.size ? say("answering") : ""));
   made.addEventListener("state", ({ detail }) => onState(detail));
+  made.addEventListener("next", () => next.refresh());
   made.addEventListener("turn", ({ detail }) => onTurn(detail.turn));
   made.addEventListener("title", ({ detail }) => onTitle(detail.title));
   made.watch(conversation);
@@ -77,7 +83,8 @@ async function end(answer, how) {
   answers.delete(answer.turn);
   composer.show(answers.size > 0);
   if (answers.size) return;
-  tell(say(how, { count: words(answer.article) }));
+  next.refresh(); // it is being sent now, or says why not
+  tell(summarising ? say("summarising") : say(how, { count: words(answer.article) }));
   document.body.dispatchEvent(new CustomEvent("planchange"));
   mark(document.hidden ? "●" : "");
 }
@@ -118,15 +125,24 @@ function stop() {
 
 // Other tabs
 
-function onState({ state, title }) {
+function onState({ state, title, summary }) {
   if (title) onTitle(title); // what was missed while the socket was not there
   if (state === "answering" && !answers.size) sync();
-  if (state === "summarising") tell(say("summarising"));
+  next.refresh();
+  summarising = state === "summarising";
+  if (summarising) tell(say("summarising"));
   else if (status.textContent === say("summarising")) tell("");
+  if (summary) {
+    sync(); // the divider where it ends, or why there is none
+    document.body.dispatchEvent(new CustomEvent("planchange"));
+  }
+  composer.hold(summarising);
 }
 
 /** @param {string} turn */
 function onTurn(turn) {
+  next.refresh();
+  refreshSide(); // the conversation is now the newest
   if (!answers.has(turn) && !messages.querySelector(`[data-turn="${CSS.escape(turn)}"]`)) sync();
 }
 
@@ -136,9 +152,8 @@ function onTitle(name) {
   if (heading.textContent === name) return;
   title = title.replace(heading.textContent, () => name);
   document.title = document.title.replace(heading.textContent, () => name);
-  for (const place of [heading, document.querySelector(`.side a[href="${location.pathname}"]`)])
-    if (place) place.textContent = name;
-  /** @type {HTMLInputElement} */ (document.getElementById("new-title")).value = name;
+  heading.textContent = name;
+  refreshSide();
 }
 
 let syncing = Promise.resolve();
@@ -194,6 +209,7 @@ function problem(text) {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && answers.size && !document.querySelector(":popover-open")) stop();
 });
+document.body.addEventListener("titlechange", ({ detail }) => onTitle(detail.title));
 document.addEventListener("visibilitychange", () => !document.hidden && !answers.size && mark(""));
 document.querySelector("[data-sign-out]").addEventListener("submit", forgetDrafts);
 findPending();

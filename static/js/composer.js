@@ -1,8 +1,10 @@
 /**
  * The field in which a message is written. Enter sends, Shift+Enter is a new line, Esc stops the answer.
+ * What is sent while an answer is being written waits on the server until that is complete.
  * A draft is kept per conversation, in this browser, until it is sent.
  */
 import { Attachments } from "./attachments.js";
+import { say } from "./words.js";
 
 const DRAFT = "draft:";
 const touch = matchMedia("(pointer: coarse)");
@@ -11,7 +13,7 @@ export class Composer {
   /**
    * @param {HTMLFormElement} form
    * @param {string} conversation its id, or "" for one that does not exist yet
-   * @param {{onStop: () => void, onBusy: () => void}} tell
+   * @param {{onStop: () => void}} tell
    */
   constructor(form, conversation, tell) {
     this.form = form;
@@ -19,9 +21,9 @@ export class Composer {
     this.send = form.querySelector("#send");
     this.stop = form.querySelector("#stop");
     this.draft = DRAFT + (conversation || "new");
-    this.tell = tell;
     this.sending = false;
     this.answering = false;
+    this.held = false;
     this.usable = !this.send.disabled; // without a model there is nothing to send to
     this.fits = true;
     this.whyNot = "";
@@ -49,6 +51,12 @@ export class Composer {
     this.#show();
   }
 
+  /** While older messages are being summarised one can write, but not send. @param {boolean} held */
+  hold(held) {
+    this.held = held;
+    this.#show();
+  }
+
   /** @param {boolean} answering */
   show(answering) {
     this.answering = answering;
@@ -57,11 +65,13 @@ export class Composer {
 
   #show() {
     const focused = document.activeElement === this.stop;
+    const written = Boolean(this.text.value.trim());
     this.stop.hidden = !this.answering;
-    this.send.hidden = this.answering;
+    this.send.hidden = this.answering && !written;
     const { ready } = this.attachments;
-    this.send.disabled = !this.usable || !this.fits || !ready || this.sending || !this.text.value.trim();
-    this.send.title = ready ? this.whyNot : this.attachments.whyNot;
+    this.send.disabled = !this.usable || !this.fits || !ready || this.sending || this.held || !written;
+    this.send.title = this.held ? say("summarising") : ready ? this.whyNot : this.attachments.whyNot;
+    this.send.querySelector("span").textContent = say(this.answering ? "sendNext" : "send");
     if (focused && !this.answering) this.text.focus();
   }
 
@@ -83,16 +93,11 @@ export class Composer {
     // While an input method composes a word, Enter chooses the word. On a touch keyboard Enter is a new line.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || touch.matches) return;
     event.preventDefault();
-    if (this.answering) this.tell.onBusy();
-    else if (!this.send.disabled) this.form.requestSubmit();
+    if (!this.send.disabled) this.form.requestSubmit();
   }
 
   #begin(event) {
-    if (this.answering || this.sending) {
-      event.preventDefault();
-      this.tell.onBusy();
-      return;
-    }
+    if (this.sending) return event.preventDefault();
     this.sending = true;
     document.getElementById("problem").replaceChildren();
     this.#show();
@@ -107,6 +112,14 @@ export class Composer {
       if (!touch.matches) this.text.focus(); // on a phone it would bring the keyboard up over the answer
     }
     this.#typed();
+  }
+
+  /** What waited on the server comes back, above what is being written. @param {string} text @param {string[]} files ids */
+  take(text, files) {
+    this.text.value = this.text.value.trim() ? `${text}\n\n${this.text.value}` : text;
+    this.attachments.put(files);
+    this.#typed();
+    this.text.focus();
   }
 
   /** The same key for a repeated try makes it the same turn; crypto.randomUUID exists on secure origins only. */

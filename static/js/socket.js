@@ -9,7 +9,7 @@ const FIRST_WAIT = 500; // ms
 const LONGEST_WAIT = 15_000;
 const PING_EVERY = 25_000;
 const ACK_WITHIN = 10_000;
-const HINTS = new Set(["STATE", "TURN", "TITLE"]);
+const HINTS = new Set(["STATE", "TURN", "TITLE", "NEXT"]);
 const NOT_SIGNED_IN = 4401;
 const FOR_GOOD = new Set([4400, 4403, 4413]); // trying again would end the same way
 
@@ -46,7 +46,7 @@ export class Socket extends EventTarget {
     socket.onclose = (event) => socket === this.#socket && this.#closed(event.code);
   }
 
-  /** Tells of states, new turns and the title of a conversation, as `state`, `turn` and `title` events. @param {string} conversation */
+  /** Tells of a conversation, as `state`, `turn`, `title` and `next` events: what changed, not how. @param {string} conversation */
   watch(conversation) {
     this.#watched = conversation;
     if (this.open) this.#tell({ type: "watch", conversation });

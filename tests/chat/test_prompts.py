@@ -202,7 +202,7 @@ def test_the_number_of_queries_does_not_depend_on_the_length(person: Person, scr
         with CaptureQueriesContext(
             connection,
         ) as captured:
-            prompt, _ = prompts.plan(setting, leaf, [prompts.draft_message("x")])
+            prompt = prompts.plan(setting, leaf, [prompts.draft_message("x")]).prompt
         assert prompt.report.unloaded > 0
         return len(captured)
 

@@ -24,13 +24,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group(
 def test_a_conversation_is_renamed_and_deleted(page: Page) -> None:
     ask(page, "One", text="First answer.")
     expect_complete(page)
-    page.get_by_role("button", name="Rename or delete").click()
+    page.get_by_role("link", name="Options of this conversation").click()
     page.get_by_label("Title").fill("A better name")
     page.get_by_role("button", name="Rename", exact=True).click()
     expect(page.get_by_role("heading", name="A better name")).to_be_visible()
-    page.get_by_role("button", name="Rename or delete").click()
-    page.get_by_role("button", name="Delete this conversation…").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.get_by_role("link", name="Options of this conversation").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
     expect(page.get_by_role("link", name="A better name")).to_have_count(0)
 
@@ -77,10 +76,11 @@ def test_everything_is_done_with_the_keyboard(visit: OpenBrowser) -> None:
     expect(answer(page)).to_have_attribute("data-status", "done")
     expect(field(page)).to_be_focused()
     reached = set()
-    for _ in range(20):
+    for _ in range(40):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("(document.activeElement.innerText || '').trim()"))
-    assert {"Skip to the message field", "New conversation", "Sign out", "Rename or delete", "Copy"} <= reached
+    wanted = {"Skip to the message field", "New conversation", "Sign out", "Options of this conversation", "Copy"}
+    assert wanted <= reached
 
 
 def test_a_reader_who_scrolled_up_is_left_in_peace(page: Page) -> None:

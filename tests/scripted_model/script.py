@@ -10,6 +10,8 @@ DEFAULT_TEXT = "This is the scripted model speaking."
 MODEL_PREFIX = "scripted:"
 
 TITLE_PROMPT = "Write a title"  # how the product asks for one; the script's `title` answers, by default with nothing
+SUMMARY_FORM = "# The form"  # as above; `summary` is the text or the whole step, by default a short good summary
+DEFAULT_SUMMARY = "## Earlier\nThey greeted each other.\n\n## Now\nThey go on talking."
 _SCRIPT_LINE = re.compile(r"^[ \t]*script:[ \t]*(\{.*\})[ \t]*$", re.MULTILINE)
 _TOKEN = re.compile(r"\s*\S{1,8}|\s+")
 
@@ -68,7 +70,7 @@ class Step:
 
 
 _STEP_FIELDS = {each.name for each in fields(Step)}
-_FREE = {"note", "title"}
+_FREE = {"note", "title", "summary"}
 
 
 def parse_step(value: Any) -> Step:
@@ -86,7 +88,7 @@ def parse_step(value: Any) -> Step:
 
 
 def parse_script(value: Any) -> tuple[Step, ...]:
-    """`{"steps": [step, ...]}` or one step. Free fields: `note` tells equal scripts apart, `title` is for titles."""
+    """`{"steps": [step, ...]}` or one step. Free fields: `note` tells equal scripts apart; `title`, `summary`."""
     if isinstance(value, Mapping) and "steps" in value:
         steps = tuple(parse_step(step) for step in value["steps"])
         if not steps:
@@ -152,6 +154,9 @@ def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> 
     if str(body.get("system") or message_text(messages[0] if messages else {})).startswith(TITLE_PROMPT):
         return Chosen("title", 0, Step(text=_title(messages)))
     model = str(body.get("model", ""))
+    summarises = SUMMARY_FORM in str(body.get("system") or message_text(messages[0] if messages else {}))
+    if summarises and not model.startswith(MODEL_PREFIX):
+        return _summary(message_text(messages[-1]))
     if model.startswith(MODEL_PREFIX):
         name = model.removeprefix(MODEL_PREFIX)
         if name not in scripts:
@@ -174,6 +179,16 @@ def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> 
 def _title(messages: Sequence[Mapping[str, Any]]) -> str:
     scripts = _SCRIPT_LINE.findall(message_text(messages[-1]))
     return str(json.loads(scripts[0]).get("title", "")) if scripts else ""
+
+
+def _summary(text: str) -> Chosen:
+    """What the newest script that says anything about summaries wants."""
+    for source in reversed(_SCRIPT_LINE.findall(text)):
+        wanted = json.loads(source).get("summary")
+        if wanted is not None:
+            step = parse_step(wanted) if isinstance(wanted, Mapping) else Step(text=str(wanted))
+            return Chosen(f"summary {source}", 0, step)
+    return Chosen("summary", 0, Step(text=DEFAULT_SUMMARY))
 
 
 def _at(key: str, script: tuple[Step, ...], messages: Sequence[Mapping[str, Any]], holder: int | None) -> Chosen:

@@ -15,7 +15,7 @@ from files.services import upload
 from llm.models import Model, Provider
 from llm.services import set_default_model
 from personas.models import BudgetProfile, Persona, SystemPrompt
-from personas.services import counted, save_system_prompt, set_default_profile
+from personas.services import counted, save_prompt, set_default_profile
 from projects.services import add_file, create_project
 
 SYSTEM_PROMPT = """\
@@ -54,7 +54,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         with transaction.atomic():
             if not SystemPrompt.objects.exists():
-                save_system_prompt(user=None, text=SYSTEM_PROMPT, note="What every workspace starts with")
+                save_prompt(user=None, kind=SystemPrompt, text=SYSTEM_PROMPT, note="What every workspace starts with")
             self.profiles()
             self.bundled_model()
             if not Persona.objects.exists():

@@ -1,0 +1,67 @@
+"""Conversations that somebody brings along from another product."""
+
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import models
+from django.db.models import Q
+from uuid_utils.compat import uuid7
+
+
+class ImportQuerySet(models.QuerySet["Import"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ImportQuerySet":
+        return self.filter(owner_id=user.pk)
+
+    def live(self) -> "ImportQuerySet":
+        return self.filter(status__in=Import.LIVE)
+
+
+class Import(models.Model):
+    """One uploaded export and what became of it. The row, not the broker, is the truth about who works on it.
+
+    `results`, there at the end, has one object for each conversation of the export: `title`, `outcome` (imported,
+    known or skipped), `why` (a sentence, empty for what was imported) and `conversation` (its id here, or None).
+    """
+
+    class Status(models.TextChoices):
+        QUEUED = "queued", "Waiting"
+        RUNNING = "running", "Being imported"
+        DONE = "done", "Imported"
+        FAILED = "failed", "Failed"
+
+    LIVE = (Status.QUEUED, Status.RUNNING)
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="imports")
+    name = models.CharField(max_length=255, help_text="What the uploaded file was called.")
+    blob = models.CharField(max_length=200, blank=True, editable=False, help_text="In the storage until it is read.")
+    status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
+    attempt = models.PositiveSmallIntegerField(default=0, editable=False)
+    progress = models.PositiveSmallIntegerField(default=0, help_text="Percent of the export that was read.")
+    imported = models.PositiveIntegerField(default=0)
+    known = models.PositiveIntegerField(default=0, help_text="Conversations that had been imported before.")
+    skipped = models.PositiveIntegerField(default=0)
+    results: "models.JSONField[Any, Any]" = models.JSONField(default=list, editable=False)
+    error_code = models.CharField(max_length=60, blank=True)
+    error_detail = models.TextField(blank=True)
+    heartbeat = models.DateTimeField(auto_now_add=True)
+    created = models.DateTimeField(auto_now_add=True)
+    finished = models.DateTimeField(null=True, blank=True)
+
+    objects = ImportQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["-id"]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["heartbeat"], condition=Q(status__in=["queued", "running"]), name="import_live_heartbeat"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def live(self) -> bool:
+        return self.status in self.LIVE

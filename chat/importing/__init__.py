@@ -1,0 +1,1 @@
+"""Conversations from the exports of other products: read, told apart, turned into ours, stored once."""

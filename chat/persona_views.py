@@ -1,0 +1,54 @@
+"""The parts of personas' pages that only the conversation's side knows: what would be sent, and who uses one."""
+
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from accounts.middleware import SignedInRequest as Request
+from chat import panels
+from chat.models import Conversation
+from chat.plans import Draft, plan_ahead
+from chat.prompts import Place
+from chat.services import visible_persona
+from personas import services
+from projects.models import Project
+
+
+@login_required
+@require_POST
+def plan(request: Request, pk: UUID) -> HttpResponse:
+    """What a model would get for a sample message with the persona as it is stored: a fragment, or a page."""
+    persona = services.visible_persona(request.user, pk)
+    text = request.POST.get("text", "")
+    planned = plan_ahead(user=request.user, place=Place(persona=persona), draft=Draft(text))
+    context = {"panel": panels.of_plan(planned), "line": panels.plan_line(planned), "persona": persona}
+    fragment = request.headers.get("HX-Request")
+    return render(request, "chat/_context.html" if fragment else "personas/plan.html", context)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def delete(request: Request, pk: UUID) -> HttpResponse:
+    """Asks with a page that says what goes on without the persona; a POST deletes it."""
+    persona = services.visible_persona(request.user, pk)
+    services.require_owner(user=request.user, persona=persona)
+    if request.method == "POST":
+        services.delete_persona(user=request.user, persona=persona)
+        return redirect("personas:list")
+    # A number tells nothing of what others talk about, and the owner of a shared persona has to know it.
+    uses = {
+        "conversations": Conversation.objects.filter(persona=persona, origin=Conversation.Origin.WORKSPACE).count(),
+        "projects": Project.objects.filter(persona=persona).count(),
+    }
+    return render(request, "personas/delete.html", {"persona": persona, **uses})
+
+
+@login_required
+@require_GET
+def starters(request: Request) -> HttpResponse:
+    """The starter messages of the persona that is being chosen, or of none."""
+    persona = visible_persona(request.user, request.GET.get("persona"))
+    return render(request, "chat/_starters.html", {"chosen_persona": persona})

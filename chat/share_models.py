@@ -1,0 +1,45 @@
+"""Links under which anybody may read a conversation as it was."""
+
+import secrets
+from typing import ClassVar
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import models
+from uuid_utils.compat import uuid7
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)  # 256 bits
+
+
+class ShareQuerySet(models.QuerySet["Share"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ShareQuerySet":
+        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
+
+    def readable(self) -> "ShareQuerySet":
+        """By whoever has the link."""
+        return self.filter(conversation__deleted=None, conversation__owner__is_active=True)
+
+
+class Share(models.Model):
+    """The branch that ended at `leaf` when the link was made. What is written later is not in it: messages never
+    change, so the leaf is a snapshot. Deleting one of its messages ends the link.
+
+    The token is kept as it is, so that its owner can copy the link again: who can read this table can read the
+    messages beside it, so a hash would hide nothing from them.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    conversation = models.ForeignKey("chat.Conversation", on_delete=models.CASCADE, related_name="shares")
+    leaf = models.ForeignKey("chat.Message", on_delete=models.CASCADE, related_name="shares")
+    title = models.CharField(max_length=200, blank=True, help_text="Of the conversation at that time.")
+    token = models.CharField(max_length=64, unique=True, default=new_token, editable=False)
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = ShareQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["-id"]
+
+    def __str__(self) -> str:
+        return str(self.pk)

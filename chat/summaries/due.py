@@ -1,0 +1,96 @@
+"""When a summary is due, and how much it may say: the engine's plan on stored rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.utils import timezone
+
+from chat.context.rendering import Renderer
+from chat.context.summary import (
+    SHORTEST_SUMMARY,
+    Bounds,
+    SummaryMessage,
+    SummaryPlan,
+    bounds_by_share,
+    is_due,
+    plan_summary,
+)
+from chat.context.types import ContextMessage, ContextRequest
+from chat.models import Message, SummaryJob
+from chat.prompts import Setting
+from chat.sources import messages_of
+from llm.events import Usage
+from personas.models import BudgetProfile
+
+SMALLEST_WINDOW = 4_096  # tokens; what models with less write cannot stand for a conversation
+FIXED = ("system", "tasks", "persona", "project_files", "file_listing", "reminder")
+
+
+def job_after(setting: Setting, call: Mapping[str, Any], usage: Usage | None, answer: str) -> SummaryJob | None:
+    """The job that a turn asks for, from its last model call's report and usage; None when none is due.
+
+    The turn's tokens are the provider's, or ours where those are more: by ours it is decided what fits, and a message
+    must not be left out because the provider counts less.
+    """
+    counted = int(call["used"]) + int(call["tools_tokens"]) + setting.tokenizer.count(answer)
+    used = max(counted, usage.input + usage.output if usage is not None else 0)
+    if not _wanted(setting, used):
+        return None
+    return SummaryJob(
+        conversation=setting.conversation,
+        model=setting.model,
+        used=used,
+        fixed=fixed_of(call),
+        heartbeat=timezone.now(),
+    )
+
+
+def fixed_of(call: Mapping[str, Any]) -> int:
+    return int(call["tools_tokens"]) + sum(int(call["sections"].get(section, 0)) for section in FIXED)
+
+
+def bounds_of(profile: BudgetProfile, input_limit: int) -> Bounds:
+    """The profile's own ceiling and floor where they fit into the room of this model, else its shares of that room."""
+    if profile.ceiling is not None and profile.floor is not None and profile.ceiling < input_limit:
+        return Bounds(profile.ceiling, profile.floor, profile.keep_recent)
+    shares = (profile.ceiling_share, profile.floor_share)
+    return bounds_by_share(max(0, input_limit), *shares, keep_recent=profile.keep_recent)
+
+
+def _wanted(setting: Setting, used: int) -> bool:
+    conversation, profile = setting.conversation, setting.profile
+    if conversation is None or not (profile.summaries and conversation.automatic_summaries):
+        return False
+    if setting.model.context_window < SMALLEST_WINDOW and profile.summary_model_id is None:
+        return False
+    return is_due(bounds_of(profile, setting.room.input_limit), used)
+
+
+def plan_of(setting: Setting, rows: Sequence[Message], job: SummaryJob) -> SummaryPlan | None:
+    """What to summarise of `rows`, the messages after the last summarised one, oldest first; None when nothing is.
+
+    Where somebody has asked for it, it does not matter what the last turn spent.
+    """
+    bounds = bounds_of(setting.profile, setting.room.input_limit)
+    used = job.used if job.reason == SummaryJob.Reason.CEILING else bounds.ceiling + 1
+    return plan_summary(costs(setting, rows), bounds, used=used, fixed=job.fixed)
+
+
+def budget_beside(setting: Setting, tail: Sequence[Message], fixed: int) -> int:
+    """Tokens for a summary that is written again: what the floor leaves beside the messages it does not cover."""
+    bounds = bounds_of(setting.profile, setting.room.input_limit)
+    return max(SHORTEST_SUMMARY, bounds.floor - fixed - sum(cost.tokens for cost in costs(setting, tail)))
+
+
+def costs(setting: Setting, rows: Sequence[Message]) -> list[SummaryMessage]:
+    """What each message of the rows costs in the next prompt, overhead and files included, tool results as stubs."""
+    overhead = setting.profile.message_overhead
+    messages = setting.documents().attach(messages_of(rows, tokenizer=setting.tokenizer, overhead=overhead))
+    request = ContextRequest(setting.room, messages, setting.tokenizer, message_overhead=overhead)
+    renderer = Renderer(request)
+    return [_cost(renderer, message) for message in messages]
+
+
+def _cost(renderer: Renderer, message: ContextMessage) -> SummaryMessage:
+    tokens = sum(sent.tokens for sent in renderer.older_message(message))
+    return SummaryMessage(message.id, message.role, tokens, has_tool_calls=bool(message.tool_calls))

@@ -1,0 +1,246 @@
+"""A summary job from claim to end. The row is the truth: whoever changes it from queued to running does the work.
+
+A job that fails, hangs or loses its worker leaves every message where it was; the window's policy keeps prompts in
+bounds until the next turn asks again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import DatabaseError, transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from chat.models import Conversation, Message, Summary, SummaryJob, Turn
+from chat.prompts import Setting, place_of, setting
+from chat.summaries import due, writing
+from chat.summaries.coverage import bracketed, in_force, text_of
+from chat.tree import rows_between
+from chat.turn_rows import on_database, persistently, settle
+from llm.errors import ProductError
+from llm.models import Model
+from personas.models import SummaryPrompt
+from personas.services import model_for
+
+PATIENCE = timedelta(seconds=120)  # from the job's beginning; then sending works again, whatever it does
+TIMEOUT = 110.0  # seconds of work, so that a job gives up by itself before its patience ends
+HEARTBEAT = 5.0  # seconds
+STALE_AFTER = timedelta(seconds=30)  # without a heartbeat a running job's worker is gone
+UNCLAIMED_AFTER = timedelta(seconds=10)  # a queued job that the broker lost is enqueued again
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a job has to do: from the summary `before` (None: from the beginning) over `rows`, the oldest first."""
+
+    job: SummaryJob
+    brief: writing.Brief
+    before: Summary | None
+    rows: Sequence[Message]
+    tokens: int
+    prompt_version: int
+    leaf: UUID
+
+
+def claim(job_id: UUID) -> SummaryJob | None:
+    """The job, now ours; None when it is not queued any more, or an answer is being written."""
+    live = Turn.objects.live().filter(conversation__in=SummaryJob.objects.filter(pk=job_id).values("conversation"))
+    if live.exists():
+        return None
+    queued = SummaryJob.objects.filter(pk=job_id, status=SummaryJob.Status.QUEUED)
+    if not queued.update(status=SummaryJob.Status.RUNNING, heartbeat=timezone.now()):
+        return None
+    related = ("conversation__owner", "conversation__persona__budget_profile", "model__provider", "target")
+    return SummaryJob.objects.select_related(*related).get(pk=job_id)
+
+
+async def run(job_id: UUID) -> UUID | None:
+    """Carries a queued job out; its conversation, or None when another worker has it."""
+    job = await on_database(claim, job_id)
+    if job is None:
+        return None
+    beat = asyncio.create_task(_beat(job))
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            await _carry_out(job)
+    except asyncio.CancelledError:
+        await asyncio.shield(on_database(fail, job.pk, "summary_interrupted", "The server stopped while writing it."))
+        raise
+    except TimeoutError:
+        await persistently(lambda: fail(job.pk, "summary_timeout", "The model took too long to write it."))
+    except (ProductError, writing.Rejected) as error:
+        sentence = getattr(error, "detail", str(error))
+        code = error.code
+        await persistently(lambda: fail(job.pk, code, sentence))
+    except Exception:
+        logger.exception("summary job %s failed", job.pk)
+        await persistently(lambda: fail(job.pk, "internal_error", "Something went wrong on the server."))
+    finally:
+        beat.cancel()
+    return job.conversation_id
+
+
+async def _carry_out(job: SummaryJob) -> None:
+    work = await on_database(load, job)
+    if work is None:
+        await on_database(finish, job.pk)
+        return
+    found = writing.pieces(work.rows, work.brief)
+    chunks = list(writing.chunked(found, work.brief.room))
+    before, sections = work.before, work.before.sections if work.before else []
+    so_far = text_of(work.before) if work.before else ""
+    for number, chunk in enumerate(chunks, 1):
+        sections = await writing.write(work.brief, so_far, chunk)
+        so_far = "\n".join(bracketed(sections))
+        part = replace(work, before=before, rows=[piece.message for piece in chunk])
+        shortened = [str(piece.message.pk) for piece in chunk if piece.shortened]
+        stored = await on_database(store, part, sections, shortened=shortened, last=number == len(chunks))
+        if stored is None:
+            logger.info("summary job %s came too late; what it wrote is not used", job.pk)
+            return
+        before = stored
+
+
+async def _beat(job: SummaryJob) -> None:
+    while True:
+        await asyncio.sleep(HEARTBEAT)
+        with suppress(DatabaseError):
+            await on_database(SummaryJob.objects.live().filter(pk=job.pk).update, heartbeat=timezone.now())
+
+
+def load(job: SummaryJob) -> Work | None:
+    """Everything the job needs, read at once; None when there is nothing to summarise."""
+    conversation, decided = job.conversation, decided_for(job)
+    prompt = SummaryPrompt.objects.filter(active=True).first()
+    version, instructions = (prompt.version, prompt.text) if prompt else (0, writing.DEFAULT_PROMPT)
+    leaf = conversation.leaf_id
+    if leaf is None:
+        return None
+    if job.target is not None:
+        before, rows = None, rows_between(None, job.target.last_id)
+        budget = due.budget_beside(decided, rows_between(job.target.last_id, leaf), job.fixed)
+    else:
+        holds = in_force(conversation.pk, leaf)
+        after = rows_between(holds.last_id if holds else None, leaf)
+        plan = due.plan_of(decided, after, job)
+        if plan is None:
+            return None
+        last, budget = UUID(plan.summarise[-1].partition("#")[0]), plan.summary_tokens
+        # A summary of an older prompt version is not gone on from: what it stands for is read again.
+        before = in_force(conversation.pk, leaf, prompt_version=version)
+        rows = rows_between(before.last_id if before else None, last)
+    brief = writing.Brief(_writer(decided), instructions, budget, timezone.now(), conversation.owner.zone)
+    tokens = sum(cost.tokens for cost in due.costs(decided, rows))
+    return Work(job, brief, before, rows, tokens, version, leaf)
+
+
+def decided_for(job: SummaryJob) -> Setting:
+    """What holds for the conversation's next prompt."""
+    place = place_of(job.conversation)
+    model = Model.objects.usable().filter(pk=job.model_id).first() if job.model_id else None
+    return setting(user=job.conversation.owner, model=model or model_for(place.persona), place=place)
+
+
+def _writer(decided: Setting) -> Model:
+    """The model that an administrator named for summaries while it is usable, else the conversation's."""
+    chosen = decided.profile.summary_model_id
+    named = Model.objects.usable().filter(pk=chosen).first() if chosen else None
+    return named or decided.model
+
+
+def store(work: Work, sections: list[dict[str, str]], *, shortened: list[str], last: bool) -> Summary | None:
+    """The next summary, and after the last chunk the job's end; None when the job is not live any more.
+
+    A summary of a part of what was to be summarised holds too: should the rest fail, the next job goes on from it.
+    """
+    before, rows, brief = work.before, work.rows, work.brief
+    with transaction.atomic():
+        Conversation.objects.select_for_update().filter(pk=work.job.conversation_id).first()
+        if not SummaryJob.objects.select_for_update().live().filter(pk=work.job.pk).exists():
+            return None
+        summary = Summary(
+            conversation_id=work.job.conversation_id,
+            leaf_id=work.leaf,
+            first_id=before.first_id if before else rows[0].pk,
+            last=rows[-1],
+            messages=len(rows) + (before.messages if before else 0),
+            span_start=before.span_start if before else rows[0].created,
+            span_end=rows[-1].created,
+            sections=sections,
+            shortened=[*(before.shortened if before else []), *shortened],
+            timezone=brief.zone.key,
+            model_name=brief.model.name,
+            prompt_version=work.prompt_version,
+            as_of=brief.now,
+            tokens_in=0,
+            tokens_out=0,
+        )
+        summary.supersedes = before or in_force(summary.conversation_id, work.leaf)
+        summary.tokens_in = (before.tokens_in if before else 0) + work.tokens
+        summary.tokens_out = brief.tokenizer.count(text_of(summary))
+        summary.save(force_insert=True)
+        if last:
+            finish(work.job.pk)
+    return summary
+
+
+def finish(job_id: UUID) -> None:
+    _end(job_id, SummaryJob.Status.DONE)
+
+
+def fail(job_id: UUID, code: str, detail: str) -> bool:
+    """Ends a live job without a summary. False when it has ended already."""
+    logger.warning("summary job %s failed: %s (%s)", job_id, detail, code)
+    return _end(job_id, SummaryJob.Status.FAILED, code=code, detail=detail)
+
+
+def _end(job_id: UUID, status: str, **fields: str) -> bool:
+    with transaction.atomic():
+        live = SummaryJob.objects.live().filter(pk=job_id)
+        conversation = live.values_list("conversation", flat=True).first()
+        if conversation is None or not live.update(status=status, finished=timezone.now(), **fields):
+            return False
+        settle(conversation)
+    return True
+
+
+def expire(conversation_id: UUID) -> None:
+    """Ends a job of this conversation that has used up its patience, so that sending works again."""
+    late = SummaryJob.objects.live().filter(conversation=conversation_id, created__lt=timezone.now() - PATIENCE)
+    for job_id in late.values_list("pk", flat=True):
+        fail(job_id, "summary_timeout", "The model took too long to write it.")
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    failed: list[UUID]
+    unclaimed: list[UUID]
+
+
+def stale() -> Stale:
+    """Fails the jobs whose worker is gone or that take too long; returns their conversations, and jobs to enqueue."""
+    now = timezone.now()
+    gone = Q(status=SummaryJob.Status.RUNNING, heartbeat__lt=now - STALE_AFTER) | Q(created__lt=now - PATIENCE)
+    failed = [
+        job.conversation_id
+        for job in SummaryJob.objects.live().filter(gone)
+        if fail(job.pk, "summary_interrupted", "The server stopped while writing it.")
+    ]
+    queued = SummaryJob.objects.filter(status=SummaryJob.Status.QUEUED, heartbeat__lt=now - UNCLAIMED_AFTER)
+    unclaimed = list(queued.values_list("pk", flat=True))
+    SummaryJob.objects.filter(pk__in=unclaimed, status=SummaryJob.Status.QUEUED).update(heartbeat=now)
+    return Stale(failed, unclaimed)
+
+
+def queued_after(turn_id: UUID) -> UUID | None:
+    """The job that waits for a worker in the conversation of this turn."""
+    conversation = Turn.objects.filter(pk=turn_id).values("conversation")
+    queued = SummaryJob.objects.filter(conversation__in=conversation, status=SummaryJob.Status.QUEUED)
+    return queued.values_list("pk", flat=True).first()

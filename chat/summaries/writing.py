@@ -1,0 +1,223 @@
+"""How a summary is asked for, and when what comes back is good enough to stand for the messages."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from itertools import zip_longest
+from zoneinfo import ZoneInfo
+
+from chat.context.rendering import STUB
+from chat.context.shorten import cut_middle
+from chat.context.summary import SECTION_SHARES
+from chat.models import Message
+from chat.sources import expand
+from llm import tokens
+from llm.errors import ModelError
+from llm.events import StepFinished, TextDelta
+from llm.messages import Message as Said
+from llm.messages import ModelRequest
+from llm.models import Model
+from llm.services import shared_client
+
+# What a workspace starts with; an administrator's versions are rows. The numbers and the form are added to it.
+DEFAULT_PROMPT = """\
+Write what the assistant must still know of the conversation below when its words are gone. You are given the summary \
+so far, if there is one, and the messages that came after it. Write one new summary of both.
+
+Keep facts, names, numbers, dates, decisions and their reasons, promises, what the person prefers, open questions and \
+what is being worked on, in the order in which things happened. The older something is, the shorter: what happened \
+just now in detail, step by step; what is long past in a few words. Say who said or wanted what. Add nothing that was \
+not said, judge nothing, and answer no question in it.\
+"""
+MEANINGS = {
+    "Earlier": "everything before this month",
+    "This month": "this month up to yesterday",
+    "Today": "today, up to the newest events",
+    "Now": "the newest events: what was just done and what is going on",
+}
+ROOM_TO_THINK = 1_024  # tokens beside the summary, for models that reason first
+TOO_LONG = Decimal("1.5")  # times the budget; the first attempt is asked to be shorter, the second one is taken
+WORDS_PER_TOKEN = Decimal("0.7")
+LONGEST_READ = 200_000  # characters of an answer; a model that never ends is cut off
+_NAMES = "|".join(SECTION_SHARES)
+# `## Today`, `**Today**`, `[Today: …]` and `Today:`; a sentence that begins with the word is none.
+_HEADING = re.compile(rf"^[ \t]*(?:[#*\[][#*\[ \t]*({_NAMES})\b[ \t\]*:]*|({_NAMES})[ \t]*(?::[ \t]*|$))", re.M | re.I)
+_ERROR = re.compile(
+    r"^\W*(?:error\b|internal server error|traceback|\{\s*\"error\"|i(?:['’]| a)m sorry|sorry,|i can(?:no|['’])t"
+    r"|as an ai\b)",
+    re.I,
+)
+
+
+class Rejected(Exception):
+    """The model's text may not stand for the messages. `code` for programs, the sentence for people and the model."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """Under which instructions a summary of at most `budget` tokens is written, by whom, and when it is."""
+
+    model: Model
+    instructions: str
+    budget: int
+    now: datetime
+    zone: ZoneInfo
+
+    @property
+    def tokenizer(self) -> tokens.Tokenizer:
+        return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
+
+    @property
+    def max_output(self) -> int:
+        wanted = 2 * self.budget + ROOM_TO_THINK
+        return min(wanted, self.model.max_output or wanted, max(1, self.model.window // 2))
+
+    @property
+    def room(self) -> int:
+        """Tokens of the conversation's text that one call can take; a twentieth stays free since counts may be off."""
+        return self.model.window * 19 // 20 - self.max_output - self.tokenizer.count(self.system) - 3 * self.budget
+
+    @property
+    def system(self) -> str:
+        lines = [
+            f"## {name}\n{MEANINGS[name]}, at most {floored} tokens (about {int(floored * WORDS_PER_TOKEN)} words)"
+            for name, share in SECTION_SHARES.items()
+            if (floored := int(self.budget * share))
+        ]
+        now = self.now.astimezone(self.zone)
+        return (
+            f"{self.instructions}\n\n# The form\nIt is {now:%A, %Y-%m-%d %H:%M} ({self.zone.key}). Write these "
+            "sections under exactly these headings, leave out those with nothing to tell, and write their text in the "
+            "language of the conversation. Write nothing before or after them.\n\n" + "\n\n".join(lines)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One message as the summariser reads it. `shortened`: it alone was too long for the model."""
+
+    message: Message
+    text: str
+    tokens: int
+    shortened: bool = False
+
+
+def pieces(rows: Iterable[Message], brief: Brief) -> Iterator[Piece]:
+    """The rows as text, tool results as stubs, each small enough for one call."""
+    for row in rows:
+        text = _written(row, brief.zone)
+        size = brief.tokenizer.count(text)
+        if size <= brief.room:
+            yield Piece(row, text, size)
+        else:
+            shorter = cut_middle(text, max(1, brief.room), 1, brief.tokenizer)
+            yield Piece(row, shorter, brief.tokenizer.count(shorter), shortened=True)
+
+
+def chunked(found: Iterable[Piece], room: int) -> Iterator[list[Piece]]:
+    """As many pieces side by side as one call can take, in their order."""
+    chunk: list[Piece] = []
+    size = 0
+    for piece in found:
+        if chunk and size + piece.tokens > room:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(piece)
+        size += piece.tokens
+    if chunk:
+        yield chunk
+
+
+def _written(row: Message, zone: ZoneInfo) -> str:
+    when = f"{row.created.astimezone(zone):%Y-%m-%d %H:%M}"
+    names = [attachment.name for attachment in row.attachments.all()]
+    files = f" (with the files {', '.join(names)})" if names else ""
+    lines = [f"[{when}] {'Person' if row.role == Message.Role.USER else 'Assistant'}{files}:"]
+    for said in expand(row):
+        if said.role == "tool":
+            lines.append(f"({STUB})")
+            continue
+        lines += [said.text] if said.text else []
+        lines += [f"(called {call.name} with {call.arguments})" for call in said.tool_calls]
+    return "\n".join(lines)
+
+
+async def write(brief: Brief, before: str, chunk: Sequence[Piece]) -> list[dict[str, str]]:
+    """The sections of a summary that takes the place of `before` (the summary so far) and the chunk's messages.
+
+    Tried twice, the second time with what was wrong. Raises `Rejected` and `llm.errors.ProductError`.
+    """
+    asked = "\n\n".join([*([f"# The summary so far\n{before}"] if before else []), "# The messages after it"])
+    text = "\n\n".join([asked, *(piece.text for piece in chunk)])
+    replaced = brief.tokenizer.count(before) + sum(piece.tokens for piece in chunk)
+    messages = (Said("system", brief.system), Said("user", text))
+    try:
+        return checked(await _ask(brief, messages), brief, replaced)
+    except ModelError as error:
+        if not error.retryable:
+            raise
+    except Rejected as problem:
+        again = f"{brief.system}\n\nAn earlier attempt was not usable: {problem} Write it anew."
+        messages = (replace(messages[0], text=again), messages[1])
+    return checked(await _ask(brief, messages), brief, replaced, last=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    text: str
+    cut_off: bool
+
+
+async def _ask(brief: Brief, messages: tuple[Said, ...]) -> _Answer:
+    request = ModelRequest(model=brief.model.name, messages=messages, max_output=brief.max_output)
+    said: list[str] = []
+    size, reason = 0, "stop"
+    async with aclosing(shared_client(brief.model.provider).stream(request)) as events:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                said.append(event.text)
+                size += len(event.text)
+            elif isinstance(event, StepFinished):
+                reason = event.reason
+            if size > LONGEST_READ:
+                return _Answer("".join(said), cut_off=True)
+    return _Answer("".join(said), cut_off=reason == "length")
+
+
+def checked(answer: _Answer, brief: Brief, replaced: int, *, last: bool = False) -> list[dict[str, str]]:
+    """The answer's sections. Raises `Rejected` unless it can stand for the `replaced` tokens of what it summarises."""
+    text = answer.text.replace("\x00", "").strip()
+    if not text:
+        raise Rejected("empty_summary", "It was empty.")
+    if answer.cut_off:
+        raise Rejected("summary_cut_off", "It was cut off before its end.")
+    if _ERROR.match(text):
+        raise Rejected("summary_is_an_error", "It was an apology or an error, not a summary.")
+    sections = parsed(text)
+    if not sections:
+        raise Rejected("summary_without_sections", "It had none of the headings, or nothing under them.")
+    size = brief.tokenizer.count(text)
+    if size >= replaced:
+        raise Rejected("summary_not_shorter", "It was not shorter than what it stands for.")
+    if size > brief.budget * TOO_LONG and not last:
+        raise Rejected("summary_too_long", f"It had {size} tokens; at most {brief.budget} are wanted.")
+    return sections
+
+
+def parsed(text: str) -> list[dict[str, str]]:
+    """The sections in their order, those with text; what is written before the first heading belongs to none."""
+    found: dict[str, str] = {}
+    headings = list(_HEADING.finditer(text))
+    for heading, following in zip_longest(headings, headings[1:]):
+        named = (heading[1] or heading[2]).lower()
+        name = next(known for known in SECTION_SHARES if known.lower() == named)
+        body = text[heading.end() : following.start() if following else len(text)].strip().removesuffix("]").strip()
+        found[name] = "\n".join(each for each in (found.get(name, ""), body) if each)
+    return [{"name": name, "text": found[name]} for name in SECTION_SHARES if found.get(name)]

@@ -1,0 +1,150 @@
+"""What a person does with summaries: have one written, correct it, have it written anew, undo it."""
+
+from collections.abc import Sequence
+from functools import partial
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.models import User
+from chat import tasks
+from chat.asking import lock, require_idle, require_owner
+from chat.context.summary import SECTION_SHARES
+from chat.models import Conversation, Message, Summary, SummaryJob, Turn
+from chat.summaries import due
+from chat.summaries.coverage import in_force, text_of
+from chat.summaries.jobs import decided_for
+from chat.tree import rows_between
+from llm import tokens
+from llm.errors import NotFound, ProductError
+
+MAX_SECTION = 20_000  # characters
+
+
+def visible_summary(user: User, pk: UUID) -> Summary:
+    """Raises `NotFound` for a summary that is not there or of somebody else's conversation."""
+    found = Summary.objects.visible_to(user).select_related("conversation", "last").filter(pk=pk).first()
+    if found is None:
+        raise NotFound("summary")
+    return found
+
+
+def summarise_now(*, user: User, conversation: Conversation) -> SummaryJob:
+    """Has everything but the newest messages summarised, and lets later summaries come by themselves again.
+
+    Raises `already_answering` and `summarising` (409), and `nothing_to_summarise` (409) when nothing is old enough.
+    """
+    require_owner(user, conversation)
+    with transaction.atomic():
+        locked = lock(conversation)
+        require_idle(locked)
+        holds = in_force(locked.pk, locked.leaf_id)
+        above = holds.last_id if holds else None
+        rows = rows_between(above, locked.leaf_id) if locked.leaf_id else []
+        job = _job(locked, SummaryJob.Reason.ASKED)
+        if not rows or due.plan_of(decided_for(job), rows, job) is None:
+            raise ProductError(
+                "nothing_to_summarise",
+                "There is nothing to summarise yet: the newest messages always stay word for word.",
+                status=409,
+            )
+        Conversation.objects.filter(pk=locked.pk).update(automatic_summaries=True)
+        _start(locked, job)
+    return job
+
+
+def rebuild_summary(*, user: User, summary: Summary) -> SummaryJob:
+    """Has it written anew from the messages themselves, under the summary prompt as it is now.
+
+    Raises `already_answering` and `summarising` (409), and `not_in_force` (409) for one that no longer holds.
+    """
+    require_owner(user, summary.conversation)
+    with transaction.atomic():
+        locked = lock(summary.conversation)
+        require_idle(locked)
+        _require_in_force(locked, summary)
+        job = _job(locked, SummaryJob.Reason.REBUILD, summary)
+        _start(locked, job)
+    return job
+
+
+def edit_summary(*, user: User, summary: Summary, sections: Sequence[dict[str, str]]) -> Summary:
+    """The corrected summary, a new row that takes the place of the old one, which stays readable.
+
+    `sections`: `name` and `text` each. Raises `bad_section`, `empty_summary`, `not_in_force` and `require_idle`'s.
+    """
+    require_owner(user, summary.conversation)
+    texts = {each["name"]: each["text"].strip() for each in sections}
+    for name, text in texts.items():
+        if name not in SECTION_SHARES or len(text) > MAX_SECTION:
+            known = ", ".join(SECTION_SHARES)
+            raise ProductError(
+                "bad_section", f"A section is one of {known}, with a text of at most {MAX_SECTION:,} characters."
+            )
+    if not any(texts.values()):
+        raise ProductError("empty_summary", "The summary is empty. Write something, or undo it instead.")
+    with transaction.atomic():
+        locked = lock(summary.conversation)
+        require_idle(locked)
+        _require_in_force(locked, summary)
+        edited = Summary.objects.get(pk=summary.pk)
+        edited.pk = Summary._meta.pk.get_default()
+        edited.sections = [{"name": name, "text": texts[name]} for name in SECTION_SHARES if texts.get(name)]
+        edited.supersedes, edited.author, edited.model_name = summary, user, ""
+        edited.tokens_out = tokens.count(text_of(edited))
+        edited.save(force_insert=True)
+    return edited
+
+
+def undo_summary(*, user: User, summary: Summary) -> Summary | None:
+    """Sends the messages themselves again, or what an earlier summary leaves of them; returns that earlier one.
+
+    Summaries no longer come by themselves here, or this one would be back at once; `summarise_now` turns them on.
+    """
+    require_owner(user, summary.conversation)
+    with transaction.atomic():
+        locked = lock(summary.conversation)
+        require_idle(locked)
+        _require_in_force(locked, summary)
+        Summary.objects.filter(pk=summary.pk).update(withdrawn=timezone.now())
+        Conversation.objects.filter(pk=locked.pk).update(automatic_summaries=False)
+    return in_force(locked.pk, locked.leaf_id)
+
+
+def last_failure(conversation: Conversation) -> SummaryJob | None:
+    """The newest job, if it failed: something to tell and to try again."""
+    newest = SummaryJob.objects.filter(conversation=conversation).order_by("-id").first()
+    return newest if newest is not None and newest.status == SummaryJob.Status.FAILED else None
+
+
+def _require_in_force(conversation: Conversation, summary: Summary) -> None:
+    holds = in_force(conversation.pk, conversation.leaf_id)
+    if holds is None or holds.pk != summary.pk:
+        raise ProductError(
+            "not_in_force",
+            "This summary no longer holds on the branch on show. Reload to see the one that does.",
+            status=409,
+        )
+
+
+def _job(conversation: Conversation, reason: str, target: Summary | None = None) -> SummaryJob:
+    """Not stored yet. What every prompt has is taken from the newest answer's report."""
+    leaf = Message.objects.select_related("model").get(pk=conversation.leaf_id) if conversation.leaf_id else None
+    turn = Turn.objects.filter(answer=leaf).only("report").first() if leaf else None
+    calls = turn.report.get("calls", []) if turn else []
+    return SummaryJob(
+        conversation=conversation,
+        reason=reason,
+        model=leaf.model if leaf else None,
+        target=target,
+        fixed=due.fixed_of(calls[-1]) if calls else 0,
+        heartbeat=timezone.now(),
+    )
+
+
+def _start(conversation: Conversation, job: SummaryJob) -> None:
+    job.save(force_insert=True)
+    conversation.state = Conversation.State.SUMMARISING
+    conversation.save(update_fields=["state"])
+    transaction.on_commit(partial(tasks.enqueue_summary, job.pk))

@@ -1,0 +1,284 @@
+"""The model's hand on its user's tasks. What it may do is `projects.task_rules`; a refusal is a sentence for it.
+
+In a run there are only those that the step needs, and they know what they are about; only the user clears a breakpoint.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from accounts.models import User
+from chat.context.moving_parts import ToolGuidance
+from chat.models import Run, RunStep
+from chat.tools.arguments import choice, day, flag, known, objects, text
+from chat.turn_rows import on_database
+from llm.errors import ProductError
+from llm.messages import ToolDefinition
+from llm.tools import BadArguments, Tool, ToolOutput
+from projects import codes
+from projects import task_services as services
+from projects.task_models import MAX_NEEDS, MAX_TITLE, Task
+from projects.task_queries import today, visible_task
+from projects.task_rules import MAX_NOTES, Actor, DraftItem, NewTask
+
+MOST = 100  # tasks of one listing
+STATUSES = ("done", "dropped", "open")
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """Who acts, and in which step of a run if it is one."""
+
+    user: User
+    model: str
+    step: RunStep | None = None
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(self.user, self.model)
+
+    def task(self, code: str) -> Task:
+        """Raises `BadArguments` for what is no code, `NotFound` for a code that nothing has."""
+        wanted = code.strip().removeprefix("@").upper()
+        if not codes.is_code(wanted):
+            raise BadArguments(f"“{code[:40]}” is no code of a task, such as D2026-11-21-T02 or D2026-11-21-T02.C03.")
+        return visible_task(self.user, wanted)
+
+
+class TaskTool:
+    timeout = 15.0
+    max_characters = 30_000
+    definition: ToolDefinition
+    doing: str  # for people
+
+    def __init__(self, hand: Hand) -> None:
+        self.hand = hand
+
+    def label(self, arguments: Mapping[str, Any]) -> str:
+        return self.doing
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        return await on_database(self._run, arguments)
+
+    def _run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        known(arguments, self.definition.parameters)
+        try:
+            return ToolOutput(self.do(arguments))
+        except ProductError as error:
+            raise BadArguments(error.detail) from error
+
+    def do(self, arguments: Mapping[str, Any]) -> str:
+        raise NotImplementedError
+
+
+class ListTasks(TaskTool):
+    doing = "Looking at the tasks"
+    definition = ToolDefinition(
+        "list_tasks",
+        "Lists the user's tasks of a day with their checklists, or one objective or task with what is below it.",
+        {
+            "type": "object",
+            "properties": {
+                "date": {"type": "string", "description": "The day, as 2026-11-21; today without it."},
+                "code": {"type": "string", "description": "Only this one, such as M2026-11-T03."},
+            },
+            "additionalProperties": False,
+        },
+    )
+
+    def do(self, arguments: Mapping[str, Any]) -> str:
+        code, on = text(arguments, "code", codes.MAX_LENGTH + 1), day(arguments, "date")
+        if code and on:
+            raise BadArguments("Give “date” or “code”, not both.")
+        rows = Task.objects.visible_to(self.hand.user)
+        if code:
+            row = self.hand.task(code)
+            found = [row, *rows.filter(parent=row)[:MOST]]
+        else:
+            on = on or today(self.hand.user)
+            found = list(rows.filter(horizon=Task.Horizon.DAY, date=on).order_by("code")[: MOST + 1])
+        shown = [_described(row) for row in found[:MOST]]
+        more = "\nThere are more; ask for one by its code." if len(found) > MOST else ""
+        return (json.dumps({"tasks": shown}, ensure_ascii=False) if shown else "There are none.") + more
+
+
+def _described(row: Task) -> dict[str, Any]:
+    said = {"code": row.code, "title": row.title, "status": row.status, "archetype": row.archetype}
+    said |= {"notes": row.notes, "breakpoint": (row.needs or "the user's word") if row.blocking else ""}
+    return {name: value for name, value in said.items() if value}
+
+
+class CreateTask(TaskTool):
+    doing = "Creating a task"
+    definition = ToolDefinition(
+        "create_task",
+        "Creates a task or objective of the user's and returns its code.",
+        {
+            "type": "object",
+            "properties": {
+                "title": {"type": "string"},
+                "level": {"type": "string", "enum": ["task", "objective"], "description": "task without it."},
+                "horizon": {"type": "string", "enum": ["day", "month", "year"], "description": "day without it."},
+                "date": {"type": "string", "description": "Any day of that time, as 2026-11-21; today without it."},
+                "archetype": {
+                    "type": "string",
+                    "enum": ["user", "model", "hybrid"],
+                    "description": "Who does it: the user (without it), you alone, or you with stops for the user.",
+                },
+                "notes": {"type": "string"},
+                "parent": {"type": "string", "description": "The code of what it belongs under."},
+            },
+            "required": ["title"],
+            "additionalProperties": False,
+        },
+    )
+
+    def do(self, arguments: Mapping[str, Any]) -> str:
+        parent = text(arguments, "parent", codes.MAX_LENGTH + 1)
+        level = choice(arguments, "level", ("task", "objective"))
+        new = NewTask(
+            title=text(arguments, "title", MAX_TITLE, required=True),
+            level=level,
+            horizon=choice(arguments, "horizon", ("day", "month", "year")),
+            date=day(arguments, "date"),
+            archetype=choice(arguments, "archetype", ("user", "model", "hybrid")) if level == "task" else "",
+            notes=text(arguments, "notes", MAX_NOTES),
+            parent=self.hand.task(parent) if parent else None,
+        )
+        row = services.create(actor=self.hand.actor, new=new)
+        runs = row.archetype in (Task.Archetype.MODEL, Task.Archetype.HYBRID)
+        return f"Created {row.code}." + (" The user starts its run, on the page of their tasks." if runs else "")
+
+
+class DraftChecklist(TaskTool):
+    doing = "Drafting a checklist"
+    definition = ToolDefinition(
+        "draft_checklist",
+        "Puts a new checklist in the place of the unfinished items of a day task.",
+        {
+            "type": "object",
+            "properties": {
+                "task": {"type": "string", "description": "The task's code, such as D2026-11-21-T02."},
+                "items": {
+                    "type": "array",
+                    "description": "In the order in which they are to be done.",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "title": {"type": "string"},
+                            "breakpoint": {"type": "boolean", "description": "Stop before it and ask the user."},
+                            "needs": {"type": "string", "description": "What the user is asked for then."},
+                        },
+                        "required": ["title"],
+                        "additionalProperties": False,
+                    },
+                },
+            },
+            "required": ["items"],
+            "additionalProperties": False,
+        },
+    )
+
+    def do(self, arguments: Mapping[str, Any]) -> str:
+        items = [self._item(each) for each in self._given(arguments)]
+        code, step = text(arguments, "task", codes.MAX_LENGTH + 1), self.hand.step
+        if step is None and not code:
+            raise BadArguments("Say in “task” the code of the task whose checklist it is.")
+        task = visible_task(self.hand.user, step.run.task_id) if step else self.hand.task(code)
+        if code and self.hand.task(code) != task:
+            raise BadArguments(f"Now it is about {task.code} only.")
+        if task.archetype == Task.Archetype.MODEL and any(item.breakpoint for item in items):
+            raise BadArguments(f"{task.code} is done without the user, so it has no breakpoints. Leave them out.")
+        drafted = services.draft_checklist(actor=self.hand.actor, task=task, items=items)
+        return f"Drafted {len(drafted)} items, {drafted[0].code} to {drafted[-1].code}."
+
+    def _given(self, arguments: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        shape = self.definition.parameters["properties"]["items"]["items"]
+        return objects(arguments, "items", shape, codes.MAX_NUMBER)
+
+    @staticmethod
+    def _item(given: Mapping[str, Any]) -> DraftItem:
+        needs, stops = text(given, "needs", MAX_NEEDS), flag(given, "breakpoint")
+        return DraftItem(text(given, "title", MAX_TITLE, required=True), stops, needs)
+
+
+class MarkItem(TaskTool):
+    doing = "Marking an item"
+    definition = ToolDefinition(
+        "mark_item",
+        "Says that a checklist item or a task is done (without “status”), is not needed (dropped), or is open again.",
+        {
+            "type": "object",
+            "properties": {
+                "item": {"type": "string", "description": "Its code; in a run the item that is worked on without it."},
+                "status": {"type": "string", "enum": list(STATUSES)},
+            },
+            "additionalProperties": False,
+        },
+    )
+
+    def do(self, arguments: Mapping[str, Any]) -> str:
+        code, status = text(arguments, "item", codes.MAX_LENGTH + 1), choice(arguments, "status", STATUSES)
+        row = self._current(code, self.hand.step) if self.hand.step else self._named(code)
+        row = services.set_status(actor=self.hand.actor, task=row, status=status)
+        return f"{row.code} is {row.status} now."
+
+    def _named(self, code: str) -> Task:
+        if not code:
+            raise BadArguments("Say in “item” the code of what is to be marked.")
+        return self.hand.task(code)
+
+    def _current(self, code: str, step: RunStep) -> Task:
+        if code.strip().upper() not in ("", step.code, f"@{step.code}", step.code.partition(".")[2]):
+            raise BadArguments(f"Now it is about {step.code} only. The other items come in their turn.")
+        _require_live(step)
+        return visible_task(self.hand.user, step.code)
+
+
+class AskUser(TaskTool):
+    doing = "Asking you"
+    definition = ToolDefinition(
+        "ask_user",
+        "Asks the user for something without which you cannot go on. Work stops until they have answered.",
+        {
+            "type": "object",
+            "properties": {"question": {"type": "string"}},
+            "required": ["question"],
+            "additionalProperties": False,
+        },
+    )
+
+    def do(self, arguments: Mapping[str, Any]) -> str:
+        question, step = text(arguments, "question", 4_000, required=True), self.hand.step
+        if step is None:
+            return "Write this question as your answer now, and nothing else. The user replies in their next message."
+        _require_live(step)
+        RunStep.objects.filter(pk=step.pk, status=RunStep.Status.RUNNING).update(question=question)
+        return "The run waits for the user's answer. End your answer now, in one sentence."
+
+
+def _require_live(step: RunStep) -> None:
+    if not Run.objects.live().filter(pk=step.run_id).exists():
+        raise BadArguments("This run has been stopped. End your answer now.")
+
+
+GUIDANCE = {
+    ListTasks: "Call it for tasks that are not shown to you already.",
+    CreateTask: "Call it when the user wants something to be noted as a task.",
+    DraftChecklist: "Call it to divide a day task that is yours or shared into small items.",
+    MarkItem: "Call it as soon as an item is done, and not before. The user's own tasks are theirs to mark.",
+    AskUser: "Call it when you cannot go on without the user, instead of guessing.",
+}
+EVERYWHERE = (ListTasks, CreateTask, DraftChecklist, MarkItem, AskUser)
+WHILE_DRAFTING, AT_AN_ITEM = (DraftChecklist, AskUser), (MarkItem, AskUser)
+
+
+def task_tools(hand: Hand, *, named: bool) -> Iterator[tuple[ToolGuidance, Tool]]:
+    """Those of the step in a run, else all of them for a persona that names them."""
+    if hand.step is not None:
+        kinds: tuple[type[TaskTool], ...] = AT_AN_ITEM if hand.step.code else WHILE_DRAFTING
+    else:
+        kinds = EVERYWHERE if named else ()
+    for kind in kinds:
+        yield ToolGuidance(kind.definition.name, GUIDANCE[kind]), kind(hand)

@@ -1,0 +1,223 @@
+"""The message that is written while an answer is being written: kept, and sent when that is complete."""
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from chat import next_messages
+from chat.models import Conversation, Message, NextMessage, Turn
+from tests.chat.conversations import past
+from tests.chat.test_documents import upload
+from tests.conftest import Person
+from tests.product import Caller, Product, until
+from tests.sockets import socket_of
+
+pytestmark = pytest.mark.product
+
+SLOW = {"tokens": 60, "interval": 0.02}
+LONG = {"tokens": 4_000, "interval": 0.02}
+SECOND = 'Second.\nscript: {"text": "Soon said."}'  # without a script of its own the model plays the first one's again
+
+
+def keep(caller: Caller, place: str, text: str, expect: int = 200, **more: Any) -> Any:
+    response = caller.http.put(f"conversations/{place}/next/", json={"text": text, **more})
+    assert response.status_code == expect, response.text
+    return response.json()
+
+
+def branch(caller: Caller, place: str) -> list[str]:
+    """What was asked and answered, oldest first."""
+    return [message["text"] for message in reversed(caller.get(f"conversations/{place}/messages/")["results"])]
+
+
+def asked(caller: Caller, place: str, number: int) -> list[str]:
+    """The questions, once there are so many and all are answered."""
+
+    def look() -> list[str]:
+        idle = caller.get(f"conversations/{place}/")["state"] == "idle"
+        texts = branch(caller, place)[::2]
+        return texts if idle and len(texts) == number else []
+
+    return list(until(look, f"{number} questions are answered"))
+
+
+def writing(caller: Caller, turn: str) -> None:
+    """Until the answer has begun."""
+    next(event for event in caller.events(turn) if event["type"] == "TEXT_MESSAGE_CONTENT")
+
+
+def page_of(person: Person) -> Client:
+    client = Client()
+    client.force_login(person.user)
+    return client
+
+
+def test_what_is_kept_is_shown_and_sent_after_the_answer_in_its_order(person: Person) -> None:
+    caller, file = person.caller, upload(person, "notes.txt", b"Some notes.")
+    first = caller.ask("First.", SLOW)
+    place = first["conversation"]
+    kept = keep(caller, place, "Second.", files=[file["id"]])
+    assert caller.get(f"conversations/{place}/next/") == kept
+    assert (kept["text"], kept["files"], kept["problem"]) == ("Second.", [file["id"]], "")
+    texts = asked(caller, place, 2)
+    assert texts[0].startswith("First.") and texts[1] == "Second."
+    assert caller.get(f"conversations/{place}/next/", expect=404)["code"] == "no_next_message"
+    second = Message.objects.get(conversation=place, role="user", depth=2)
+    assert [str(each.file_id) for each in second.attachments.all()] == [file["id"]]
+
+
+def test_a_program_that_does_not_know_of_it_is_refused_as_before(caller: Caller) -> None:
+    turn = caller.ask("First.", LONG)
+    path = f"conversations/{turn['conversation']}/turns/"
+    assert caller.post(path, {"text": "Second."}, expect=409)["code"] == "already_answering"
+    assert not NextMessage.objects.filter(conversation=turn["conversation"]).exists()
+    caller.post(f"turns/{turn['id']}/stop/")
+
+
+def test_it_is_replaced_and_removed_and_needs_an_answer_to_wait_for(caller: Caller) -> None:
+    turn = caller.ask("First.", LONG)
+    place = turn["conversation"]
+    keep(caller, place, "Second.")
+    keep(caller, place, "Better.")
+    assert caller.get(f"conversations/{place}/next/")["text"] == "Better."
+    for status in (204, 404):
+        assert caller.http.delete(f"conversations/{place}/next/").status_code == status
+    caller.post(f"turns/{turn['id']}/stop/")
+    caller.ended(turn["id"])
+    assert keep(caller, place, "Too late.", expect=409)["code"] == "not_answering"
+    assert keep(caller, place, "  ", expect=400)["code"]
+
+
+@pytest.mark.parametrize("how", ["page", "socket"])
+def test_one_message_waits_and_the_second_is_refused(product: Product, person: Person, how: str) -> None:
+    turn = person.caller.ask("First.", LONG)
+    place = turn["conversation"]
+    if how == "page":
+        client = page_of(person)
+        client.post(f"/c/{place}/turns/", {"text": "Second.", "key": "k1"})
+        client.post(f"/c/{place}/turns/", {"text": "Second.", "key": "k1"})  # the same again, after a lost reply
+        refused = client.post(f"/c/{place}/turns/", {"text": "Third.", "key": "k2"})
+        assert refused.status_code == 409 and b"next_message_kept" in refused.content and b"Third." in refused.content
+    else:
+        with socket_of(product, person) as socket:
+            socket.send("watch", conversation=place)
+            socket.until("ACK")
+            socket.send("send", id=2, conversation=place, text="Second.")
+            assert {"NEXT", "ACK"} == {socket.receive()["type"] for _ in range(2)}
+            socket.send("send", id=3, conversation=place, text="Third.")
+            assert socket.until("ERROR")[-1]["code"] == "next_message_kept"
+    assert person.caller.get(f"conversations/{place}/next/")["text"] == "Second."
+    person.caller.post(f"turns/{turn['id']}/stop/")
+
+
+def test_a_stopped_answer_does_not_send_it_and_says_so(person: Person) -> None:
+    caller = person.caller
+    turn = caller.ask("First.", LONG)
+    place = turn["conversation"]
+    kept = keep(caller, place, SECOND)
+    caller.post(f"turns/{turn['id']}/stop/")
+    caller.ended(turn["id"])
+    client = page_of(person)
+    shown = client.get(f"/c/{place}/").content.decode()
+    assert "Not sent, because the answer was stopped." in shown and "Send now" in shown
+    wrong = client.post(f"/c/{place}/next/send/", {"next": str(uuid4())})
+    assert wrong.status_code == 404 and len(branch(caller, place)) == 2
+    client.post(f"/c/{place}/next/send/", {"next": kept["id"]})
+    assert asked(caller, place, 2)[1] == SECOND
+
+
+def test_a_failed_answer_does_not_send_it(person: Person) -> None:
+    caller = person.caller
+    turn = caller.ask("First.", {"ttft": 1.0, "error": {"status": 401}})
+    keep(caller, turn["conversation"], "Second.")
+    assert caller.ended(turn["id"])["status"] == "failed"
+    shown = page_of(person).get(f"/c/{turn['conversation']}/next/").content.decode()
+    assert "Not sent, because the answer failed." in shown and "Second." in shown
+
+
+def test_what_cannot_be_sent_any_more_stays_and_says_why(person: Person) -> None:
+    caller = person.caller
+    file = upload(person, "gone.txt", b"Soon gone.")
+    turn = caller.ask("First.", SLOW)
+    place = turn["conversation"]
+    keep(caller, place, "Second.", files=[file["id"]])
+    assert caller.http.delete(f"files/{file['id']}/").status_code == 204
+    problem = until(lambda: caller.get(f"conversations/{place}/next/")["problem"], "it says why it was not sent")
+    assert "no such file" in problem and len(branch(caller, place)) == 2
+    client = page_of(person)
+    assert problem in client.get(f"/c/{place}/").content.decode()
+    assert client.post(f"/c/{place}/next/send/").status_code == 404
+    assert caller.get(f"conversations/{place}/next/")["text"] == "Second."
+
+
+def test_without_scripts_it_goes_back_into_the_composer(person: Person) -> None:
+    turn = person.caller.ask("First.", LONG)
+    place = turn["conversation"]
+    kept = keep(person.caller, place, "Half a thought.")
+    shown = page_of(person).post(f"/c/{place}/next/edit/", {"next": kept["id"]}).content.decode()
+    assert "autofocus>Half a thought.</textarea>" in shown
+    person.caller.get(f"conversations/{place}/next/", expect=404)
+    person.caller.post(f"turns/{turn['id']}/stop/")
+
+
+def test_nobody_else_sees_or_removes_it(caller: Caller, stranger: Person) -> None:
+    turn = caller.ask("First.", LONG)
+    path = f"conversations/{turn['conversation']}/next/"
+    keep(caller, turn["conversation"], "Mine.")
+    for method in ("GET", "DELETE", "PUT"):
+        assert stranger.caller.http.request(method, path, json={"text": "Theirs."}).status_code == 404
+    client = page_of(stranger)
+    for name in ("send", "edit", "remove"):
+        assert client.post(f"/c/{turn['conversation']}/next/{name}/").status_code == 404
+    assert caller.get(path)["text"] == "Mine."
+    caller.post(f"turns/{turn['id']}/stop/")
+
+
+def test_a_killed_worker_leaves_it_unsent_beside_the_interrupted_answer(caller: Caller, product: Product) -> None:
+    turn = caller.ask("First.", LONG)
+    writing(caller, turn["id"])
+    keep(caller, turn["conversation"], "Second.")
+    product.end("worker", signal.SIGKILL)
+    product.start_worker()
+    assert caller.ended(turn["id"])["status"] == "interrupted"
+    barrier = caller.ask("Another conversation.")  # the sweeper has had its turn and sends nothing
+    caller.ended(barrier["id"])
+    assert caller.get(f"conversations/{turn['conversation']}/next/")["text"] == "Second."
+    assert len(branch(caller, turn["conversation"])) == 2
+
+
+def left_behind(person: Person) -> Conversation:
+    """What a worker leaves that is killed after the answer and before it has sent what waits."""
+    place = past(person.user, 1)
+    question, answer = place.messages.order_by("depth")
+    Turn.objects.create(conversation=place, user_message=question, answer=answer, status=Turn.Status.DONE)
+    NextMessage.objects.create(conversation=place, text="Second.")
+    return place
+
+
+def test_a_worker_killed_before_it_sends_is_made_up_for(person: Person) -> None:
+    place = left_behind(person)
+    assert asked(person.caller, str(place.pk), 2)[1] == "Second."
+
+
+def test_two_workers_send_it_once(person: Person, product: Product) -> None:
+    product.end("beat")
+    try:
+        place = left_behind(person)
+
+        def send(_: int) -> int:
+            try:
+                return len(next_messages.send_kept(place.pk))
+            finally:
+                connection.close()
+
+        with ThreadPoolExecutor(4) as workers:
+            assert sorted(workers.map(send, range(4))) == [0, 0, 0, 1]
+    finally:
+        product.start_beat()
+    assert asked(person.caller, str(place.pk), 2)[1] == "Second."

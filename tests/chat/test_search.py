@@ -1,0 +1,193 @@
+"""Search in all messages of a person, and a conversation opened at what was found."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounts.models import User
+from chat.message_search import search
+from chat.models import Conversation, Message
+from chat.search_words import excerpt, phrases, tsquery
+from tests.chat.conversations import past
+
+pytestmark = pytest.mark.django_db
+TEXTS = {
+    "contract": "Điều khoản thanh toán của HỢP ĐỒNG thuê nhà.",
+    "code": "Call `Conversation.objects.visible_to(user)` in chat/models.py, not filter_by_owner.",
+    "kanji": "これは東京都の天気です。",
+    "plain": "Storage is cheap; backups are cheaper than regret.",
+    "long": "filler " * 400 + "the needle sits far down " + "filler " * 400,
+}
+
+
+@pytest.fixture
+def user() -> User:
+    return User.objects.create_user("seeker")
+
+
+@pytest.fixture
+def browser(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def saying(user: User, text: str, title: str = "Talk") -> Message:
+    conversation = Conversation.objects.create(owner=user, title=title)
+    message = Message.objects.create(conversation=conversation, role="user", parts=[{"type": "text", "text": text}])
+    Conversation.objects.filter(pk=conversation.pk).update(leaf=message)
+    return message
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("hợp đồng", "contract"),
+        ("hop dong", "contract"),
+        ("HOP ĐO", "contract"),
+        ("visible_to(user", "code"),
+        ("models.py", "code"),
+        ("filter_by", "code"),
+        ("owner", "code"),
+        ("京都", "kanji"),
+        ('"cheap backups"', "plain"),
+        ("backup regr", "plain"),
+        ("needle", "long"),
+    ],
+)
+def test_words_are_found_in_every_language_and_in_code(user: User, query: str, wanted: str) -> None:
+    rows = {name: saying(user, text) for name, text in TEXTS.items()}
+    (hit,) = search(user=user, query=query).hits
+    assert hit.message == rows[wanted]
+    assert any(matched for _, matched in hit.pieces)
+
+
+@pytest.mark.parametrize(
+    "query", ["", "   ", "?!", '"', "cheap needle", '"backups cheap"', "heap", "o'brien & | ! <->"]
+)
+def test_what_is_not_there_is_not_found(user: User, query: str) -> None:
+    for text in TEXTS.values():
+        saying(user, text)
+    assert search(user=user, query=query).hits == []
+
+
+@given(st.text(max_size=60))
+def test_no_query_is_an_error_of_the_database(query: str) -> None:
+    asked = phrases(query)
+    assert all(term.word.isalnum() for phrase in asked for term in phrase)
+    assert (tsquery(asked) == "") == (not asked)
+    pieces = excerpt(f"before {query} after", asked)
+    assert "".join(piece for piece, _ in pieces).startswith(("before", "…"))
+
+
+def test_reasoning_and_what_tools_returned_are_not_searched(user: User) -> None:
+    message = saying(user, "Spoken")
+    Message.objects.filter(pk=message.pk).update(
+        parts=[
+            {"type": "reasoning", "text": "pondered"},
+            {"type": "tool_result", "id": "1", "text": "returned"},
+            {"type": "text", "text": "answered"},
+        ]
+    )
+    assert [len(search(user=user, query=word).hits) for word in ("pondered", "returned", "answered")] == [0, 0, 1]
+
+
+def test_nobody_finds_what_others_wrote_or_what_was_deleted(user: User) -> None:
+    saying(User.objects.create_user("other"), "secret words", title="secret title")
+    gone = saying(user, "secret words", title="secret title")
+    assert len(search(user=user, query="secret").hits) == len(search(user=user, query="secret").titles) == 1
+    client = Client()
+    client.force_login(user)
+    client.delete(f"/api/v1/conversations/{gone.conversation_id}/")
+    found = search(user=user, query="secret")
+    assert (found.hits, found.titles) == ([], [])
+
+
+def test_pages_of_hits_follow_each_other_newest_first(user: User, browser: Client) -> None:
+    rows = [str(saying(user, f"common word {number}").pk) for number in range(45)]
+    got: list[str] = []
+    address: str | None = "/api/v1/search/?q=common"
+    while address:
+        page: Any = browser.get(address).json()
+        got += [hit["message"] for hit in page["results"]]
+        saying(user, "common, and new")
+        address = page["next"]
+    assert got == rows[::-1]
+
+
+def test_programs_are_told_where_the_words_are(user: User, browser: Client) -> None:
+    saying(user, TEXTS["contract"], title="Nhà")
+    (hit,) = browser.get("/api/v1/search/?q=hop+dong").json()["results"]
+    assert [hit["text"][start:end] for start, end in hit["highlights"]] == ["HỢP", "ĐỒNG"]
+    assert hit["title"] == "Nhà"
+
+
+def test_lists_of_conversations_are_searched_by_title_and_words(user: User, browser: Client) -> None:
+    titled, spoken = saying(user, "nothing", title="Ngân sách"), saying(user, "the budget: ngân sách")
+    saying(user, "neither")
+    found = browser.get("/api/v1/conversations/?search=ngan").json()["results"]
+    assert {row["id"] for row in found} == {str(titled.conversation_id), str(spoken.conversation_id)}
+    assert browser.get("/api/v1/conversations/?search=%3F").status_code == 400
+
+
+def test_what_was_written_is_shown_as_text(user: User, browser: Client) -> None:
+    saying(user, "before <script>alert('needle')</script> & more", title="<b>needle</b>")
+    page = browser.get("/search/?q=needle").content.decode()
+    assert "<script>alert" not in page
+    assert "<b>needle" not in page.replace("<b><mark>", "<b>")
+    assert "<mark>needle</mark>" in page
+
+
+def test_a_message_too_long_for_the_index_can_still_be_stored(user: User) -> None:
+    """A tsvector has room for 1 MiB; more words than that in a message are no error."""
+    message = saying(user, " ".join(f"東{number:x}-wörd{number:x}/{number}" for number in range(90_000))[:999_000])
+    assert search(user=user, query="wörd7").hits[0].message == message
+
+
+def shown(page: str) -> list[int]:
+    return [int(number) for number in re.findall(r"user (\d+): ", page)]
+
+
+def test_a_hit_opens_the_conversation_at_its_message(user: User, browser: Client) -> None:
+    place = past(user, 100)
+    message = Message.objects.get(conversation=place, depth=60)
+    page = browser.get(f"/c/{place.pk}/?at={message.pk}").content.decode()
+    assert f'id="m-{message.pk}"' in page
+    assert 30 in shown(page)
+    assert 99 not in shown(page)
+    assert "earlier messages of this conversation" in page
+    assert "?before=" in page
+    newest = Message.objects.get(conversation=place, depth=198)
+    page = browser.get(f"/c/{place.pk}/?at={newest.pk}").content.decode()
+    assert 99 in shown(page)
+    assert "earlier messages of this conversation" not in page
+
+
+def test_a_hit_on_another_branch_shows_that_branch_and_leaves_the_conversation_where_it_was(
+    user: User, browser: Client
+) -> None:
+    place = past(user, 3)
+    parent = Message.objects.get(conversation=place, depth=1)
+    fork = Message.objects.create(
+        conversation=place, parent=parent, depth=2, role="user", parts=[{"type": "text", "text": "the other way"}]
+    )
+    page = browser.get(f"/c/{place.pk}/?at={fork.pk}").content.decode()
+    assert "the other way" in page
+    assert shown(page) == [0]
+    assert "another version" in page
+    leaf = place.leaf_id
+    place.refresh_from_db()
+    assert place.leaf_id == leaf
+    browser.post(f"/messages/{fork.pk}/choose/")
+    place.refresh_from_db()
+    assert place.leaf_id == fork.pk
+
+
+def test_a_message_of_another_conversation_is_not_opened(user: User, browser: Client) -> None:
+    one, other = past(user, 1), past(user, 1)
+    assert browser.get(f"/c/{one.pk}/?at={other.leaf_id}").status_code == 404
+    assert browser.get(f"/c/{one.pk}/?at=nonsense").status_code == 404

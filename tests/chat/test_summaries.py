@@ -1,0 +1,221 @@
+"""Long conversations through the running product: summarised at the ceiling, never forgotten or blocked."""
+
+import json
+import re
+from datetime import timedelta
+from itertools import pairwise
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from chat.models import Message, Summary, SummaryJob
+from chat.tree import newest_leaf
+from llm import tokens
+from tests.chat.conversations import past
+from tests.chat.growing import (
+    FILLER,
+    LIMIT,
+    conversation,
+    prompt,
+    report,
+    settled,
+    small,
+    summary_requests,
+    turn,
+    until_summarised,
+    wendy,
+    writer,
+)
+from tests.conftest import Person
+from tests.product import Product
+
+pytestmark = pytest.mark.product
+
+
+def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(product: Product, person: Person) -> None:
+    place, mark = conversation(person, wendy(person)), uuid4().hex
+    marks = [f"{mark}-{number}." for number in range(300)]
+    for each in marks:
+        turn(person, place, each)
+    rows = {str(row.pk): row.depth for row in Message.objects.filter(conversation=place)}
+    summaries = {str(row.pk): rows[str(row.last_id)] for row in Summary.objects.filter(conversation=place)}
+    assert 15 <= len(summaries) <= 300 // 6
+    covered, shares, before = [], [], ""
+    for number, each in enumerate(marks):
+        sent = prompt(product, each)
+        counted = sum(tokens.count(str(message["content"])) + 4 for message in sent)
+        assert counted <= LIMIT
+        text = "\n".join(str(message["content"]) for message in sent)
+        answer = Message.objects.get(conversation=place, depth=2 * number + 1)
+        call = answer.turn.report["calls"][-1]
+        assert call["dropped"] == [] and call["unloaded"] == 0
+        end = summaries[call["summary"]["id"]] if call["summary"] else -1
+        missing = [old for at, old in enumerate(marks[: number + 1]) if 2 * at > end and old not in text]
+        assert missing == []
+        covered.append(end)
+        if before and number >= 240:
+            common = next((at for at, (a, b) in enumerate(zip(before, text, strict=False)) if a != b), len(before))
+            shares.append(common / len(text))
+        before = text
+    assert covered == sorted(covered)
+    changes = sum(1 for a, b in pairwise(covered) if a != b)
+    assert changes <= 300 / 6
+    assert sum(shares) / len(shares) > 0.75
+
+
+def test_the_summary_stands_after_the_system_prompt_and_the_report_says_what_it_covers(
+    product: Product, person: Person
+) -> None:
+    place = conversation(person, small(person))
+    marks = until_summarised(person, place, {"summary": "## Earlier\nThey met.\n\n## Now\nThey count words."})
+    mark = f"next {uuid4().hex}"
+    ended = turn(person, place, mark)
+    sent = prompt(product, mark)
+    assert [message["role"] for message in sent[:3]] == ["system", "system", "user"]
+    assert "[Earlier: They met.]\n[Now: They count words.]" in sent[1]["content"]
+    summary = Summary.objects.get(conversation=place)
+    assert summary.tokens_out < summary.tokens_in
+    seen = report(person, ended)
+    assert seen["summary"]["messages"] == summary.messages
+    assert seen["versions"]["summary_prompt"] == str(summary.prompt_version)
+    [source] = [source for source in seen["sources"] if source["kind"] == "summary"]
+    assert (source["id"], source["state"]) == (str(summary.pk), "full")
+    left_out = [source for source in seen["sources"] if source["reason"] == "summarised"]
+    assert len(left_out) == summary.messages
+    assert left_out[0]["title"].startswith(marks[0][:20])
+    assert marks[0] not in json.dumps(sent)
+    assert marks[-1] in json.dumps(sent)
+
+
+def test_the_next_summary_goes_on_from_the_last_and_reads_only_what_is_new(product: Product, person: Person) -> None:
+    place = conversation(person, small(person))
+    marks = until_summarised(person, place, {"summary": "## Now\nThe first summary."})
+    first = Summary.objects.get(conversation=place)
+    while Summary.objects.filter(conversation=place).count() < 2:
+        marks.append(f"later {uuid4().hex}")
+        turn(person, place, marks[-1], {"summary": "## Earlier\nOld.\n\n## Now\nThe second summary."})
+    second = Summary.objects.filter(conversation=place).latest("id")
+    assert second.supersedes == first
+    assert second.messages > first.messages and second.first_id == first.first_id
+    assert second.tokens_in > first.tokens_in
+    request = json.dumps(summary_requests(product, marks[first.messages // 2])[-1])
+    assert "The first summary." in request
+    assert marks[0] not in request
+
+
+def test_a_branch_that_forked_before_the_summarys_end_has_all_its_own_messages(
+    product: Product, person: Person
+) -> None:
+    place = conversation(person, small(person))
+    marks = until_summarised(person, place)
+    second = Message.objects.filter(conversation=place, role="user").order_by("depth")[1]
+    mark = f"other {uuid4().hex}"
+    edited = person.caller.post(f"messages/{second.pk}/edit/", {"text": mark})["turns"][0]
+    person.caller.ended(edited["id"])
+    sent = json.dumps(prompt(product, mark))
+    assert "Summary of this conversation" not in sent
+    assert marks[0] in sent and marks[1] not in sent
+    settled(person, place)
+    person.caller.http.post(f"messages/{second.pk}/choose/")
+    leaf = newest_leaf(Message.objects.get(conversation=place, role="assistant", parent=second).pk)
+    person.caller.ended(person.caller.ask("back", None, str(place), parent=str(leaf))["id"])
+    assert "Summary of this conversation" in json.dumps(prompt(product, marks[-1]))
+
+
+def test_what_a_person_wants_of_a_summary_is_done_edited_rebuilt_and_undone(product: Product, person: Person) -> None:
+    caller, place = person.caller, conversation(person, small(person))
+    marks = until_summarised(person, place)
+    [summary] = caller.get(f"summaries/?conversation={place}")["results"]
+    sections = [{"name": "Now", "text": "What a person wrote."}]
+    edited = caller.post(f"summaries/{summary['id']}/edit/", {"sections": sections}, expect=201)
+    assert edited["supersedes"] == summary["id"] and edited["sections"] == sections
+    mark = f"edited {uuid4().hex}"
+    turn(person, place, mark)
+    assert "[Now: What a person wrote.]" in json.dumps(prompt(product, mark))
+    holds = caller.get(f"conversations/{place}/summary/")
+    caller.post(f"summaries/{holds['id']}/rebuild/")
+    settled(person, place)
+    rebuilt = caller.get(f"conversations/{place}/summary/")
+    assert rebuilt["supersedes"] == holds["id"] and rebuilt["messages"] == holds["messages"]
+    assert any(marks[0] in json.dumps(body) for body in summary_requests(product, marks[0])[1:])
+    while (found := caller.http.get(f"conversations/{place}/summary/")).status_code == 200:
+        caller.post(f"summaries/{found.json()['id']}/undo/", expect=204)
+    mark = f"undone {uuid4().hex}"
+    turn(person, place, mark)
+    assert marks[-1] in json.dumps(prompt(product, mark))
+    assert "Summary of this conversation" not in json.dumps(prompt(product, mark))
+    assert not caller.get(f"conversations/{place}/")["automatic_summaries"]
+    caller.post(f"conversations/{place}/summarise/")
+    settled(person, place)
+    assert caller.get(f"conversations/{place}/summary/")["id"]
+    assert caller.get(f"conversations/{place}/")["automatic_summaries"]
+
+
+def test_midnight_and_another_timezone_change_no_text_and_lose_no_message(product: Product, person: Person) -> None:
+    person.user.timezone = "Pacific/Auckland"
+    person.user.save()
+    place = conversation(person, small(person))
+    marks = until_summarised(person, place)
+    turn(person, place, before := f"before {uuid4().hex}")
+    person.user.timezone = "America/Los_Angeles"
+    person.user.save()
+    day = timedelta(days=1)
+    for row in Message.objects.filter(conversation=place):
+        Message.objects.filter(pk=row.pk).update(created=row.created - day)
+    turn(person, place, after := f"after {uuid4().hex}")
+    first, second = (prompt(product, mark) for mark in (before, after))
+    assert first[1] == second[1]
+    summary = Summary.objects.filter(conversation=place).latest("id")
+    assert summary.timezone == "Pacific/Auckland"
+    kept = [mark for mark in [*marks, before] if mark in json.dumps(second)]
+    assert len(kept) * 2 + summary.messages == (len(marks) + 1) * 2
+
+
+def test_an_input_larger_than_the_model_is_summarised_in_chunks(product: Product, person: Person) -> None:
+    short = writer(product, uuid4().hex, {"text": "## Now\nThey counted words."})
+    row = past(person.user, 40, words=120, persona=small(person, summary_model=short))
+    place = row.pk
+    long = Message.objects.filter(conversation=row, role="user").earliest("depth")
+    Message.objects.filter(pk=long.pk).update(parts=[{"type": "text", "text": f"long {FILLER * 40}"}], tokens={})
+    turn(person, place, mark := f"now {uuid4().hex}")
+    summary = Summary.objects.filter(conversation=row).latest("id")
+    made = Summary.objects.filter(conversation=row).count()
+    assert made > 3
+    assert summary.shortened == [str(long.pk)]
+    assert summary.first.depth == 0 and summary.messages == summary.last.depth + 1
+    assert SummaryJob.objects.get(conversation=row).status == SummaryJob.Status.DONE
+    turn(person, place, after := f"after {uuid4().hex}")
+    assert mark in json.dumps(prompt(product, after))
+
+
+def test_a_new_prompt_version_has_stale_summaries_written_from_the_messages(product: Product, person: Person) -> None:
+    place = conversation(person, small(person))
+    marks = until_summarised(person, place)
+    Summary.objects.filter(conversation=place).update(prompt_version=999)
+    while Summary.objects.filter(conversation=place).count() < 2:
+        turn(person, place, f"later {uuid4().hex}")
+    bodies = summary_requests(product, marks[0])
+    assert len(bodies) == 2
+    assert re.search("The summary so far", json.dumps(bodies[1])) is None
+
+
+def test_a_day_lists_what_was_said_and_summarised_in_pages_and_as_files(product: Product, person: Person) -> None:
+    place = conversation(person, small(person))
+    marks = until_summarised(person, place)
+    day = f"{timezone.localdate():%Y-%m-%d}"
+    first = person.caller.get(f"daily/{day}/chat/?page_size=3")
+    assert [entry["role"] for entry in first["results"]] == ["user", "assistant", "user"]
+    assert first["results"][0]["content"].startswith(marks[0])
+    seen = list(first["results"])
+    while first["next"]:
+        first = person.caller.http.get(first["next"]).json()
+        seen += first["results"]
+    assert len(seen) == 2 * len(marks)
+    assert person.caller.get(f"daily/{day}/Daily_chat.json") == seen
+    [summary] = person.caller.get(f"daily/{day}/summary/")["results"]
+    assert summary["span"]["start"] == seen[0]["timestamp"]
+    assert summary["covers"]["messages"] == Summary.objects.get(conversation=place).messages
+    assert person.caller.get(f"daily/{day}/Daily_summary.json") == [summary]
+    assert person.caller.get("daily/2001-01-01/Daily_chat.json") == []
+    assert person.caller.http.get("daily/2026-02-30/chat/").status_code == 404

@@ -1,0 +1,5 @@
+"""Fixtures of the tests of access."""
+
+from tests.config.household import household, people
+
+__all__ = ["household", "people"]

@@ -1,0 +1,194 @@
+"""One person's rows and the workspace's, for the tests of who gets in where."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import Group
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Model as Row
+from django.test import Client
+from django.utils import timezone
+
+from accounts.models import User
+from accounts.services import create_token
+from accounts.sessions import public_name
+from chat.models import Conversation, Import, Message, Run, Share, Summary, SummaryJob, Turn
+from files.models import Embedder, File
+from llm.models import Model, Provider, ToolServer, WebSearch
+from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
+from personas.services import save_prompt
+from projects.models import Membership, Project, ProjectFile, Task, TaskChange
+from projects.task_rules import Actor, NewTask
+from projects.task_services import create as create_task
+from tests.config.addresses import Address, addresses
+
+PRIVATE = "words-that-only-their-owner-may-see"
+SECRET = "sk-key-that-nobody-may-see"
+
+
+@dataclass
+class Household:
+    """One person's rows and the workspace's, and the values that put them into addresses."""
+
+    values: dict[str, str]
+    rows: list[Row]
+
+    def addresses(self) -> list[Address]:
+        return addresses(self.values)
+
+    def state(self) -> list[dict[str, Any]]:
+        return [type(row)._default_manager.values().get(pk=row.pk) for row in self.rows]
+
+
+@pytest.fixture
+def people(committed: None) -> Iterator[Callable[..., User]]:
+    """Makes people who are gone after the test, with everything that is theirs.
+
+    There is no transaction around these tests: a view that streams gives its database connection back.
+    """
+    made: list[User] = []
+
+    def make(**fields: Any) -> User:
+        made.append(User.objects.create_user(f"access-{uuid4().hex}", **fields))
+        return made[-1]
+
+    yield make
+    for person in made:
+        person.delete()
+
+
+@pytest.fixture
+def household(people: Callable[..., User]) -> Iterator[Household]:
+    owner = people(first_name=PRIVATE)
+    unique = uuid4().hex
+    provider = Provider.objects.create(name=unique, base_url="http://127.0.0.1:9/v1", api_key=SECRET)
+    prompt = save_prompt(user=None, kind=SystemPrompt, text="Be kind.", activate=False)
+    profile, reminder = BudgetProfile.objects.create(name=unique), Reminder.objects.create(text="Be brief.")
+    group = Group.objects.create(name=unique)
+    model = Model.objects.create(provider=provider, name="m")
+    persona = Persona.objects.create(owner=owner, name=PRIVATE, instructions=PRIVATE)
+    own = Reminder.objects.create(text=PRIVATE, scope=Reminder.Scope.PERSONA)
+    persona.reminders.add(own)
+    token, _ = create_token(user=owner, name="notebook")
+    turn = _turn(owner, model, persona)
+    rows: list[Row] = [owner, provider, prompt, profile, own, reminder, group, model, persona, token, turn]
+    rows += [turn.conversation, turn.user_message, turn.answer]
+    search = WebSearch.objects.create(name=unique, base_url="http://127.0.0.1:9", api_key=SECRET)
+    server = ToolServer.objects.create(name=unique[:24], base_url="http://127.0.0.1:9/mcp", api_key=SECRET)
+    embedder = Embedder.objects.create(name=unique, api_key=SECRET)
+    project, file, member = _project(owner, people())
+    task, change = _task(owner)
+    summary_prompt = save_prompt(user=None, kind=SummaryPrompt, text="Be short.", activate=False)
+    summary, job = _summary(turn)
+    rows += [summary_prompt, summary, job]
+    run = _run(owner, task)
+    rows += [embedder, search, server, project, file, member, task, change, run]
+    share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
+    brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
+    rows += [share, brought]
+    values = {
+        **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},
+        "c/pk": str(turn.conversation_id),
+        "conversations/pk": str(turn.conversation_id),
+        "messages/pk": str(turn.answer_id),
+        "turns/pk": str(turn.pk),
+        "shares/pk": str(share.pk),
+        "s/token": "never-made",  # a link that exists is for everybody: tests/chat/test_sharing.py
+        "import/pk": str(brought.pk),
+        "imports/pk": str(brought.pk),
+        "kind": "md",
+        "code": str(task.code),
+        "projects/pk": str(project.pk),
+        "personas/pk": str(persona.pk),
+        "reminders/pk": str(own.pk),
+        "budget-profiles/pk": str(profile.pk),
+        "system-prompts/pk": str(prompt.pk),
+        "models/pk": str(model.pk),
+        "models/name": str(persona.pk),
+        "members/member": str(member.user_id),
+        "tasks/pk": str(task.pk),
+        "code/code": task.code,
+        "runs/pk": str(run.pk),
+        "day/start": "2026-11-21",
+        "month/start": "2026-11",
+        "year/start": "2026",
+        "summaries/pk": str(summary.pk),
+        "daily/day": "2026-11-21",
+        "files/pk": str(file.pk),
+        "files/file": str(file.pk),
+        "user/id": str(owner.pk),
+        "tokens/pk": str(token.pk),
+        "sessions/pk": session_of(owner),
+        "r/content_type_id": str(ContentType.objects.get_for_model(User).pk),
+        "object_id": str(owner.pk),
+        "app_label": "llm",
+        "admin/url": "nothing-here",
+        "format": "json",
+    }
+    yield Household(values, rows)
+    for row in (provider, prompt, summary_prompt, profile, own, reminder, group, embedder, search, server):
+        row.delete()
+
+
+def session_of(owner: User) -> str:
+    """The public name of a session that its owner has open."""
+    return public_name(str(signed_in(owner).session.session_key))
+
+
+def _turn(owner: User, model: Model, persona: Persona) -> Turn:
+    conversation = Conversation.objects.create(owner=owner, title=PRIVATE, persona=persona)
+    parts = [{"type": "text", "text": PRIVATE}]
+    question = Message.objects.create(conversation=conversation, role="user", parts=parts)
+    answer = Message.objects.create(
+        conversation=conversation, parent=question, depth=1, role="assistant", parts=parts, model=model
+    )
+    Conversation.objects.filter(pk=conversation.pk).update(leaf=answer)
+    return Turn.objects.create(
+        conversation=conversation, user_message=question, answer=answer, model=model, status="done"
+    )
+
+
+def _summary(turn: Turn) -> tuple[Summary, SummaryJob]:
+    now = turn.user_message.created
+    summary = Summary.objects.create(
+        conversation=turn.conversation,
+        first=turn.user_message,
+        last=turn.user_message,
+        messages=1,
+        span_start=now,
+        span_end=now,
+        as_of=now,
+        sections=[{"name": "Now", "text": PRIVATE}],
+        tokens_in=2,
+        tokens_out=1,
+        timezone="UTC",
+        prompt_version=0,
+    )
+    return summary, SummaryJob.objects.create(conversation=turn.conversation, status="done")
+
+
+def _project(owner: User, reader: User) -> tuple[Project, File, Membership]:
+    project = Project.objects.create(owner=owner, name=PRIVATE, instructions=PRIVATE)
+    file = File.objects.create(owner=owner, name=f"{PRIVATE}.txt", size=1, sha256="0" * 64, status="failed")
+    ProjectFile.objects.create(project=project, file=file)
+    return project, file, Membership.objects.create(project=project, user=reader)
+
+
+def _run(owner: User, task: Task) -> Run:
+    place, now = Conversation.objects.create(owner=owner, title=PRIVATE), timezone.now()
+    words = {"needs": PRIVATE, "detail": PRIVATE}
+    return Run.objects.create(owner=owner, task=task, conversation=place, status="waiting", heartbeat=now, **words)
+
+
+def _task(owner: User) -> tuple[Task, TaskChange]:
+    task = create_task(actor=Actor(owner), new=NewTask(PRIVATE, notes=PRIVATE))
+    return task, TaskChange.objects.of(task).get()
+
+
+def signed_in(person: User, **options: Any) -> Client:
+    client = Client(raise_request_exception=False, **options)
+    client.force_login(person)
+    return client

@@ -1,0 +1,213 @@
+"""What waits on the page: the next message for the answer, and a tool call for its person."""
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from django.db import connection
+from playwright.sync_api import Locator, Page, expect
+
+from llm.models import Model
+from tests.chat.tool_servers import Diary, diary
+from tests.conftest import Person
+from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, ready, scripted, status
+
+pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+Result = TypeVar("Result")
+SLOW = {"text": "word " * 40, "interval": 0.1}
+
+
+def elsewhere(work: Callable[[], Result]) -> Result:
+    """Runs it where no event loop runs, which Django minds."""
+
+    def call() -> Result:
+        try:
+            return work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+@pytest.fixture
+def guarded(person: Person, tmp_path: Path) -> Iterator[Diary]:
+    """A conversation whose persona has tools of a server that asks before each call."""
+
+    def make() -> Diary:
+        made = diary(person, Model.objects.get(name="scripted"), tmp_path, approval_required=True)
+        Model.objects.filter(name="scripted").update(tools=True)  # the page asks the model it shows
+        return made
+
+    made = elsewhere(make)
+    yield made
+
+    def remove() -> None:
+        made.row.delete()
+        Model.objects.filter(name="scripted").update(tools=False)
+
+    elsewhere(remove)
+
+
+def waiting(page: Page) -> Locator:
+    return page.get_by_role("region", name="Your next message")
+
+
+def question(page: Page, number: int = -1) -> Locator:
+    return page.locator("article.question").nth(number)
+
+
+def begin(page: Page) -> None:
+    """A conversation whose answer is being written."""
+    ask(page, "First", **SLOW)
+    expect(answer(page)).to_contain_text("word")
+
+
+def test_a_message_written_meanwhile_is_sent_after_the_answer(page: Page) -> None:
+    begin(page)
+    field(page).fill(scripted("Second", text="Said after."))
+    page.keyboard.press("Enter")
+    expect(waiting(page)).to_contain_text("Sent when the answer is complete.")
+    expect(waiting(page)).to_contain_text("Second")
+    expect(field(page)).to_have_value("")
+    expect(question(page)).to_contain_text("First")
+    page.reload()
+    expect(waiting(page)).to_contain_text("Second")
+    expect(question(page)).to_contain_text("Second")
+    expect(answer(page)).to_contain_text("Said after.")
+    expect_complete(page)
+    expect(waiting(page)).to_have_count(0)
+    expect(page.locator("article")).to_have_count(4)
+
+
+def test_other_tabs_see_what_waits_and_a_second_one_is_refused(visit: OpenBrowser) -> None:
+    opened = visit()
+    opened.expected.append("409")
+    opened.expected.append("htmx:responseError")
+    first = opened.sign_in()
+    ask(first, "First", tokens=4_000, interval=0.05)
+    expect(answer(first)).to_contain_text("t5")
+    second = opened.tab(first.url.removeprefix(opened.product.url))
+    ready(second)
+    ask(first, "Second")
+    expect(waiting(second)).to_contain_text("Second")
+    ask(second, "Third")
+    expect(second.locator("#problem")).to_contain_text("One message waits for the answer already.")
+    expect(field(second)).to_have_value("Third")
+    waiting(second).get_by_role("button", name="Remove").click()
+    for tab in (first, second):
+        expect(waiting(tab)).to_have_count(0)
+    first.get_by_role("button", name="Stop the answer").click()
+    expect(answer(first)).to_have_attribute("data-status", "stopped")
+
+
+def test_what_waits_comes_back_into_the_composer_with_its_files(visit: OpenBrowser, tmp_path: Path) -> None:
+    page = visit().sign_in()
+    ask(page, "First", tokens=4_000, interval=0.05)
+    expect(answer(page)).to_contain_text("t5")
+    note = tmp_path / "note.txt"
+    note.write_text("A note.")
+    page.locator("#attach-files").set_input_files(note)
+    expect(page.locator("#chips input[name=files]")).to_have_count(1)
+    ask(page, "Half a\nthought")
+    expect(waiting(page)).to_contain_text("note.txt")
+    expect(page.locator("#chips .chip")).to_have_count(0)
+    field(page).fill("And more")
+    waiting(page).get_by_role("button", name="Edit").click()
+    expect(waiting(page)).to_have_count(0)
+    expect(field(page)).to_have_value("Half a\nthought\n\nAnd more")
+    expect(page.locator("#chips")).to_contain_text("note.txt")
+    expect(field(page)).to_be_focused()
+    page.get_by_role("button", name="Stop the answer").click()
+    expect(answer(page)).to_have_attribute("data-status", "stopped")
+
+
+def test_after_a_stop_it_waits_for_a_word(page: Page) -> None:
+    begin(page)
+    ask(page, "Second", text="Said after.")
+    expect(waiting(page)).to_contain_text("Sent when the answer is complete.")
+    page.get_by_role("button", name="Stop the answer").click()
+    expect(waiting(page)).to_contain_text("Not sent, because the answer was stopped.")
+    expect(page.locator("article")).to_have_count(2)
+    waiting(page).get_by_role("button", name="Send now").click()
+    expect(answer(page)).to_contain_text("Said after.")
+    expect_complete(page)
+    expect(waiting(page)).to_have_count(0)
+    expect(page.locator("article")).to_have_count(4)
+
+
+def test_without_scripts_it_waits_and_is_edited_too(visit: OpenBrowser) -> None:
+    page = visit(java_script_enabled=False).sign_in()
+    ask(page, "First", tokens=4_000, interval=0.05)
+    ask(page, "Second")
+    expect(waiting(page)).to_contain_text("Second")
+    waiting(page).get_by_role("button", name="Edit").click()
+    expect(field(page)).to_have_value("Second")
+    expect(waiting(page)).to_have_count(0)
+    page.get_by_role("button", name="Stop", exact=True).click()
+
+
+def begin_call(made: Diary, page: Page) -> Locator:
+    """Asks what makes the model call; returns the place where its person is asked."""
+    page.goto(f"{made.person.caller.url}/c/{made.place}/")
+    call = made.call("note", text="Dear diary,\n<b>today</b>", pages=3)
+    script: dict[str, Any] = {"steps": [{"tool_calls": [call]}, {"text": "So be it."}]}
+    field(page).fill(f"Write\nscript: {json.dumps(script)}")
+    page.get_by_role("button", name="Send").click()
+    return page.get_by_role("form", name="Permission for a tool")
+
+
+def test_a_call_is_shown_readable_and_runs_once_it_is_allowed(page: Page, guarded: Diary) -> None:
+    asked = begin_call(guarded, page)
+    expect(asked).to_contain_text(f"The model asks to use {guarded.row.name}__note with:")
+    expect(asked.locator("dd").first).to_have_text("Dear diary,\n<b>today</b>")
+    expect(asked.locator("dd").nth(1)).to_have_text("3")
+    expect(status(page)).to_have_text("A tool waits for your permission.")
+    page.reload()
+    ready(page)
+    assert guarded.lines() == []
+    asked.get_by_role("button", name="Allow").click()
+    expect(answer(page)).to_contain_text("You allowed this call.")
+    expect_complete(page)
+    expect(answer(page)).to_contain_text("So be it.")
+    assert guarded.lines() == ["Dear diary,", "<b>today</b>"]
+
+
+def test_a_refusal_in_one_tab_is_seen_in_the_other(visit: OpenBrowser, guarded: Diary) -> None:
+    opened = visit()
+    page = opened.sign_in()
+    asked = begin_call(guarded, page)
+    expect(asked).to_be_visible()
+    other = opened.tab(f"/c/{guarded.place}/")
+    expect(other.get_by_role("form", name="Permission for a tool")).to_be_visible()
+    ready(other)
+    asked.get_by_role("button", name="Refuse").click()
+    for tab in (page, other):
+        expect(answer(tab)).to_contain_text("You refused this call. It did not run.")
+        expect(answer(tab)).to_contain_text("So be it.")
+        expect_complete(tab)
+    assert guarded.lines() == []
+
+
+def test_a_call_is_allowed_without_scripts(visit: OpenBrowser, guarded: Diary) -> None:
+    page = visit(java_script_enabled=False).sign_in()
+    asked = begin_call(guarded, page)
+    while not asked.is_visible():
+        page.reload()
+    asked.get_by_role("button", name="Allow").click()
+    while answer(page).get_attribute("data-status") == "pending":
+        page.reload()
+    expect(answer(page)).to_contain_text("You allowed this call.")
+    expect(answer(page)).to_contain_text("So be it.")
+
+
+def test_a_stop_while_a_call_waits_says_that_it_did_not_run(page: Page, guarded: Diary) -> None:
+    expect(begin_call(guarded, page)).to_be_visible()
+    field(page).press("Escape")
+    expect(answer(page)).to_have_attribute("data-status", "stopped")
+    expect(answer(page)).to_contain_text("The answer ended before this call was allowed. It did not run.")
+    expect(page.get_by_role("form", name="Permission for a tool")).to_have_count(0)
+    assert guarded.lines() == []

@@ -1,0 +1,163 @@
+"""The list beside the conversation: menus, undo, search, and what comes in by itself."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import OpenBrowser, ask, expect_complete, field, ready
+
+pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+
+
+def talk(page: Page, text: str) -> None:
+    """A new conversation, in which there is an answer."""
+    page.goto(re.sub(r"(//[^/]+)/.*", r"\1/", page.url))
+    ready(page)
+    ask(page, text, text=f"About {text}.")
+    expect_complete(page)
+
+
+def titles(page: Page) -> list[str]:
+    return [text.split()[0] for text in page.locator("#side-list li a:first-child").all_inner_texts()]
+
+
+def options(page: Page, title: str) -> None:
+    row = page.locator("#side-list li").filter(has_text=title)
+    row.hover()
+    row.get_by_role("link", name="Options:").click()
+    expect(page.locator("#organise")).to_be_visible()
+
+
+def test_a_conversation_deleted_in_the_list_comes_back_with_undo(page: Page) -> None:
+    talk(page, "apples")
+    talk(page, "pears")
+    options(page, "apples")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.locator("#side-list")).not_to_contain_text("apples")
+    expect(page.get_by_role("status").filter(has_text="was deleted")).to_be_visible()
+    expect(page.get_by_role("heading", name="pears")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#side-list")).to_contain_text("apples")
+    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+
+
+def test_the_conversation_on_show_is_deleted_and_comes_back(page: Page) -> None:
+    talk(page, "apples")
+    place = page.url
+    page.get_by_role("link", name="Options of this conversation").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("button", name="Undo").click()
+    expect(page).to_have_url(place)
+    expect(page.locator("article.answer")).to_contain_text("About apples.")
+
+
+def test_renaming_and_archiving_change_the_list_in_place(page: Page) -> None:
+    talk(page, "apples")
+    page.evaluate("window.stays = true")
+    options(page, "apples")
+    expect(page.get_by_label("Title")).to_be_focused()
+    page.get_by_label("Title").fill("Fruit & more")
+    page.keyboard.press("Enter")
+    expect(page.locator("#side-list")).to_contain_text("Fruit & more")
+    expect(page.get_by_role("heading", name="Fruit & more")).to_be_visible()
+    options(page, "Fruit & more")
+    page.get_by_role("button", name="Archive", exact=True).click()
+    expect(page.locator("#side-list")).not_to_contain_text("Fruit & more")
+    page.get_by_role("link", name="Archived").click()
+    expect(page.locator("#side-list")).to_contain_text("Fruit & more")
+    assert page.evaluate("window.stays")
+
+
+def test_a_menu_is_reached_used_and_left_with_the_keyboard(page: Page) -> None:
+    talk(page, "apples")
+    link = page.get_by_role("link", name="Options: apples")
+    link.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Title")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#organise")).to_be_hidden()
+    expect(link).to_be_focused()
+
+
+def test_a_message_sent_in_an_old_conversation_moves_it_up_in_every_tab(visit: OpenBrowser) -> None:
+    opened = visit()
+    page = opened.sign_in()
+    talk(page, "apples")
+    place = page.url.removeprefix(opened.product.url)
+    talk(page, "pears")
+    other = opened.tab(place)
+    ready(other)
+    assert titles(other)[:2] == ["pears", "apples"]
+    ask(other, "more", text="More.")
+    expect(other.locator("#side-list li a").first).to_contain_text("apples")
+    expect(page.locator("#side-list li a").first).to_contain_text("apples")
+
+
+def test_search_by_keyboard_leads_to_the_message(page: Page) -> None:
+    talk(page, "Hợp đồng thuê nhà")
+    for number in range(3):
+        ask(page, f"filler {number}", text="\n\n".join(f"Line {line}." for line in range(40)))
+        expect(page.locator("article.answer")).to_have_count(number + 2)
+        expect_complete(page)
+    talk(page, "something else")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_label("Search all conversations")).to_be_focused()
+    page.keyboard.type("hop dong")
+    page.keyboard.press("Enter")
+    hit = page.locator(".found-messages a").last
+    expect(hit.locator("mark").first).to_have_text("Hợp")
+    hit.click()
+    expect(page.locator("article.question:target")).to_contain_text("Hợp đồng")
+    expect(page.locator("article.question:target")).to_be_in_viewport()
+
+
+def test_on_a_phone_the_list_its_menu_and_undo_are_in_reach(phone: Page) -> None:
+    talk(phone, "apples")
+    phone.get_by_role("button", name="Conversations").click()
+    phone.get_by_role("link", name="Options: apples").click()
+    expect(phone.locator("#organise")).to_be_in_viewport(ratio=1)
+    expect(phone.locator("#side")).to_be_visible()
+    phone.get_by_role("button", name="Archive", exact=True).click()
+    expect(phone.locator("#side-list")).not_to_contain_text("apples")
+    phone.get_by_role("link", name="Archived").click()
+    phone.get_by_role("link", name="Options: apples").click()
+    phone.get_by_role("button", name="Delete", exact=True).click()
+    expect(phone.get_by_role("button", name="Undo")).to_be_in_viewport()
+    phone.get_by_role("button", name="Undo").click()
+    expect(phone.locator("article.answer")).to_contain_text("About apples.")
+
+
+def test_without_scripts_a_conversation_is_organised_and_found(visit: OpenBrowser) -> None:
+    page = visit(java_script_enabled=False).sign_in()
+    ask(page, "apples", text="About apples.")
+    page.get_by_role("link", name="Options of this conversation").click()
+    page.get_by_label("Title").fill("Fruit")
+    page.get_by_role("button", name="Rename", exact=True).click()
+    expect(page.get_by_role("heading", name="Fruit")).to_be_visible()
+    page.get_by_label("Search all conversations").fill("apples")
+    page.keyboard.press("Enter")
+    page.locator(".found-messages a").first.click()
+    expect(page.get_by_role("heading", name="Fruit")).to_be_visible()
+    page.get_by_role("link", name="Options of this conversation").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("heading", name="Fruit")).to_be_visible()
+
+
+def test_a_shared_link_is_read_by_somebody_without_an_account(visit: OpenBrowser) -> None:
+    opened = visit()
+    page = opened.sign_in()
+    talk(page, "apples")
+    page.get_by_role("link", name="Options of this conversation").click()
+    page.get_by_role("link", name="Share by link…").click()
+    page.get_by_role("button", name="Make a link").click()
+    link = page.get_by_label("Link").input_value()
+    stranger = visit(java_script_enabled=False)
+    stranger.page.goto(link)
+    expect(stranger.page.locator("article.answer")).to_contain_text("About apples.")
+    expect(field(stranger.page)).to_have_count(0)
+    page.get_by_role("button", name="End this link").click()
+    stranger.expected.append("404 (Not Found)")
+    stranger.page.reload()
+    expect(stranger.page.get_by_role("heading", name="There is nothing here")).to_be_visible()

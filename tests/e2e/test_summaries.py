@@ -1,0 +1,113 @@
+"""What a person sees when a conversation grows long, and does about its summary."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from playwright.sync_api import Page, expect
+
+from tests.chat.conversations import past
+from tests.chat.growing import FILLER, small, writer
+from tests.conftest import Person
+from tests.e2e.conftest import PHONE, OpenBrowser, ask, expect_complete, field, ready, status
+from tests.product import Product
+
+pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+
+GOOD = "## Earlier\nThey counted words for a while.\n\n## Now\nAda wants to know which clause limits the fee."
+
+
+def grown(product: Product, person: Person, name: str, script: dict[str, Any]) -> str:
+    """The address of a conversation that the next answer makes too long."""
+
+    def make() -> str:
+        try:
+            persona = small(person, window=6_000, summary_model=writer(product, name, script))
+            return f"/c/{past(person.user, 6, words=60, persona=persona).pk}/"
+        finally:
+            connection.close()
+
+    return elsewhere(make)
+
+
+def elsewhere(work: Callable[[], str]) -> str:
+    with ThreadPoolExecutor(1) as pool:  # where no event loop runs
+        return pool.submit(work).result()
+
+
+def opened(page: Page, product: Product, path: str) -> None:
+    page.goto(product.url + path)
+    ready(page)
+
+
+def test_a_summary_is_shown_where_it_ends_and_can_be_edited_and_undone(
+    page: Page, product: Product, person: Person
+) -> None:
+    opened(page, product, grown(product, person, uuid4().hex, {"text": GOOD, "ttft": 2.0}))
+    ask(page, f"Which clause? {FILLER}", text="Clause 7.")
+    expect(status(page)).to_have_text("Summarising earlier messages…")
+    field(page).fill("Written meanwhile.")
+    expect(page.get_by_role("button", name="Send")).to_be_disabled()
+    divider = page.locator("details.summary")
+    expect(divider).to_contain_text("summarised up to here")
+    expect(field(page)).to_have_value("Written meanwhile.")
+    expect(page.get_by_role("button", name="Send")).to_be_enabled()
+    divider.locator("summary").click()
+    expect(divider).to_contain_text("Ada wants to know which clause limits the fee.")
+    expect(page.locator(".plan-line")).to_contain_text("old messages summarised")
+    divider.get_by_role("link", name="Edit").click()
+    page.get_by_label("Now").fill("Ada wants clause 7.")
+    page.get_by_role("button", name="Save").click()
+    page.locator("details.summary summary").click()
+    expect(page.locator("details.summary")).to_contain_text("Ada wants clause 7.")
+    page.get_by_role("button", name="Undo").click()
+    page.locator("details.summary summary").click()
+    expect(page.locator("details.summary")).to_contain_text("Ada wants to know")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("details.summary")).to_have_count(0)
+    expect(field(page)).to_have_value("Written meanwhile.")
+
+
+def test_a_failed_summary_says_so_and_is_tried_again(page: Page, product: Product, person: Person) -> None:
+    name = uuid4().hex
+    opened(page, product, grown(product, person, name, {"text": "I'm sorry, I cannot do that."}))
+    ask(page, f"Which clause? {FILLER}", text="Clause 7.")
+    expect_complete(page)
+    notice = page.locator(".summary-failed")
+    expect(notice).to_contain_text("It was an apology or an error, not a summary. Nothing is lost.")
+    product.model.set_script(name, {"text": GOOD})
+    notice.get_by_role("button", name="Try again").click()
+    expect(page.locator("details.summary")).to_be_visible()
+    expect(notice).to_have_count(0)
+
+
+def test_the_context_panel_says_what_the_summary_stands_for_on_a_phone(
+    visit: OpenBrowser, product: Product, person: Person, tmp_path: Path
+) -> None:
+    page = visit(viewport=PHONE, has_touch=True, is_mobile=True, color_scheme="dark").sign_in()
+    opened(page, product, grown(product, person, uuid4().hex, {"text": GOOD}))
+    page.get_by_role("button", name="Rename or delete").click()
+    page.get_by_role("button", name="Summarise now").click()
+    expect(page.locator("details.summary")).to_be_visible()
+    ready(page)
+    ask(page, "And now?", text="Now this.")
+    expect_complete(page)
+    page.locator("article.answer").last.get_by_role("link", name="context").click()
+    expect(page.locator("#panel")).to_contain_text("older messages are in the summary")
+
+
+def test_a_day_shows_its_messages_and_summaries(page: Page, product: Product, person: Person) -> None:
+    opened(page, product, grown(product, person, uuid4().hex, {"text": GOOD}))
+    ask(page, f"Which clause? {FILLER}", text="Clause 7.")
+    expect(page.locator("details.summary")).to_be_visible()
+    page.goto(product.url + "/daily/")
+    expect(page.locator(".day-messages")).to_contain_text("Clause 7.")
+    page.locator("details.summary-body summary").click()
+    expect(page.locator("details.summary-body")).to_contain_text("They counted words")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Daily_chat.json").click()
+    assert "Clause 7." in Path(download.value.path()).read_text()
