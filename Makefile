@@ -6,7 +6,7 @@ INSTALLED_TO_TEST := .venv/.installed-to-test
 NODE_CLIENT := tests/node/node_modules/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test bench screenshots chromium
+.PHONY: help setup run lint test fuzz bench screenshots messages chromium
 
 help:
 	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
@@ -14,7 +14,9 @@ help:
 	@echo "make lint    the static checks"
 	@echo "make test    everything CI runs"
 	@echo "make bench   the benchmarks"
+	@echo "make fuzz    about ten thousand made-up requests to the API"
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
+	@echo "make messages   every sentence of the product into locale/, where it is translated"
 
 setup: $(INSTALLED_TO_TEST) $(NODE_CLIENT)
 
@@ -33,11 +35,17 @@ lint: $(INSTALLED_TO_TEST)
 test: $(INSTALLED_TO_TEST) $(NODE_CLIENT) chromium lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+fuzz: $(INSTALLED_TO_TEST)
+	FUZZ_EXAMPLES=40 $(BIN)/python -m pytest -n 2 tests/config/test_fuzz.py
+
 bench: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m tests.bench
 
 screenshots: $(INSTALLED_TO_TEST) chromium
 	$(BIN)/python -m tests.screenshots
+
+messages: $(INSTALLED_TO_TEST)
+	$(BIN)/python -m tests.messages
 
 # The browser tests drive Debian's Chromium.
 chromium:

@@ -8,6 +8,8 @@ from accounts.models import ApiToken, User
 
 
 class MeSerializer(serializers.ModelSerializer[User]):
+    email = serializers.CharField(read_only=True, help_text="May be empty.")
+
     class Meta:
         model = User
         fields: ClassVar = ["id", "username", "email", "is_staff", "language", "timezone", "theme"]

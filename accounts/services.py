@@ -13,7 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import ApiToken, Session, User
-from accounts.sessions import cut_off, public_name
+from accounts.sessions import close_sockets, cut_off, group_of_token, public_name
 from llm.errors import NotFound, ProductError
 from llm.services import require_staff
 
@@ -71,8 +71,9 @@ def _within(asking: ApiToken, scopes: Sequence[str], expires: datetime | None) -
         sentence = f"This token lacks the scope “{lacking[0]}”, so it cannot give it to another. Leave it out."
         raise ProductError("scope_not_held", sentence, status=403)
     if asking.expires is not None and (expires is None or expires > asking.expires):
-        sentence = f"This token ends at {asking.expires.isoformat(timespec='minutes')}; another may not outlive it."
-        raise ProductError("outlives_its_maker", sentence + " Set “expires” to that or earlier.", status=403)
+        end = asking.expires.isoformat(timespec="minutes")
+        sentence = f"This token ends at {end}; another may not outlive it. Set “expires” to that or earlier."
+        raise ProductError("outlives_its_maker", sentence, status=403)
 
 
 def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
@@ -81,6 +82,7 @@ def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
         raise NotFound("token")
     token.expires = timezone.now()
     token.save(update_fields=["expires"])
+    transaction.on_commit(partial(close_sockets, group_of_token(token.pk)))
 
 
 def change_preferences(*, user: User, fields: Mapping[str, Any]) -> User:
@@ -140,6 +142,8 @@ def save_user(*, user: AbstractUser, person: User) -> None:
     person.save()
     if not person.is_active:
         end_sessions(user=person)
+        for token in ApiToken.objects.visible_to(person).values_list("pk", flat=True):
+            transaction.on_commit(partial(close_sockets, group_of_token(token)))
 
 
 def delete_user(*, user: AbstractUser, person: User) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from asgiref.sync import async_to_sync
 from channels.layers import channel_layers
@@ -69,12 +70,20 @@ def group_of(session_key: str) -> str:
     return f"session.{public_name(session_key)}"
 
 
+def group_of_token(token_id: UUID) -> str:
+    """The channel group of the sockets that programs have opened with a token."""
+    return f"token.{token_id}"
+
+
 def cut_off(session_keys: Iterable[str]) -> None:
     """Closes the sockets that ended sessions have open. With Redis away they get no events either."""
-    layer = channel_layers["default"]
     for key in session_keys:
-        with suppress(RedisError, OSError):
-            async_to_sync(layer.group_send)(group_of(key), {"type": "session.ended"})
+        close_sockets(group_of(key))
+
+
+def close_sockets(group: str) -> None:
+    with suppress(RedisError, OSError):
+        async_to_sync(channel_layers["default"].group_send)(group, {"type": "session.ended"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.utils.translation import get_language, override
 from django.views.decorators.http import require_GET
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -215,12 +216,12 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
         services.stop_turn(user=self.person, turn=turn)
         return Response(self.get_serializer(turn).data, status=status.HTTP_202_ACCEPTED)
 
-    @extend_schema(responses=ReportSerializer)
+    @extend_schema(responses=ReportSerializer, parameters=[OpenApiParameter("call", OpenApiTypes.INT)])
     @action(detail=True)
     def report(self, request: Request, pk: str) -> Response:
-        """What the model saw in the last call of the turn, and the other calls in short."""
+        """What the model saw in the last call of the turn, or in the `call`th from 1, and the other calls in short."""
         turn = self.get_object()
-        report = reports.of_turn(turn)
+        report = reports.of_turn(turn, reports.call_number(request.query_params.get("call")))
         if report is None:
             raise ProductError(
                 "no_report", "This turn has not asked a model yet, so there is nothing to show.", status=404
@@ -252,7 +253,9 @@ async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     if not (after.isascii() and after.isdigit() and len(after) < 10):
         raise ProductError("bad_sequence", "Last-Event-ID must be the seq of an event, a whole number from 0.")
     turn = await sync_to_async(_turn_to_follow)(request, pk)
-    response = StreamingHttpResponse(_lines(turn.pk, int(after)), content_type="text/event-stream")
+    response = StreamingHttpResponse(
+        _lines(turn.pk, int(after), get_language() or ""), content_type="text/event-stream"
+    )
     response["Cache-Control"] = "no-store"
     response["X-Accel-Buffering"] = "no"  # nginx would hold events back
     return response
@@ -265,10 +268,12 @@ def _turn_to_follow(request: HttpRequest, pk: UUID) -> Turn:
         close_old_connections()  # the stream would otherwise hold this connection to its end
 
 
-async def _lines(turn_id: UUID, after: int) -> AsyncIterator[str]:
+async def _lines(turn_id: UUID, after: int, language: str) -> AsyncIterator[str]:
     yield ": open\n\n"
     async for wire in sockets.events(turn_id, after, idle=True):
-        yield _line(wire) if wire else ": waiting\n\n"
+        with override(language):  # a stream is read when the middleware that chose it has ended
+            line = _line(sockets.readable(wire)) if wire else ": waiting\n\n"
+        yield line
 
 
 def _line(wire: dict[str, Any]) -> str:

@@ -4,6 +4,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from django.utils.translation import override
+
 from accounts.consumers import SignedInConsumer
 from chat import sockets
 from chat.turns import group_of
@@ -38,7 +40,7 @@ class ConversationConsumer(SignedInConsumer):
             await self.send_json({"type": "ACK", "id": frame.get("id")})
         except ProductError as error:
             answer = {"type": "ERROR", "id": frame.get("id"), "code": error.code, "detail": error.detail}
-            await self.send_json(answer)
+            await self._tell(answer)
             if isinstance(error, NotFound):
                 await self.close(sockets.NOT_YOURS)
 
@@ -70,8 +72,13 @@ class ConversationConsumer(SignedInConsumer):
     async def _follow(self, turn_id: Any, after_seq: int) -> None:
         with suppress(asyncio.CancelledError):
             async for wire in sockets.events(turn_id, after_seq):
-                await self.send_json(wire)
+                await self._tell(wire)
             self.followers.pop(str(turn_id), None)
+
+    async def _tell(self, wire: dict[str, Any]) -> None:
+        with override(self.language):
+            said = sockets.readable(wire)
+        await self.send_json(said)
 
     async def conversation_state(self, hint: dict[str, str]) -> None:
         await self.send_json({**hint, "type": "STATE"})

@@ -7,8 +7,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
@@ -111,10 +110,6 @@ class _Download(ScopedView):
         return response
 
 
-DOWNLOADED = {(200, "application/json"): OpenApiTypes.BINARY}
-ONE_DAY = OpenApiParameter("day", OpenApiTypes.DATE, OpenApiParameter.PATH)
-
-
 class DailyChatFileView(_Download):
     name = "Daily_chat.json"
 
@@ -122,7 +117,7 @@ class DailyChatFileView(_Download):
         rows = daily.messages(self.person, day).order_by("created", "id")
         return (daily.chat_entry(row) for row in rows.iterator(200))
 
-    @extend_schema(responses=DOWNLOADED)
+    @extend_schema(operation_id="daily_chat_file", responses=ChatEntrySerializer(many=True))
     def get(self, request: Request, day: date) -> StreamingHttpResponse:
         """All messages of the day in one file, as `daily/<date>/chat/` lists them."""
         return self.file(day)
@@ -135,7 +130,7 @@ class DailySummaryFileView(_Download):
         rows = daily.summaries(self.person, day).order_by("created", "id")
         return (daily.summary_entry(row) for row in rows.iterator(200))
 
-    @extend_schema(responses=DOWNLOADED)
+    @extend_schema(operation_id="daily_summary_file", responses=SummaryEntrySerializer(many=True))
     def get(self, request: Request, day: date) -> StreamingHttpResponse:
         """All summaries of the day in one file, as `daily/<date>/summary/` lists them."""
         return self.file(day)

@@ -15,17 +15,19 @@ from chat.import_services import start_import
 from chat.models import Import
 from files.serializers import UploadSerializer
 from llm.errors import ProductError
+from llm.serializers import SentenceField
 
 
 class ResultSerializer(serializers.Serializer[dict[str, str]]):
     title = serializers.CharField()
     outcome = serializers.ChoiceField(choices=["imported", "known", "skipped"])
-    why = serializers.CharField()
+    why = SentenceField()
     conversation = serializers.UUIDField(allow_null=True)
 
 
 class ImportSerializer(serializers.ModelSerializer[Import]):
     results = ResultSerializer(many=True)
+    error_detail = SentenceField()
 
     class Meta:
         model = Import

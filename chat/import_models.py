@@ -6,6 +6,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 
@@ -25,10 +26,10 @@ class Import(models.Model):
     """
 
     class Status(models.TextChoices):
-        QUEUED = "queued", "Waiting"
-        RUNNING = "running", "Being imported"
-        DONE = "done", "Imported"
-        FAILED = "failed", "Failed"
+        QUEUED = "queued", _("Waiting")
+        RUNNING = "running", _("Being imported")
+        DONE = "done", _("Imported")
+        FAILED = "failed", _("Failed")
 
     LIVE = (Status.QUEUED, Status.RUNNING)
 

@@ -26,7 +26,7 @@ def imports(request: Request) -> HttpResponse:
         except ProductError as error:
             problem = error
     rows = Import.objects.visible_to(request.user).defer("results")[:LISTED]
-    context = {"section": "import", "imports": rows, "problem": problem}
+    context = {"section": "settings", "place": "import", "imports": rows, "problem": problem}
     return render(request, "chat/imports.html", context, status=problem.status if problem else 200)
 
 
@@ -37,7 +37,13 @@ def one(request: Request, pk: UUID) -> HttpResponse:
     job = import_services.visible_import(request.user, pk)
     # What did not come along is what somebody looks for, so it comes first.
     results = sorted(job.results, key=lambda result: ("skipped", "known", "imported").index(result["outcome"]))
-    context = {"section": "import", "job": job, "results": results[:SHOWN], "hidden": max(0, len(results) - SHOWN)}
+    context = {
+        "section": "settings",
+        "place": "import",
+        "job": job,
+        "results": results[:SHOWN],
+        "hidden": max(0, len(results) - SHOWN),
+    }
     fragment = request.headers.get("HX-Request")
     return render(request, "chat/_import.html" if fragment else "chat/import.html", context)
 

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import nh3
+from django.utils.translation import gettext as _
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
@@ -51,7 +52,7 @@ CLEANER = nh3.Cleaner(
         **{tag: {"class"} for tag in ("span", "div", "ul", "li", "th", "td", "code")},
         **dict.fromkeys(formulas.TAGS, formulas.ATTRIBUTES),
     },
-    tag_attribute_values={"button": {"type": {"button"}}, "input": {"type": {"checkbox"}}},
+    tag_attribute_values={"button": {"type": {"button"}}, "input": {"type": {"checkbox"}}, "pre": {"tabindex": {"0"}}},
     set_tag_attribute_values={"a": {"target": "_blank"}},
     url_schemes={"http", "https", "mailto"},
     link_rel="noopener noreferrer nofollow",
@@ -115,10 +116,11 @@ def _cell(token: Token) -> str:
 
 def _code_block(code: str, language: str, *, plain: bool) -> str:
     label = f'<span class="lang">{escape(language or "text")}</span>'
-    button = '<button type="button" class="copy" data-copy>Copy</button>'
+    button = f'<button type="button" class="copy" data-copy>{_("Copy")}</button>'
     lexer = None if plain or len(code) > MAX_HIGHLIGHTED else _lexer(language)
     body = highlight(code, lexer, FORMATTER) if lexer else escape(code, quote=False)
-    return f'<div class="code"><div class="code-head">{label}{button}</div><pre><code>{body}</code></pre></div>'
+    head = f'<div class="code-head">{label}{button}</div>'
+    return f'<div class="code">{head}<pre tabindex="0"><code>{body}</code></pre></div>'
 
 
 FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True)

@@ -9,6 +9,7 @@ from chat.models import Conversation, NextMessage, Turn
 from chat.next_messages import endings
 from chat.plans import chosen_files
 from files.pages import FileView, file_view
+from llm.sentences import translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ def next_view(conversation: Conversation | None) -> NextView | None:
     if conversation is None or kept is None:
         return None
     files = chosen_files(user=conversation.owner, ids=[UUID(pk) for pk in kept.files])
-    held, words = (True, kept.problem) if kept.problem else _state(conversation)
+    held, words = (True, translated(kept.problem)) if kept.problem else _state(conversation)
     return NextView(kept.pk, kept.text, [file_view(file) for file in files], held, words)
 
 

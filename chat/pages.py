@@ -14,9 +14,9 @@ from accounts.models import User
 from chat import approvals
 from chat.branch_pages import BranchView, branches_of, side_by_side
 from chat.branches import CONTINUE
-from chat.citations import Sources
+from chat.citations import Sources, cited
 from chat.markdown import render
-from chat.models import Attachment, Conversation, Message, Turn
+from chat.models import Attachment, Conversation, Message, SummaryJob, Turn
 from chat.prompts import Place
 from chat.summary_pages import SummaryView, of_branch
 from chat.tree import branch, siblings, with_rows
@@ -56,7 +56,9 @@ class MessageView:
     """`parts` are the row's parts with what a page needs: text has `blocks` (safe HTML), a tool call its `result`.
 
     `continues`: a question that only asks to go on. `newest`: the branch on show ends here. `beside`: the answers to
-    show side by side in this one's place, itself among them. `summary`: it stands for everything up to here.
+    show side by side in this one's place, itself among them. `summary`: it stands for everything up to here. `failed`:
+    why the newest one could not be written. `cited`:
+    how many sources it cites.
     """
 
     id: UUID
@@ -72,16 +74,18 @@ class MessageView:
     files: list[FileView]
     feedback: str
     continues: bool
+    cited: int
     branch: BranchView | None = None
     newest: bool = False
     beside: "list[MessageView]" = field(default_factory=list)
     summary: SummaryView | None = None
+    failed: SummaryJob | None = None
 
 
 def message_view(message: Message, titles: Mapping[str, str] | None = None) -> MessageView:
     """`titles` of the files that have a number in the conversation, by id; they are looked up when not given."""
     known = titles_of(message.conversation) if titles is None else titles
-    sources = _sources(message, known)
+    sources = sources_of(message, known)
     turn: Turn | None = getattr(message, "turn", None)
     assistant = message.role == Message.Role.ASSISTANT
     return MessageView(
@@ -98,6 +102,7 @@ def message_view(message: Message, titles: Mapping[str, str] | None = None) -> M
         files=[_file_view(attachment) for attachment in message.attachments.all()],
         feedback=message.feedback,
         continues=message.text == CONTINUE and not assistant,
+        cited=sum(1 for _source in cited(message.text, sources)) if assistant else 0,
     )
 
 
@@ -121,7 +126,7 @@ def titles_of(conversation: Conversation) -> dict[str, str]:
     return {str(pk): name for pk, name in File.objects.filter(pk__in=ids).values_list("pk", "name")}
 
 
-def _sources(message: Message, titles: Mapping[str, str]) -> Sources:
+def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
     """What the answer's citations lead to: the passages its searches found, else the whole file."""
     numbers = message.conversation.documents
     sources = Sources()
@@ -155,12 +160,14 @@ def branch_page(conversation: Conversation, before: Message | None = None) -> tu
         return [], None
     messages = branch(end.pk, newest=PAGE, leaf_depth=end.depth)
     older = messages[0].pk if messages and messages[0].depth > 0 else None
-    views, summary = placed(messages, conversation, beside=before is None), of_branch(conversation)
-    return [_divided(view, summary) for view in views], older
-
-
-def _divided(view: MessageView, summary: SummaryView | None) -> MessageView:
-    return replace(view, summary=summary) if summary is not None and view.id == summary.last else view
+    views = placed(messages, conversation, beside=before is None)
+    summary, failed = of_branch(conversation)
+    for index, view in enumerate(views):
+        if summary is not None and view.id == summary.last:
+            views[index] = replace(view, summary=summary)
+    if failed is not None and before is None:
+        views[-1] = replace(views[-1], failed=failed)
+    return views, older
 
 
 def answers_page(turns: Sequence[Turn], *, question: bool) -> list[MessageView]:

@@ -61,13 +61,23 @@ VERSIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A section's part of the room; `start` and `width` are in thousandths of the limit."""
+    """A section's part of what is sent; `start` and `width` are in thousandths of all of it."""
 
     section: str
     label: str
     tokens: int
     start: int
     width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One of the model calls of a turn, by number from 1; `refused`: what the provider said to a longer prompt."""
+
+    number: int
+    used: int
+    refused: str
+    current: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,9 @@ class Row:
 class Panel:
     """`older` counts messages that were not even read, since there was no room; `notices` are whole sentences.
 
-    `covered` says in words how many messages the summary stands for; empty without one.
+    `covered` says in words how many messages the summary stands for; empty without one. `window`: what becomes of the
+    model's window, in words and tokens. `changes` are those since the call before, of a turn's first call since the
+    turn before: `since` says which.
     """
 
     limit: int
@@ -101,27 +113,38 @@ class Panel:
     notices: list[str]
     covered: str
     messages: list[dict[str, Any]]
-    calls: int = 1
+    window: list[tuple[str, int]]
+    tools: list[str]
+    calls: list[Call] = field(default_factory=list)
+    number: int = 1
     cached_percent: int | None = None
     changes: list[Row] = field(default_factory=list)
+    since: str = ""
 
     @property
     def left_out_count(self) -> int:
         return self.older + sum(1 for row in self.left_out)
 
 
-def of_turn(turn: Turn) -> Panel | None:
-    """What the last model call of a turn saw, with what changed since the turn before; None before its first call."""
-    report = reports.of_turn(turn)
+def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
+    """What the last model call of a turn saw, or its `number`th from 1, with what changed since the call before it;
+    None where there is no such call (yet)."""
+    report = reports.of_turn(turn, number)
     if report is None:
         return None
+    chosen = number or len(report["calls"])
     usage = turn.usage or {}
     cached = usage.get("cached_input") or 0
+    before = reports.of_turn(turn, chosen - 1) if chosen > 1 else _turn_before(turn)
     return _panel(
         report,
-        calls=len(report["calls"]),
+        calls=[
+            Call(each, call["used"], call["refused"], each == chosen) for each, call in enumerate(report["calls"], 1)
+        ],
+        number=chosen,
         cached_percent=round(100 * cached / usage["input"]) if cached and usage.get("input") else None,
-        changes=_changes(turn, report),
+        changes=_changes(before, report) if before else [],
+        since=_("Changed since the call before") if chosen > 1 else _("Changed since the turn before"),
     )
 
 
@@ -138,7 +161,7 @@ def _panel(report: Mapping[str, Any], **more: Any) -> Panel:
         used=report["used"],
         percent=min(100, -(-100 * report["used"] // limit)),
         left=report["left"],
-        bars=_bars(report["sections"], limit),
+        bars=_bars(report["sections"]),
         sent=[row for state, row in rows if state != "left_out"],
         left_out=[row for state, row in rows if state == "left_out"],
         older=report["unloaded"],
@@ -149,18 +172,30 @@ def _panel(report: Mapping[str, Any], **more: Any) -> Panel:
         notices=[*([report["refused"]] if report["refused"] else []), *report.get("notes", ())],
         covered=_covered(report.get("summary")),
         messages=[{**message, "label": str(SECTIONS[message["section"]])} for message in report["messages"]],
+        window=_window(report),
+        tools=list(report.get("tools", ())),
         **more,
     )
 
 
-def _bars(sections: Mapping[str, int], limit: int) -> list[Bar]:
+def _bars(sections: Mapping[str, int]) -> list[Bar]:
     bars: list[Bar] = []
-    start = 0
+    total, sum_ = max(1, sum(sections.values())), 0
     for section, tokens in sections.items():
-        width = max(1, round(1000 * tokens / limit))
-        bars.append(Bar(section, str(SECTIONS[section]), tokens, start, width))
-        start += width
+        start, sum_ = round(1000 * sum_ / total), sum_ + tokens
+        bars.append(Bar(section, str(SECTIONS[section]), tokens, start, max(1, round(1000 * sum_ / total) - start)))
     return bars
+
+
+def _window(report: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """What is not room for messages, then the room; together the window (context.md, section 3)."""
+    answer, tools, room = report["reserved_output"], report["tools_tokens"], report["limit"]
+    return [
+        (_("Kept free for the answer"), answer),
+        (_("Definitions of tools"), tools),
+        (_("Kept free against counting errors"), report["window"] - answer - tools - room),
+        (_("Room for messages"), room),
+    ]
 
 
 def _row(source: Mapping[str, Any]) -> Row:
@@ -183,16 +218,30 @@ def _covered(summary: Mapping[str, Any] | None) -> str:
     ) % {"count": summary["messages"]}
 
 
-def _changes(turn: Turn, report: Mapping[str, Any]) -> list[Row]:
-    """Against the turn whose answer this turn's question stands below."""
+def _turn_before(turn: Turn) -> dict[str, Any] | None:
+    """The report of the turn whose answer this turn's question stands below."""
     before = Turn.objects.filter(answer=turn.user_message.parent_id).first() if turn.user_message.parent_id else None
-    earlier = reports.of_turn(before) if before is not None else None
-    if earlier is None:
-        return []
+    return reports.of_turn(before) if before is not None else None
+
+
+def _changes(before: Mapping[str, Any], report: Mapping[str, Any]) -> list[Row]:
     return [
-        Row(_row(change).label, change["title"], change.get("tokens"), change["change"], str(CHANGES[change["change"]]))
-        for change in reports.compare(earlier["sources"], report["sources"])
+        Row(_row(change).label, change["title"], change.get("tokens"), change["change"], _change(change))
+        for change in reports.compare(before["sources"], report["sources"])
     ]
+
+
+def _change(change: Mapping[str, Any]) -> str:
+    """In words, with both sides of what is in another state or has another size."""
+    was = change["was"]
+    if was is None:
+        return str(CHANGES[change["change"]])
+    if was["state"] != change["state"]:
+        return f"{STATES[was['state']]} → {_row(change).words}"
+    return _("%(before)s → %(after)s tokens") % {
+        "before": f"{was['tokens'] or 0:,}",
+        "after": f"{change.get('tokens') or 0:,}",
+    }
 
 
 def plan_line(plan: Mapping[str, Any]) -> str:

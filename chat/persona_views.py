@@ -6,14 +6,16 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django_htmx.http import trigger_client_event
 
 from accounts.middleware import SignedInRequest as Request
 from chat import panels
 from chat.models import Conversation
 from chat.plans import Draft, plan_ahead
-from chat.prompts import Place
-from chat.services import visible_persona
-from personas import services
+from chat.prompts import Place, place_of
+from chat.services import update_conversation, visible_persona
+from chat.views import visible_conversation
+from personas import saved_prompts, services
 from projects.models import Project
 
 
@@ -44,6 +46,31 @@ def delete(request: Request, pk: UUID) -> HttpResponse:
         "projects": Project.objects.filter(persona=persona).count(),
     }
     return render(request, "personas/delete.html", {"persona": persona, **uses})
+
+
+@login_required
+@require_POST
+def change(request: Request, pk: UUID) -> HttpResponse:
+    """From the next message on another persona answers, or none; what was said stays."""
+    found = visible_conversation(request, pk)
+    persona = visible_persona(request.user, request.POST.get("persona"))
+    update_conversation(user=request.user, conversation=found, fields={"persona": persona})
+    if not request.headers.get("HX-Request"):
+        return redirect("chat:conversation", pk)
+    return trigger_client_event(HttpResponse(status=204), "planchange")
+
+
+@login_required
+@require_GET
+def offer(request: Request, pk: UUID | None = None) -> HttpResponse:
+    """What a / at the beginning of a message may mean: the persona's starter messages and the person's own prompts."""
+    persona = (
+        place_of(visible_conversation(request, pk)).persona
+        if pk
+        else visible_persona(request.user, request.GET.get("persona"))
+    )
+    offered = saved_prompts.offer(user=request.user, persona=persona, typed=request.GET.get("q", ""))
+    return render(request, "chat/_prompts.html", {"offered": offered})
 
 
 @login_required

@@ -11,9 +11,11 @@ from chat.context.budget import DocumentBudget, Reserves, document_budget
 from chat.context.errors import ContextError
 from chat.models import Message
 from chat.task_prompts import tasks_ahead
+from chat.tools.choice import toolbox_ahead
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
+from llm.sentences import translated
 from personas.services import model_for
 from projects.services import visible_files
 
@@ -33,18 +35,20 @@ def plan_ahead(*, user: User, place: prompts.Place, draft: Draft, model: Model |
     `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
     """
     setting = prompts.setting(user=user, model=model or model_for(place.persona), place=place)
-    setting = replace(setting, tasks=tasks_ahead(setting, draft.text))
     files = chosen_files(user=user, ids=draft.files)
-    documents = {**asdict(budget(setting)), "selected": _selected(files)}
+    allowed = budget(setting)  # the same line for everybody who selects files, whatever tools they bring along
+    documents = {**asdict(allowed), "selected": _selected(files)}
+    tools = toolbox_ahead(setting, draft.text.strip(), files)
+    setting = replace(setting, tasks=tasks_ahead(setting, draft.text), toolbox=tools)
     conversation = place.conversation
     leaf = Message.objects.get(pk=conversation.leaf_id) if conversation and conversation.leaf_id else None
     text = draft.text.strip()
     try:
-        refuse_over_line(files, budget(setting))
+        refuse_over_line(files, allowed)
         planned = prompts.plan(setting, leaf, [prompts.draft_message(text)], files)
     except ContextError as error:
         limit = max(0, setting.room.input_limit)
-        problem = {"code": error.code, "detail": error.detail, **error.extra}
+        problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
         return {"fits": False, "limit": limit, "error": problem, "documents": documents}
     call = reports.stored(setting, planned, cycle=1)
     return {"fits": True, "error": None, "documents": documents, **reports.resolved(call, draft=text)}

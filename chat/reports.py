@@ -34,6 +34,7 @@ def stored(setting: Setting, planned: Planned, *, cycle: int, refused: str = "")
         "buffer": setting.room.buffer,
         "margin": float(setting.margin),
         "tools_tokens": setting.room.tools_tokens,
+        "tools": [tool.name for tool in setting.toolbox.definitions],
         "policy": setting.profile.policy,
         "layout": setting.profile.layout,
         "profile": setting.profile.name,
@@ -89,10 +90,22 @@ def _stored_message(message: PromptMessage) -> dict[str, Any]:
     return entry
 
 
-def of_turn(turn: Turn) -> dict[str, Any] | None:
-    """The report of the turn's last call, with titles and exact messages, and all calls in short; None before any."""
+def of_turn(turn: Turn, number: int | None = None) -> dict[str, Any] | None:
+    """The report of the turn's last call, or of the `number`th from 1, with titles and exact messages, and all calls in
+    short; None where there is no such call (yet)."""
     calls: list[dict[str, Any]] = turn.report.get("calls", [])
-    return {**resolved(calls[-1]), "calls": [_short(call) for call in calls]} if calls else None
+    chosen = len(calls) if number is None else number
+    if not 1 <= chosen <= len(calls):
+        return None
+    # A report from before tools had names in it has none.
+    return {"tools": [], **resolved(calls[chosen - 1]), "calls": [_short(call) for call in calls]}
+
+
+def call_number(asked: str | None) -> int | None:
+    """From an address; what is no number is none of the calls."""
+    if not asked:
+        return None
+    return int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 5 else 0
 
 
 def summarised(turn: Turn) -> list[dict[str, Any]]:

@@ -47,4 +47,4 @@ def exceeded(run: Run, *, only_minutes: bool = False) -> str:
         reached = f"{so_far.tokens:,} of {caps.run_max_tokens:,} tokens"
     if not reached:
         return ""
-    return texts.CAP.format(used=reached) + texts.CAP_WHERE.format(profile=caps.name)
+    return texts.CAP.format(used=reached, profile=caps.name)

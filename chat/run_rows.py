@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from uuid import UUID
 
+from django.urls import reverse
 from django.utils import timezone
 
+from accounts.webhooks import emit
 from chat import run_texts as texts
 from chat.models import Run, RunStep, Turn
 from llm.errors import ProductError
@@ -24,8 +26,22 @@ def locked(run_id: UUID) -> Run | None:
 
 
 def save(run: Run) -> None:
+    _tell_if_waiting(run)
     run.heartbeat = timezone.now()
     run.save(update_fields=["status", "item", "needs", "code", "detail", "started", "finished", "heartbeat"])
+
+
+def _tell_if_waiting(run: Run) -> None:
+    """Told when it begins to wait, or for something else; not at each look at a run that still waits."""
+    waits = {"status": run.status, "code": run.code, "item": run.item_id}
+    if run.status != Run.Status.WAITING or Run.objects.filter(pk=run.pk, **waits).exists():
+        return
+    ids = {"run": str(run.pk), "task": str(run.task_id), "conversation": str(run.conversation_id), "code": run.code}
+    paths = {
+        "url": reverse("run-detail", args=[run.pk]),
+        "page": reverse("chat:conversation", args=[run.conversation_id]),
+    }
+    emit(owner_id=run.owner_id, event="run.waiting", ids=ids, paths=paths)
 
 
 def actor(run: Run) -> Actor:

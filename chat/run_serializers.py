@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from chat.models import Run, RunStep
 from chat.run_caps import profile_of, used
+from llm.serializers import SentenceField
 from personas.models import BudgetProfile
 
 
@@ -53,6 +54,7 @@ class UsedSerializer(serializers.Serializer[dict[str, Any]]):
 class RunSerializer(serializers.ModelSerializer[Run]):
     """`item`: the code of what it works on or waits at. `code` and `detail`: why it waits, failed or was stopped."""
 
+    detail = SentenceField()
     item = serializers.CharField(source="item.code", default=None, allow_null=True)
     steps = serializers.SerializerMethodField()
     used = serializers.SerializerMethodField()

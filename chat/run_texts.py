@@ -32,8 +32,10 @@ ANSWER_STOPPED = "You stopped the answer, so the run stopped too. Try again goes
 CONVERSATION_DELETED = "Its conversation was deleted. Restore it, then try again."
 TASK_ENDED = "{code} is {status}, so there is nothing more to do here."
 TAKEN_OVER = "{code} is yours now, not the model's. Make it a model or hybrid task to go on."
-CAP = "The run has used {used}, the most that it may. Do what is left yourself, or have an admin raise the cap in "
-CAP_WHERE = "the budget profile “{profile}” and try again."
+CAP = (
+    "The run has used {used}, the most that it may. Do what is left yourself, or have an admin raise the cap in the "
+    "budget profile “{profile}” and try again."
+)
 
 
 def draft(task: Task, *, again: bool, said: str) -> str:

@@ -80,7 +80,9 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     }
     if not request.headers.get("HX-Request"):
         return render(request, "chat/run.html", {**context, "section": "tasks"}, status=status)
-    response = render(request, "chat/_run.html", context)
+    response = render(request, "chat/_run.html", context, status=status)
+    if problem is not None:  # pages swap in what was refused only where the refusal names its place
+        response["HX-Retarget"], response["HX-Reswap"] = f"#run-{task.pk}", "outerHTML"
     if seen or request.method == "POST":
         response["HX-Trigger"] = "taskschange"  # the items beside it have changed too
     return response

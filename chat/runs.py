@@ -42,7 +42,7 @@ def advance(run_id: UUID) -> Advanced:
         run = locked(run_id)
         if run is None:
             return Advanced([], None)
-        step = run.steps.filter(status=RunStep.Status.RUNNING).select_related("turn__answer").first()
+        step = _step(run)
         if step is not None and step.turn is not None and step.turn.status in Turn.LIVE:
             _watch(run, step.turn)
             turns = []
@@ -115,6 +115,7 @@ def retry(*, user: User, run_id: UUID) -> list[Turn]:
             raise ProductError("not_stopped", "The run goes on by itself, or is done. Reload to see it.", status=409)
         if Run.objects.filter(task=run.task, status__in=Run.OPEN).exclude(pk=run.pk).exists():
             raise run_open()
+        _let_go(run)
         _resume(run)
         turns = _go_on(run, Ask(""))
         save(run)
@@ -156,6 +157,21 @@ def _own(user: User, run_id: UUID) -> Run:
     if run is None or run.owner_id != user.pk:
         raise NotFound("run")
     return run
+
+
+def _step(run: Run) -> RunStep | None:
+    """The one that nobody has said yet what became of."""
+    return run.steps.filter(status=RunStep.Status.RUNNING).select_related("turn__answer").first()
+
+
+def _let_go(run: Run) -> None:
+    """Of the step of a run that was stopped. Its turn may take another moment to end; only then the next one begins."""
+    step = _step(run)
+    if step is not None and step.turn is not None and step.turn.status in Turn.LIVE:
+        step.status = RunStep.Status.STOPPED
+        step.save(update_fields=["status"])
+    elif step is not None:
+        settle(run, step)
 
 
 def _resolved(run: Run) -> bool:

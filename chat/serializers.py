@@ -7,6 +7,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from chat.models import Conversation, Message, Turn
+from llm.sentences import translated
 from personas.models import Persona
 from projects.models import Project
 
@@ -73,7 +74,7 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
 
 
 def error_of(message: Message) -> dict[str, str] | None:
-    return {"code": message.error_code, "detail": message.error_detail} if message.error_code else None
+    return {"code": message.error_code, "detail": translated(message.error_detail)} if message.error_code else None
 
 
 class UsageSerializer(serializers.Serializer[dict[str, int]]):
@@ -173,7 +174,8 @@ class ReportSerializer(CallSerializer):
     reserved_output = serializers.IntegerField()
     buffer = serializers.IntegerField()
     margin = serializers.FloatField()
-    tools_tokens = serializers.IntegerField()
+    tools_tokens = serializers.IntegerField(help_text="What the definitions of the tools take beside the messages.")
+    tools = serializers.ListField(child=serializers.CharField(), help_text="The names of the tools it could call.")
     policy = serializers.CharField()
     layout = serializers.CharField()
     profile = serializers.CharField()

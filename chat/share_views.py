@@ -32,7 +32,9 @@ def share(request: Request, pk: UUID) -> HttpResponse:
 @require_GET
 def shares(request: Request) -> HttpResponse:
     found = [*sharing.shares_of(request.user)[:LISTED]]
-    return render(request, "chat/shares.html", {"section": "shares", "shares": _linked(request, found)})
+    return render(
+        request, "chat/shares.html", {"section": "settings", "place": "shares", "shares": _linked(request, found)}
+    )
 
 
 @login_required

@@ -15,6 +15,7 @@ from chat import services, streams
 from chat.asking import Ask
 from chat.models import Conversation, Turn
 from llm.errors import NotFound, ProductError
+from llm.sentences import translated
 from projects.services import identifier
 
 BAD_FRAME, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4403, 4413, 4429
@@ -123,6 +124,11 @@ async def events(turn_id: UUID, after_seq: int, *, idle: bool = False) -> AsyncI
             return
         if idle:
             yield {}
+
+
+def readable(wire: dict[str, Any]) -> dict[str, Any]:
+    """An event with what it says to people in the active language."""
+    return {**wire, **{name: translated(wire[name]) for name in ("detail", "label") if name in wire}}
 
 
 def _snapshot(ended: Turn) -> dict[str, Any]:

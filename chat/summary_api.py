@@ -18,6 +18,7 @@ from chat.context.summary import SECTION_SHARES
 from chat.models import Conversation, Summary, SummaryJob
 from chat.summaries.coverage import in_force
 from llm.errors import NotFound
+from llm.serializers import SentenceField
 from projects.services import identifier
 
 
@@ -47,6 +48,8 @@ class SectionsSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class SummaryJobSerializer(serializers.ModelSerializer[SummaryJob]):
+    detail = SentenceField()
+
     class Meta:
         model = SummaryJob
         fields: ClassVar = ["id", "conversation", "reason", "target", "status", "code", "detail", "created", "finished"]

@@ -11,7 +11,6 @@ from django.utils.translation import gettext_lazy
 from chat.context.summary import SECTION_SHARES
 from chat.models import Conversation, Summary, SummaryJob
 from chat.summaries.coverage import in_force
-from chat.summary_services import last_failure
 from personas.models import SummaryPrompt
 
 NAMES = {
@@ -41,15 +40,14 @@ class SummaryView:
     supersedes: UUID | None
 
 
-def of_branch(conversation: Conversation) -> SummaryView | None:
-    """The summary that holds on the branch on show."""
+def of_branch(conversation: Conversation) -> tuple[SummaryView | None, SummaryJob | None]:
+    """The summary that holds on the branch on show, and the newest job if it failed. One query where none was."""
+    newest = SummaryJob.objects.filter(conversation=conversation).order_by("-id").first()
+    if newest is None:
+        return None, None
     found = in_force(conversation.pk, conversation.leaf_id)
-    return _view(found) if found is not None else None
-
-
-def failure(conversation: Conversation) -> SummaryJob | None:
-    """What to tell about the newest job, unless one is on its way again."""
-    return last_failure(conversation) if conversation.state != Conversation.State.SUMMARISING else None
+    failed = newest if newest.status == SummaryJob.Status.FAILED else None
+    return (_view(found) if found is not None else None), failed
 
 
 def _view(summary: Summary) -> SummaryView:

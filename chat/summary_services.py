@@ -112,12 +112,6 @@ def undo_summary(*, user: User, summary: Summary) -> Summary | None:
     return in_force(locked.pk, locked.leaf_id)
 
 
-def last_failure(conversation: Conversation) -> SummaryJob | None:
-    """The newest job, if it failed: something to tell and to try again."""
-    newest = SummaryJob.objects.filter(conversation=conversation).order_by("-id").first()
-    return newest if newest is not None and newest.status == SummaryJob.Status.FAILED else None
-
-
 def _require_in_force(conversation: Conversation, summary: Summary) -> None:
     holds = in_force(conversation.pk, conversation.leaf_id)
     if holds is None or holds.pk != summary.pk:

@@ -17,8 +17,10 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
 from django.db.models import DateField, Exists, F, OuterRef, Subquery
 from django.db.models.functions import Cast, JSONObject
+from django.urls import reverse
 from django.utils import timezone
 
+from accounts.webhooks import emit
 from chat.endings import Ending
 from chat.models import Conversation, Mention, Message, RunStep, SummaryJob, Turn
 from projects.task_models import Task
@@ -159,7 +161,15 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
             parts=clean, status=ending.status, error_code=ending.code, error_detail=ending.detail
         )
         settle(turn.conversation_id, outcome.summary)
+        _tell(turn, ending)
     return True
+
+
+def _tell(turn: Turn, ending: Ending) -> None:
+    place = turn.conversation
+    ids = {"turn": str(turn.pk), "conversation": str(place.pk), "message": str(turn.answer_id)}
+    paths = {"url": reverse("turn-detail", args=[turn.pk]), "page": reverse("chat:conversation", args=[place.pk])}
+    emit(owner_id=place.owner_id, event="turn.finished", ids={**ids, "status": str(ending.status)}, paths=paths)
 
 
 def store_report(turn: Turn, calls: list[dict[str, Any]]) -> None:

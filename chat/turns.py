@@ -92,7 +92,7 @@ def _claim(turn_id: UUID) -> tuple[Turn, prompts.Setting | None] | None:
     place, asked_at = prompts.place_of(turn.conversation), turn.user_message.created
     setting = prompts.setting(user=turn.conversation.owner, model=turn.model, place=place, asked_at=asked_at)
     setting = with_tasks(setting, turn)
-    setting = replace(setting, toolbox=toolbox_for(setting, turn.user_message), options=options_of(turn.options))
+    setting = replace(setting, toolbox=toolbox_for(setting, turn.user_message.text), options=options_of(turn.options))
     return turn, setting
 
 

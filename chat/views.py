@@ -4,21 +4,22 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
+from django.db.models import Exists, OuterRef
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts.middleware import SignedInRequest as Request
-from chat import pages, panels, run_pages, services
+from chat import pages, panels, reports, run_pages, services
 from chat.asking import Ask
+from chat.first_run import first_steps
 from chat.models import Conversation, Message, NextMessage, Turn
 from chat.next_pages import next_view
 from chat.places import page_at
 from chat.plans import Draft, chosen_files, plan_ahead
 from chat.prompts import Place, place_of
 from chat.side_pages import side_context
-from chat.summary_pages import failure
 from chat.tree import with_rows
 from files.pages import FileView, file_view
 from llm.errors import NotFound, ProductError
@@ -79,8 +80,10 @@ def send(request: Request, pk: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def regenerate(request: Request, pk: UUID) -> HttpResponse:
+    """By the model that answered before, or by those that are named."""
     found = visible_message(request, pk)
-    turns = services.regenerate(user=request.user, message=found, key=request.POST.get("key") or None)
+    models, key = _ids(request, "model", "model"), request.POST.get("key") or None
+    turns = services.regenerate(user=request.user, message=found, models=models, key=key)
     return turns_response(request, found.conversation, turns, question=False)
 
 
@@ -93,12 +96,14 @@ def message(request: Request, pk: UUID) -> HttpResponse:
 @login_required
 @require_GET
 def report(request: Request, pk: UUID) -> HttpResponse:
-    """The context panel of an answer: a fragment for the page beside it, or a page of its own."""
+    """The context panel of an answer, of its last model call or of the `call`th: a fragment for the page beside it, or
+    a page of its own."""
     rows = Turn.objects.visible_to(request.user).select_related("conversation__persona", "user_message", "model")
     turn = rows.filter(pk=pk).first()
     if turn is None:
         raise NotFound("turn")
-    context = {"panel": panels.of_turn(turn), "turn": turn, "conversation": turn.conversation}
+    panel = panels.of_turn(turn, reports.call_number(request.GET.get("call")))
+    context = {"panel": panel, "turn": turn, "conversation": turn.conversation}
     fragment = request.headers.get("HX-Request")
     return render(request, "chat/_context.html" if fragment else "chat/context.html", context)
 
@@ -113,10 +118,11 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
         draft=Draft(request.POST.get("text", ""), _ids(request, "files", "file")),
         model=services.visible_model(next(iter(request.POST.getlist("model")), None)),
     )
-    line = panels.plan_line(planned)
+    context = {"panel": panels.of_plan(planned), "line": panels.plan_line(planned), "fits": planned["fits"]}
     if "panel" in request.GET:
-        return render(request, "chat/_context.html", {"panel": panels.of_plan(planned), "line": line})
-    return render(request, "chat/_plan.html", {"line": line, "fits": planned["fits"]})
+        context["conversation"] = visible_conversation(request, pk) if pk else None
+        return render(request, "chat/_context.html", context)
+    return render(request, "chat/_plan.html", context)
 
 
 @login_required
@@ -140,9 +146,9 @@ def page(request: Request, found: Conversation | None, status: int = 200, **more
         **side_context(request),
         "chips": _chips(request),
         "draft": request.GET.get("text", ""),  # a persona's starter message, followed as a link
-        "next": next_view(found),
+        "next": next_view(found) if getattr(found, "waits", True) else None,
         "run": run_pages.of_conversation(request.user, found),
-        "failed": failure(found) if found else None,
+        "first": first_steps(request.user) if found is None and not request.GET else None,
         **pages.choices(request.user, place_of(found) if found else _new_place(request, request.GET)),
         **more,
     }
@@ -208,6 +214,8 @@ def _new_place(request: Request, fields: QueryDict) -> Place:
 def visible_conversation(request: Request, pk: UUID) -> Conversation:
     related = ("persona__budget_profile", "project__persona__budget_profile", "owner", "leaf")
     rows = Conversation.objects.visible_to(request.user).select_related(*related).defer("leaf__parts", "leaf__tokens")
+    # Asked along, since it is seldom so, and a page has few queries to spend.
+    rows = rows.annotate(waits=Exists(NextMessage.objects.filter(conversation=OuterRef("pk"))))
     found = rows.filter(pk=pk).first()
     if found is None:
         raise NotFound("conversation")

@@ -13,6 +13,7 @@ from chat.asking import Ask
 from chat.models import NextMessage
 from chat.next_messages import keep_next, no_next, remove_next
 from chat.serializers import TurnSerializer
+from llm.serializers import SentenceField
 
 
 class ApprovalSerializer(serializers.Serializer[dict[str, Any]]):
@@ -29,7 +30,7 @@ class KeepSerializer(serializers.Serializer[dict[str, Any]]):
 class NextMessageSerializer(serializers.ModelSerializer[NextMessage]):
     files = serializers.ListField(child=serializers.UUIDField())
     models = serializers.ListField(child=serializers.UUIDField(), source="asked_models")
-    problem = serializers.CharField(help_text="Why it could not be sent; empty while it waits.")
+    problem = SentenceField(help_text="Why it could not be sent; empty while it waits.")
 
     class Meta:
         model = NextMessage

@@ -17,6 +17,7 @@ GROUPS = {
     "Tools": {"llm.WebSearch": "travel_explore", "llm.ToolServer": "build"},
     "Files": {"files.File": "description", "files.Embedder": "graph_3", "projects.Project": "folder"},
     "People": {"accounts.User": "person", "auth.Group": "group", "accounts.ApiToken": "key"},
+    "Webhooks": {"accounts.Webhook": "webhook", "accounts.WebhookDelivery": "outbox"},
     "Tasks": {"projects.Task": "task_alt", "projects.TaskChange": "history", "chat.Run": "play_circle"},
     "Use": {
         "chat.Conversation": "forum",

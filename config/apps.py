@@ -1,5 +1,14 @@
+from contextlib import suppress
+
 from django.apps import AppConfig
+
+from config import catalogues
 
 
 class ConfigConfig(AppConfig):
     name = "config"
+
+    def ready(self) -> None:
+        # What needs the data directory says so itself when it cannot be written; until then pages are in English.
+        with suppress(OSError):
+            catalogues.compile_changed()

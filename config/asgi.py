@@ -10,12 +10,14 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 http = get_asgi_application()  # before the routes: they import models
 
+from accounts.socket_tokens import TokenOrSession  # noqa: E402 - see above
 from config.limits import BodyLimit  # noqa: E402 - see above
 from config.routing import websocket_urlpatterns  # noqa: E402 - see above
 
+sockets = URLRouter(websocket_urlpatterns)
 application = ProtocolTypeRouter(
     {
         "http": BodyLimit(http),
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": TokenOrSession(sockets, AllowedHostsOriginValidator(AuthMiddlewareStack(sockets))),
     }
 )

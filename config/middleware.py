@@ -73,6 +73,7 @@ class ProductErrorMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: Request, exception: Exception) -> HttpResponseBase | None:
+        exception = problems.foreseen(exception)
         if isinstance(exception, ProductError):
             if problems.is_api(request.path):
                 return problems.json_problem(request, exception)

@@ -2,31 +2,36 @@
 
 from typing import Any, cast
 
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
 from drf_standardized_errors.handler import exception_handler
 from drf_standardized_errors.types import ExceptionHandlerContext
 from rest_framework.response import Response
 
 from chat.protocol.errors import refusal
 from llm.errors import ProductError
+from llm.sentences import translated
 
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
-    400: "Bad request",
-    401: "Not signed in",
-    403: "Not allowed",
-    404: "Not found",
-    405: "Method not allowed",
-    409: "Conflict",
-    412: "Changed meanwhile",
-    413: "Too large",
-    415: "Unsupported media type",
-    422: "Cannot be processed",
-    429: "Too many requests",
-    500: "Internal error",
-    502: "Model provider failed",
-    503: "Not available",
+    400: _("Bad request"),
+    401: _("Not signed in"),
+    403: _("Not allowed"),
+    404: _("Not found"),
+    405: _("Method not allowed"),
+    409: _("Conflict"),
+    412: _("Changed meanwhile"),
+    413: _("Too large"),
+    415: _("Unsupported media type"),
+    422: _("Cannot be processed"),
+    429: _("Too many requests"),
+    500: _("Internal error"),
+    502: _("Model provider failed"),
+    503: _("Not available"),
 }
 
 
@@ -35,14 +40,22 @@ def problem(
 ) -> dict[str, Any]:
     return {
         "type": "about:blank",
-        "title": TITLES.get(status, "Error"),
+        "title": gettext(TITLES.get(status, _("Error"))),
         "status": status,
-        "detail": detail,
+        "detail": translated(detail),
         "code": code,
         "errors": errors or [],
         "request_id": getattr(request, "request_id", ""),
         **extra,
     }
+
+
+def foreseen(exception: Exception) -> Exception:
+    """What Django raises while a body is read, as an error of ours; anything else as it is."""
+    if isinstance(exception, RequestDataTooBig):
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1_048_576
+        return ProductError("too_large", f"The request is larger than {limit} MiB. Send less at once.", status=413)
+    return exception
 
 
 def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
@@ -59,7 +72,7 @@ def _when(error: ProductError) -> dict[str, str]:
 
 def page_problem(request: HttpRequest, error: ProductError) -> HttpResponse:
     """For htmx a fragment that goes where problems are shown; the draft on the page is not touched."""
-    context = {"code": error.code, "detail": error.detail, "title": TITLES.get(error.status, "Error")}
+    context = {"code": error.code, "detail": error.detail, "title": gettext(TITLES.get(error.status, _("Error")))}
     if request.headers.get("HX-Request"):
         response = render(request, "chat/_problem.html", context, status=error.status)
         response["HX-Retarget"], response["HX-Reswap"] = "#problem", "innerHTML"
@@ -71,7 +84,7 @@ def page_problem(request: HttpRequest, error: ProductError) -> HttpResponse:
 
 def handle(exception: Exception, context: dict[str, Any]) -> Response | None:
     """Django REST framework's exception handler. None (a 500 by Django) for what nobody foresaw."""
-    request = context["request"]
+    request, exception = context["request"], foreseen(exception)
     if isinstance(exception, ProductError):
         body = problem(request, exception.status, exception.code, exception.detail, **exception.extra)
         return Response(body, status=exception.status, headers=_when(exception), content_type=MEDIA_TYPE)
@@ -81,6 +94,8 @@ def handle(exception: Exception, context: dict[str, Any]) -> Response | None:
     errors = response.data["errors"]
     invalid = response.data["type"] == "validation_error"
     code = "invalid" if invalid else errors[0]["code"]
+    for error in errors:
+        error["detail"] = translated(error["detail"])
     detail = "; ".join(f"{error['attr']}: {error['detail']}" if error["attr"] else error["detail"] for error in errors)
     headers = {name: value for name, value in response.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")}
     body = problem(request, response.status_code, code, detail, errors if invalid else None)

@@ -1,5 +1,6 @@
-"""How the API's description says who may call it."""
+"""The API's description: who may call it, and what is the same for all of it."""
 
+from copy import deepcopy
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -7,6 +8,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 
 from accounts import idempotency
+from config import schema_parts as parts
 
 IDEMPOTENCY_KEY = OpenApiParameter(
     idempotency.HEADER,
@@ -40,4 +42,28 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
         return {"type": "apiKey", "in": "cookie", "name": "sessionid", "description": "The browser's session."}
 
 
-__all__ = ["Schema", "SessionScheme", "TokenScheme"]
+def complete(result: dict[str, Any], **context: Any) -> dict[str, Any]:
+    """drf-spectacular's last step: errors, what views that are not Django REST framework's answer, and examples."""
+    result["paths"] = dict(sorted({**result["paths"], **deepcopy(parts.PATHS)}.items()))
+    components = result["components"]
+    components["schemas"] |= {"Problem": parts.PROBLEM, "TurnEvent": parts.turn_event()}
+    components["responses"] = {"Refused": parts.REFUSED, "Failed": parts.FAILED}
+    for path in result["paths"].values():
+        for operation in path.values():
+            _complete(operation)
+    return result
+
+
+def _complete(operation: dict[str, Any]) -> None:
+    responses = operation["responses"]
+    responses["4XX"] = {"$ref": "#/components/responses/Refused"}
+    responses["502"] = {"$ref": "#/components/responses/Failed"}
+    if operation["operationId"] not in parts.EXAMPLES:
+        return
+    asked, status, answered = parts.EXAMPLES[operation["operationId"]]
+    operation["requestBody"]["content"]["application/json"]["example"] = asked
+    if status:
+        responses[status]["content"]["application/json"]["example"] = answered
+
+
+__all__ = ["Schema", "SessionScheme", "TokenScheme", "complete"]

@@ -117,6 +117,7 @@ CELERY_BEAT_SCHEDULE = {
     "sweep-blobs": {"task": "files.tasks.sweep_blobs", "schedule": 15.0, "options": {"expires": 15.0}},
     "sweep-files": {"task": "files.tasks.sweep_files", "schedule": 5.0, "options": {"expires": 5.0}},
     "tidy-conversations": {"task": "chat.tasks.tidy_conversations", "schedule": 60.0, "options": {"expires": 60.0}},
+    "sweep-webhooks": {"task": "accounts.webhook_tasks.sweep_webhooks", "schedule": 5.0, "options": {"expires": 5.0}},
     "sweep-turns": {"task": "chat.tasks.sweep_turns", "schedule": 5.0, "options": {"expires": 5.0}},
 }
 
@@ -134,6 +135,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("vi", "Tiếng Việt")]
+LOCALE_PATHS = [DATA_DIR / "locale"]  # compiled there from locale/ at start, see config/catalogues.py
 TIME_ZONE = env.str("TIME_ZONE", default="UTC")
 USE_I18N = True
 USE_TZ = True
@@ -186,6 +188,8 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {"MessageRole": "chat.models.Message.Role", "MemberRole": "projects.models.Membership.Role"},
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.schema.complete"],
+    "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
@@ -220,4 +224,6 @@ LOGGING = {
 API_CONVERSATION_DAYS = env.float("API_CONVERSATION_DAYS", default=30.0)
 # How long a tool call waits for the person who has to allow it.
 APPROVAL_SECONDS = env.float("APPROVAL_SECONDS", default=600.0)
+# Whether webhooks may go to addresses that are not on the public internet, and to any port.
+WEBHOOK_ALLOW_PRIVATE = env.bool("WEBHOOK_ALLOW_PRIVATE", default=False)
 BUNDLED_MODEL_URL = env.str("BUNDLED_MODEL_URL", default="")

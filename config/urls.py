@@ -5,12 +5,13 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 from rest_framework.routers import DefaultRouter
 
 from accounts import api as accounts_api
+from accounts import webhook_api
 from chat import api as chat_api
 from chat import daily_api, export_views, import_api, run_api, search_api, share_api, summary_api, waiting_api
 from chat.protocol import api as protocol_api
-from config import operations, schema
+from config import contracts, examples, metrics, operations, schema
 from personas import api as personas_api
-from personas import model_api
+from personas import model_api, prompt_api
 from projects import api as projects_api
 from projects import file_api, task_api
 
@@ -28,9 +29,12 @@ router.register("shares", share_api.ShareViewSet)
 router.register("imports", import_api.ImportViewSet)
 router.register("summaries", summary_api.SummaryViewSet)
 router.register("tokens", accounts_api.TokenViewSet)
+router.register("webhooks/deliveries", webhook_api.WebhookDeliveryViewSet)
+router.register("webhooks", webhook_api.WebhookViewSet)
 router.register("tasks", task_api.TaskViewSet)
 router.register("runs", run_api.RunViewSet)
 router.register("personas", personas_api.PersonaViewSet)
+router.register("prompts", prompt_api.PromptViewSet)
 router.register("reminders", personas_api.ReminderViewSet)
 router.register("budget-profiles", personas_api.BudgetProfileViewSet)
 router.register("system-prompts", personas_api.SystemPromptViewSet)
@@ -73,10 +77,13 @@ urlpatterns = [
     path(
         "api/docs/", SpectacularSwaggerView.as_view(url_name="schema", http_method_names=["get", "head"]), name="docs"
     ),
+    path("api/v1/asyncapi/", contracts.AsyncApiView.as_view(), name="asyncapi"),
+    path("api/examples/", examples.page, name="examples"),
     path("v1/models", protocol_api.models, name="openai-models"),
     path("v1/models/<path:name>", protocol_api.model, name="openai-model"),
     path("v1/chat/completions", protocol_api.chat_completions, name="openai-chat"),
     path("v1/embeddings", protocol_api.embeddings, name="openai-embeddings"),
     path("livez", operations.livez, name="livez"),
+    path("metrics", metrics.MetricsView.as_view(), name="metrics"),
     path("readyz", operations.readyz, name="readyz"),
 ]

@@ -11,8 +11,10 @@ from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
+from django.urls import reverse
 from django.utils import timezone
 
+from accounts.webhooks import emit
 from files import chunking, storage
 from files.extraction.process import extract
 from files.extraction.values import Extracted, ExtractionError
@@ -203,7 +205,14 @@ def _store(file: File, extracted: Extracted) -> bool:
             FileText.objects.update_or_create(file=file, defaults={"text": extracted.text, "spans": extracted.spans})
             Chunk.objects.filter(file=file).delete()
             Chunk.objects.bulk_create(chunks, batch_size=500)
+        if done and not too_long:
+            _tell(file)
     return done and bool(chunks)
+
+
+def _tell(file: File) -> None:
+    ids, paths = {"file": str(file.pk), "status": "ready"}, {"url": reverse("file-detail", args=[file.pk])}
+    emit(owner_id=file.owner_id, event="file.ready", ids=ids, paths=paths)
 
 
 def _tokens(extracted: Extracted) -> int:

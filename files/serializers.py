@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from files import pages
 from files.models import File
+from llm.sentences import translated
 
 
 class FileErrorSerializer(serializers.Serializer[dict[str, str]]):
@@ -33,10 +34,10 @@ class FileSerializer(serializers.ModelSerializer[File]):
     @extend_schema_field(FileErrorSerializer(allow_null=True))
     def get_error(self, file: File) -> dict[str, str] | None:
         failed = file.status == File.Status.FAILED
-        return {"code": file.error_code, "detail": file.error} if failed else None
+        return {"code": file.error_code, "detail": translated(file.error)} if failed else None
 
     def get_note(self, file: File) -> str:
-        return "" if file.status == File.Status.FAILED else file.error
+        return "" if file.status == File.Status.FAILED else translated(file.error)
 
 
 class UploadSerializer(serializers.Serializer[dict[str, Any]]):

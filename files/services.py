@@ -91,7 +91,7 @@ def open_blob(*, file: File) -> IO[bytes]:
     """The original. The caller has checked who may see it, and closes it. Raises `file_lost` (404)."""
     try:
         return file.blob.open("rb")
-    except FileNotFoundError as error:
+    except (FileNotFoundError, ValueError) as error:  # ValueError: the row names no bytes
         raise ProductError("file_lost", ingest.LOST, status=404) from error
 
 

@@ -10,7 +10,12 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
+
+from personas.prompt_models import SavedPrompt
+
+__all__ = ["BudgetProfile", "Persona", "PromptVersion", "Reminder", "SavedPrompt", "SummaryPrompt", "SystemPrompt"]
 
 SHARE = [MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))]
 
@@ -211,13 +216,13 @@ class PersonaQuerySet(models.QuerySet["Persona"]):
 
 class Persona(models.Model):
     class Visibility(models.TextChoices):
-        PRIVATE = "private", "Only me"
-        WORKSPACE = "workspace", "Everyone in the workspace"
+        PRIVATE = "private", _("Only me")
+        WORKSPACE = "workspace", _("Everyone in the workspace")
 
     class DateAwareness(models.TextChoices):
-        DAY = "day", "The day"
-        MINUTE = "minute", "Day and time to the minute"
-        OFF = "off", "No date"
+        DAY = "day", _("The day")
+        MINUTE = "minute", _("Day and time to the minute")
+        OFF = "off", _("No date")
 
     MAX_NAME = 100
     MAX_INSTRUCTIONS = 100_000  # characters

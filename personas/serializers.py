@@ -59,7 +59,7 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
     tools = serializers.ListField(
         child=serializers.CharField(max_length=100),
         required=False,
-        help_text="web_search, open_url, or a tool server's as server__tool; server__* for all of them.",
+        help_text="web_search, open_url, tasks, or a tool server's as server__tool; server__* for all of them.",
     )
     reminder = serializers.CharField(
         source="own_reminder",

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from personas import views
+from personas import prompt_views, views
 
 app_name = "personas"
 urlpatterns = [
@@ -8,6 +8,9 @@ urlpatterns = [
     path("new/", views.new, name="new"),
     path("count/", views.count, name="count"),
     path("tools/", views.server_tools, name="server_tools"),
+    path("prompts/", prompt_views.prompts, name="prompts"),
+    path("prompts/<uuid:pk>/", prompt_views.prompt, name="prompt"),
+    path("prompts/<uuid:pk>/delete/", prompt_views.delete, name="delete_prompt"),
     path("<uuid:pk>/", views.persona, name="persona"),
     path("<uuid:pk>/duplicate/", views.duplicate, name="duplicate"),
 ]

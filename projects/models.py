@@ -6,6 +6,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from projects.task_models import CodeSeries, Task, TaskChange
@@ -48,8 +49,8 @@ class Membership(models.Model):
     """Editors change instructions and files; readers use them in conversations of their own. The owner needs no row."""
 
     class Role(models.TextChoices):
-        READER = "reader", "Reader"
-        EDITOR = "editor", "Editor"
+        READER = "reader", _("Reader")
+        EDITOR = "editor", _("Editor")
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")

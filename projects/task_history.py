@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.utils.text import Truncator
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from accounts.models import User
 from llm.errors import ProductError
@@ -14,19 +16,19 @@ from projects.task_models import Task, TaskChange
 SHOWN = 50  # changes on one page
 MOST = 120  # characters shown of a value
 WORDS = {
-    "created": "Created",
-    "deleted": "Deleted",
-    "title": "Title",
-    "notes": "Notes",
-    "archetype": "Whose",
-    "status": "Status",
-    "breakpoint": "Breakpoint",
-    "needs": "Breakpoint needs",
-    "cleared": "Breakpoint cleared",
-    "project": "Project",
-    "parent": "Under",
-    "position": "Place",
-    "moved_to": "Goes on as",
+    "created": gettext_lazy("Created"),
+    "deleted": gettext_lazy("Deleted"),
+    "title": gettext_lazy("Title"),
+    "notes": gettext_lazy("Notes"),
+    "archetype": gettext_lazy("Whose"),
+    "status": gettext_lazy("Status"),
+    "breakpoint": gettext_lazy("Breakpoint"),
+    "needs": gettext_lazy("Breakpoint needs"),
+    "cleared": gettext_lazy("Breakpoint cleared"),
+    "project": gettext_lazy("Project"),
+    "parent": gettext_lazy("Under"),
+    "position": gettext_lazy("Place"),
+    "moved_to": gettext_lazy("Goes on as"),
 }
 
 
@@ -78,7 +80,7 @@ def _change(row: TaskChange, task: Task, projects: dict[str, str]) -> Change:
         who=row.user.get_username() if row.user else "",
         model=row.model,
         item=row.code.removeprefix(task.code).removeprefix("."),
-        what=WORDS.get(row.field, row.field),
+        what=str(WORDS.get(row.field, row.field)),
         before=_value(row.field, row.before, projects),
         after=_value(row.field, row.after, projects),
     )
@@ -88,11 +90,11 @@ def _value(name: str, value: str, projects: dict[str, str]) -> str:
     if name == "cleared":
         return ""  # when it was is when the change was
     if not value:
-        return "nothing" if name in ("project", "parent", "notes", "needs") else ""
+        return _("nothing") if name in ("project", "parent", "notes", "needs") else ""
     if name == "status":
-        return dict(Task.Status.choices).get(value, value)
+        return str(dict(Task.Status.choices).get(value, value))
     if name == "project":
-        return projects.get(value, "a project that is not yours")
+        return projects.get(value, _("a project that is not yours"))
     if name == "position":
         return str(int(value) + 1)
     return Truncator(value).chars(MOST)

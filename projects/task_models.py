@@ -9,6 +9,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from projects.codes import HORIZONS, MAX_LENGTH, MAX_NUMBER
@@ -46,27 +47,27 @@ class Task(models.Model):
     """
 
     class Level(models.TextChoices):
-        OBJECTIVE = "objective", "Objective"
-        TASK = "task", "Task"
-        ITEM = "item", "Checklist item"
+        OBJECTIVE = "objective", _("Objective")
+        TASK = "task", _("Task")
+        ITEM = "item", _("Checklist item")
 
     class Horizon(models.TextChoices):
-        YEAR = "year", "Year"
-        MONTH = "month", "Month"
-        DAY = "day", "Day"
+        YEAR = "year", _("Year")
+        MONTH = "month", _("Month")
+        DAY = "day", _("Day")
 
     class Archetype(models.TextChoices):
-        USER = "user", "The user's"
-        MODEL = "model", "The model's"
-        HYBRID = "hybrid", "Both"
+        USER = "user", _("The user's")
+        MODEL = "model", _("The model's")
+        HYBRID = "hybrid", _("Both")
 
     class Status(models.TextChoices):
-        OPEN = "open", "Open"
-        DOING = "doing", "In progress"
-        WAITING = "waiting", "Waiting for you"
-        DONE = "done", "Done"
-        DROPPED = "dropped", "Dropped"
-        MOVED = "moved", "Moved"
+        OPEN = "open", _("Open")
+        DOING = "doing", _("In progress")
+        WAITING = "waiting", _("Waiting for you")
+        DONE = "done", _("Done")
+        DROPPED = "dropped", _("Dropped")
+        MOVED = "moved", _("Moved")
 
     UNFINISHED = (Status.OPEN, Status.DOING, Status.WAITING)
 

@@ -36,6 +36,9 @@ class ProgressSerializer(serializers.Serializer[Any]):
 class TaskSerializer(serializers.ModelSerializer[Task]):
     """`code` is the ID that people mention with @. `position` is its place from 0 among those of its list."""
 
+    archetype = serializers.ChoiceField(
+        choices=Task.Archetype.choices, allow_blank=True, read_only=True, help_text="Of tasks only."
+    )
     progress = ProgressSerializer(read_only=True, allow_null=True)
     moved_from = serializers.SerializerMethodField()
 

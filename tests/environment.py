@@ -19,4 +19,5 @@ else:
     os.environ["REDIS_URL"] = changed.geturl()
 os.environ.setdefault("SECRET_KEY", "only-for-tests-only-for-tests-only-for-tests-12345")
 os.environ.setdefault("API_RATES", services.UNLIMITED)
+os.environ.setdefault("WEBHOOK_ALLOW_PRIVATE", "true")  # what receives them in tests is on this machine
 os.environ.pop("BUNDLED_MODEL_URL", None)

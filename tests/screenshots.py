@@ -1,11 +1,17 @@
 """`make screenshots`: every page at both sizes, into docs/screenshots/, from a product set up for the purpose."""
 
 import os
+import subprocess
+import sys
+from functools import partial
+from io import BytesIO
 from typing import Any
 
+from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.product import ROOT, Caller, Product, installed, until
+from tests.house import PROFILE, House
+from tests.product import ROOT, installed
 from tests.services import Services
 
 OUT = ROOT / "docs" / "screenshots"
@@ -16,75 +22,53 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 MODEL = "scripted:assistant"
 PASSWORD = "for-screenshots-only"
-CONTRACT = """Service agreement
-
-Clause 5. The provider answers within one working day.
-
-Clause 7. The fee is limited to 500 euros a year; what exceeds it is free of charge.
-
-Clause 9. Either party may end the agreement with a notice of three months.
-"""
-ANSWER = """The fee is limited by **clause 7** [1]: at most 500 euros a year, and what exceeds it is free of charge.
-
-| clause | rules |
-|---|---|
-| 5 | answers within one working day |
-| 7 | the limit of the fee |
-| 9 | three months' notice |
-
-```python
-def owed(fee: float) -> float:
-    return min(fee, 500.0)
-```
-"""
-
-
-def furnish(product: Product, caller: Caller) -> tuple[str, str, str]:
-    """A project with a file and a conversation in it; returns their ids as (project, file, conversation)."""
-    upload = caller.http.post("files/", files={"file": ("contract.txt", CONTRACT.encode())}).json()["id"]
-    until(lambda: caller.get(f"files/{upload}/")["status"] == "ready", "the file has been read")
-    body = {"name": "Contracts", "instructions": "Name the clause you rely on. Keep it short."}
-    project = caller.post("projects/", body, expect=201)["id"]
-    caller.post(f"projects/{project}/files/", {"file": upload, "pinned": True}, expect=201)
-    place = caller.post("conversations/", {"project": project}, expect=201)["id"]
-    for question, answer in (
-        ("Which rules does our service agreement have?", "Five, seven and nine: response time, fee limit, notice [1]."),
-        ("Which clause limits the fee?", ANSWER),
-    ):
-        product.model.set_script("assistant", {"text": answer})
-        turn = caller.post(f"conversations/{place}/turns/", {"text": question})
-        caller.ended(turn["turns"][0]["id"])
-    return project, upload, place
+LEFT_OUT = ("context", "context-first", "missing", "project-search", "delete")  # seen in others, or like them
+COLOURS = 256  # of a picture: pages are flat, and its file is a third as large
 
 
 def sign_in(browser: Browser, url: str, **options: Any) -> Page:
-    page = browser.new_context(**options).new_page()
+    page = browser.new_context(reduced_motion="reduce", **options).new_page()
     page.goto(url + "/")
     page.fill("[name=username]", "admin")
     page.fill("[name=password]", PASSWORD)
     page.click("button[type=submit]")
-    page.wait_for_selector("#text")
+    page.wait_for_selector(".plan-line")
     return page
 
 
 def shoot(page: Page, name: str) -> None:
     page.wait_for_load_state("networkidle")
-    page.screenshot(path=OUT / f"{name}.png")
+    picture = Image.open(BytesIO(page.screenshot()))
+    picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(OUT / f"{name}.png", optimize=True)
 
 
-def visit(page: Page, url: str, suffix: str, ids: tuple[str, str, str]) -> None:
-    project, file, place = ids
-    page.wait_for_selector(".plan-line")
-    shoot(page, f"home{suffix}")
-    page.goto(f"{url}/c/{place}/")
-    page.wait_for_selector(".plan-line")
-    shoot(page, f"answer{suffix}")
-    page.locator(".context-link").last.click()
-    page.wait_for_selector("#panel-title")
-    shoot(page, f"answer-context{suffix}")
-    for path, name in ((f"/projects/{project}/", "project"), ("/files/", "files"), (f"/files/{file}/", "file")):
+def visit(page: Page, url: str, suffix: str, pages: dict[str, str]) -> None:
+    for name, path in pages.items():
+        if name in LEFT_OUT:
+            continue
         page.goto(url + path)
+        if name in ("answer", "run", "summary"):
+            page.wait_for_selector(".plan-line")
+        if name == "summary":
+            page.locator("details.summary > summary").click()
         shoot(page, f"{name}{suffix}")
+        if name == "answer":
+            page.locator(".context-link").last.click()
+            page.wait_for_selector("#panel-title")
+            shoot(page, f"answer-context{suffix}")
+
+
+def prepared(services: Services) -> tuple[str, str]:
+    """The ids of a model that can call tools and of a profile with little room, as an admin would make them."""
+    work = (
+        "from llm.models import Model; from personas.models import BudgetProfile; Model.objects.update(tools=True);"
+        f"print(Model.objects.get().pk, BudgetProfile.objects.create(**{PROFILE!r}).pk)"
+    )
+    environment = {**os.environ, "DATABASE_URL": services.database, "REDIS_URL": services.redis}
+    command = [sys.executable, "manage.py", "shell", "-v0", "-c", work]
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    model, profile = done.stdout.split()
+    return model, profile
 
 
 def main() -> None:
@@ -93,10 +77,14 @@ def main() -> None:
     services = Services()
     try:
         with installed(services.database, services.redis, MODEL) as (product, caller), sync_playwright() as playwright:
-            ids = furnish(product, caller)
             browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-            for suffix, options in SIZES.items():
-                visit(sign_in(browser, product.url, **options), product.url, suffix, ids)
+            visitors = {suffix: sign_in(browser, product.url, **options) for suffix, options in SIZES.items()}
+            for suffix, page in visitors.items():
+                shoot(page, f"first-run{suffix}")
+            say = partial(product.model.set_script, "assistant")
+            pages = House(caller, say, *prepared(services)).furnish()
+            for suffix, page in visitors.items():
+                visit(page, product.url, suffix, pages)
             browser.close()
     finally:
         services.end()

@@ -50,6 +50,13 @@ def socket_of(
         client = Client()
         client.force_login(person.user)
         headers["Cookie"] = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+    with opened(product, headers, origin or product.url) as socket:
+        yield socket
+
+
+@contextmanager
+def opened(product: Product, headers: dict[str, str], origin: str | None = None) -> Iterator[Socket]:
+    """Programs send no origin."""
     url = product.url.replace("http", "ws") + "/ws/"
-    with connect(url, additional_headers=headers, origin=Origin(origin or product.url)) as connection:
+    with connect(url, additional_headers=headers, origin=Origin(origin) if origin else None) as connection:
         yield Socket(connection)

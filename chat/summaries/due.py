@@ -16,7 +16,7 @@ from chat.context.summary import (
     plan_summary,
 )
 from chat.context.types import ContextMessage, ContextRequest
-from chat.models import Message, SummaryJob
+from chat.models import Conversation, Message, SummaryJob
 from chat.prompts import Setting
 from chat.sources import messages_of
 from llm.events import Usage
@@ -60,6 +60,8 @@ def bounds_of(profile: BudgetProfile, input_limit: int) -> Bounds:
 def _wanted(setting: Setting, used: int) -> bool:
     conversation, profile = setting.conversation, setting.profile
     if conversation is None or not (profile.summaries and conversation.automatic_summaries):
+        return False
+    if conversation.origin == Conversation.Origin.API:  # one request, which is not gone on from
         return False
     if setting.model.context_window < SMALLEST_WINDOW and profile.summary_model_id is None:
         return False

@@ -165,6 +165,9 @@ def store(work: Work, sections: list[dict[str, str]], *, shortened: list[str], l
         Conversation.objects.select_for_update().filter(pk=work.job.conversation_id).first()
         if not SummaryJob.objects.select_for_update().live().filter(pk=work.job.pk).exists():
             return None
+        if not Message.objects.filter(pk=rows[-1].pk).exists():
+            fail(work.job.pk, "messages_deleted", "Messages were deleted while it was being written.")
+            return None
         summary = Summary(
             conversation_id=work.job.conversation_id,
             leaf_id=work.leaf,

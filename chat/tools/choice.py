@@ -1,49 +1,60 @@
 """Which tools a turn has, in the fixed order in which the model gets them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from chat.context.moving_parts import ToolGuidance
-from chat.models import Message
+from chat.models import Conversation
 from chat.prompts import Setting
 from chat.tools import NO_TOOLS, Toolbox
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles
+from chat.tools.servers import server_names
 from chat.tools.tasks import Hand, task_tools
 from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered
+from files.models import File
 from llm.tool_services import web_search_tool
 from llm.tools import Tool
 from llm.web.open_url import OpenUrlTool
 from personas.tools import TASKS
 
 
-def toolbox_for(setting: Setting, question: Message) -> Toolbox:
-    """None for a model that cannot call tools."""
-    if not setting.model.tools or setting.conversation is None:
+def toolbox_for(setting: Setting, question: str, files: Sequence[File] = ()) -> Toolbox:
+    """None for a model that cannot call tools. `files` come with a question that is not stored yet."""
+    if not setting.model.tools:
         return NO_TOOLS
-    chosen = [*_file_tools(setting, question), *_web_tools(setting), *_task_tools(setting)]
+    # One that is about to be begun; nothing belongs to it yet.
+    conversation = setting.conversation or Conversation(owner=setting.user)
+    scope = Scope(conversation, setting.project, question)
+    chosen = [*_file_tools(scope, files), *_web_tools(setting, conversation), *_task_tools(setting)]
     tools = {guidance.name: tool for guidance, tool in chosen}
     return Toolbox(tools, tuple(guidance for guidance, _ in chosen))
 
 
-def _file_tools(setting: Setting, question: Message) -> Iterator[tuple[ToolGuidance, Tool]]:
+def toolbox_ahead(setting: Setting, question: str, files: Sequence[File]) -> Toolbox:
+    """What the turn of a draft would have. Tool servers are not asked for their tools before they are needed: a note
+    says for each that its tools come on top."""
+    box = toolbox_for(setting, question, files)
+    named = server_names(setting)
+    return replace(box, notes=tuple(f"The tools of the server {name} come on top." for name in named)) if named else box
+
+
+def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:
     """There as soon as there are files to search, whatever the persona's tools: a project's files must be in reach."""
-    if setting.conversation is None:
-        return
-    scope = Scope(setting.conversation, setting.project, question.text)
-    if scope.files().filter(searchable=True).exists():
+    if any(file.searchable for file in files) or scope.files().filter(searchable=True).exists():
         yield SEARCH_GUIDANCE, SearchFiles(scope)
         yield READ_GUIDANCE, ReadFile(scope)
 
 
-def _web_tools(setting: Setting) -> Iterator[tuple[ToolGuidance, Tool]]:
+def _web_tools(setting: Setting, conversation: Conversation) -> Iterator[tuple[ToolGuidance, Tool]]:
     """For personas that name them, and where nobody else answers: without a persona. Only once a search is set up."""
     wanted = {"web_search", "open_url"} if setting.persona is None else set(setting.persona.tools)
     search = web_search_tool() if wanted & {"web_search", "open_url"} else None
-    if setting.conversation is None or search is None:
+    if search is None:
         return
     if "web_search" in wanted:
-        yield WEB_GUIDANCE, Numbered(search, setting.conversation)
+        yield WEB_GUIDANCE, Numbered(search, conversation)
     if "open_url" in wanted:
-        yield OPEN_GUIDANCE, Numbered(OpenUrlTool(), setting.conversation)
+        yield OPEN_GUIDANCE, Numbered(OpenUrlTool(), conversation)
 
 
 def _task_tools(setting: Setting) -> Iterator[tuple[ToolGuidance, Tool]]:

@@ -17,12 +17,22 @@ SEPARATOR = "__"
 logger = logging.getLogger(__name__)
 
 
+def server_names(setting: Setting) -> list[str]:
+    """The servers whose tools the persona names, in order; none for a model that cannot call tools."""
+    return sorted({name.partition(SEPARATOR)[0] for name in _allowed(setting)})
+
+
+def _allowed(setting: Setting) -> list[str]:
+    if setting.persona is None or not setting.model.tools:
+        return []
+    return [name for name in setting.persona.tools if SEPARATOR in name]
+
+
 async def with_server_tools(setting: Setting) -> Setting:
     """The setting with the persona's server tools. A server that fails is noted, and the turn goes on without it."""
-    allowed = [name for name in (setting.persona.tools if setting.persona else ()) if SEPARATOR in name]
-    if not (allowed and setting.model.tools):
+    allowed, wanted = _allowed(setting), set(server_names(setting))
+    if not wanted:
         return setting
-    wanted = {name.partition(SEPARATOR)[0] for name in allowed}
     servers = [server for server in await on_database(tool_servers) if server.name in wanted]
     found = await asyncio.gather(*(_tools(server, allowed) for server in servers))
     missing = sorted(wanted - {server.name for server in servers})

@@ -47,7 +47,7 @@ class Fetcher:
 
     async def fetch(self, url: httpx2.URL, media_types: frozenset[str]) -> Fetched:
         """Follows at most five redirects, each checked like the first URL. Raises `Refused`."""
-        transport = _CheckedTransport(self.guard, self.tls or _system_tls())
+        transport = CheckedTransport(self.guard, self.tls)
         client = httpx2.AsyncClient(
             transport=transport,
             headers=_HEADERS,
@@ -107,18 +107,18 @@ def _system_tls() -> ssl.SSLContext:
     return httpx2.create_ssl_context()  # reading the authorities takes tens of milliseconds
 
 
-class _CheckedTransport(httpx2.AsyncBaseTransport):
+class CheckedTransport(httpx2.AsyncBaseTransport):
     """Looks the name up once and connects to the very address that was checked.
 
     Otherwise a second look-up could give another. The host's name stays in the Host header, and in TLS for the
     certificate.
     """
 
-    def __init__(self, guard: Guard, tls: ssl.SSLContext) -> None:
+    def __init__(self, guard: Guard, tls: ssl.SSLContext | None = None) -> None:
         self._guard = guard
         # Connections are not kept: one to the same address may have been made for another name.
         limits = httpx2.Limits(max_keepalive_connections=0)
-        self._inner = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
+        self._inner = httpx2.AsyncHTTPTransport(verify=tls or _system_tls(), trust_env=False, limits=limits)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         addresses = await self._guard.addresses_of(request.url)

@@ -49,9 +49,11 @@ export class Answer {
         return this.#complete(this.#part(event.part, "text"), event);
       case "REASONING_START":
         this.tell.onDoing("thinking");
-        return void this.#add("reasoning", event.part);
+        return void (this.#add("reasoning", event.part).dataset.state = "running");
       case "REASONING_CONTENT":
         return this.#part(event.part, "reasoning").querySelector("[data-text]").append(event.delta);
+      case "REASONING_END":
+        return void (this.#part(event.part, "reasoning").dataset.state = "done");
       default:
         if (event.type.startsWith("TOOL_CALL_")) this.#tool(event);
     }
@@ -79,6 +81,7 @@ export class Answer {
       const result = part.querySelector("[data-result]");
       result.textContent = event.text;
       result.classList.toggle("failed", event.error);
+      part.dataset.state = event.error ? "failed" : "done";
     }
   }
 

@@ -1,7 +1,9 @@
 /** Wires the page of a conversation: pending answers, the socket, the composer, the status line. */
 import { Answer } from "./blocks.js";
+import { showTabs } from "./columns.js";
 import { Composer, forgetDrafts } from "./composer.js";
 import "./copy.js";
+import "./again.js";
 import "./starters.js";
 import { Next } from "./next.js";
 import { Panel } from "./panel.js";
@@ -16,7 +18,7 @@ const status = document.getElementById("status");
 let title = document.title;
 /** @type {Map<string, Answer>} */
 const answers = new Map();
-let summarising = false;
+let summarising = document.querySelector("main").dataset.state === "summarising";
 
 const scroll = new Scroll(
   document.getElementById("transcript"),
@@ -26,7 +28,7 @@ const scroll = new Scroll(
 const composer = new Composer(
   /** @type {HTMLFormElement} */ (document.getElementById("composer")),
   conversation,
-  { onStop: stop },
+  { onStop: stop, onEditLast: editLast },
 );
 const next = new Next(document.getElementById("next"), (text, files) => composer.take(text, files));
 new Panel(document.getElementById("panel"));
@@ -58,7 +60,7 @@ function mark(mark) {
 // Answers
 
 function findPending(root = messages) {
-  for (const button of root.querySelectorAll("[data-copy-answer]")) button.hidden = false;
+  equip(root);
   const pending = root.querySelectorAll('[data-turn][data-status="pending"]');
   for (const article of pending) if (!answers.has(article.dataset.turn)) follow(article);
   composer.show(answers.size > 0);
@@ -99,7 +101,15 @@ async function finish(article) {
   article.querySelector(".message-foot").replaceWith(final.querySelector(".message-foot"));
   article.dataset.status = final.dataset.status;
   window.htmx.process(article);
-  for (const button of article.querySelectorAll("[data-copy-answer]")) button.hidden = false;
+  equip(article);
+}
+
+/** Shows what only scripts can do. @param {HTMLElement} root */
+function equip(root) {
+  const again = document.getElementById("again");
+  for (const button of root.querySelectorAll("[data-copy-answer]")) button.hidden = false;
+  for (const button of root.querySelectorAll("[data-again]")) button.hidden = !again;
+  showTabs(root);
 }
 
 function bare(parts) {
@@ -123,16 +133,24 @@ function stop() {
     socket.ask({ type: "stop", turn }).catch((error) => tell(error.code === "closed" ? say("lost") : error.message));
 }
 
+/** The message that waits, or else the newest question, comes back to be edited. */
+function editLast() {
+  const waiting = document.getElementById("next-edit");
+  const questions = answers.size ? [] : messages.querySelectorAll("[data-edit-question]");
+  (waiting ?? questions[questions.length - 1])?.click();
+}
+
 // Other tabs
 
 function onState({ state, title, summary }) {
   if (title) onTitle(title); // what was missed while the socket was not there
   if (state === "answering" && !answers.size) sync();
   next.refresh();
+  const ended = summary || (summarising && state !== "summarising");
   summarising = state === "summarising";
   if (summarising) tell(say("summarising"));
   else if (status.textContent === say("summarising")) tell("");
-  if (summary) {
+  if (ended) {
     sync(); // the divider where it ends, or why there is none
     document.body.dispatchEvent(new CustomEvent("planchange"));
   }
@@ -207,7 +225,12 @@ function problem(text) {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && answers.size && !document.querySelector(":popover-open")) stop();
+  if (event.key !== "Escape") return;
+  const edited = event.target.closest(".edit");
+  if (edited) {
+    edited.querySelector("[data-cancel]").click();
+    composer.text.focus();
+  } else if (answers.size && !document.querySelector(":popover-open")) stop();
 });
 document.body.addEventListener("titlechange", ({ detail }) => onTitle(detail.title));
 document.addEventListener("visibilitychange", () => !document.hidden && !answers.size && mark(""));

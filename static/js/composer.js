@@ -1,5 +1,6 @@
 /**
- * The field in which a message is written. Enter sends, Shift+Enter is a new line, Esc stops the answer.
+ * The field in which a message is written. Enter sends, Shift+Enter is a new line, Esc stops the answer, and the arrow up
+ * takes back the last message to edit it, as long as nothing is written.
  * What is sent while an answer is being written waits on the server until that is complete.
  * A draft is kept per conversation, in this browser, until it is sent.
  */
@@ -13,7 +14,7 @@ export class Composer {
   /**
    * @param {HTMLFormElement} form
    * @param {string} conversation its id, or "" for one that does not exist yet
-   * @param {{onStop: () => void}} tell
+   * @param {{onStop: () => void, onEditLast: () => void}} tell
    */
   constructor(form, conversation, tell) {
     this.form = form;
@@ -30,7 +31,7 @@ export class Composer {
     if (!this.text.value) this.text.value = localStorage.getItem(this.draft) ?? "";
     this.#renewKey();
     this.text.addEventListener("input", () => this.#typed());
-    this.text.addEventListener("keydown", (event) => this.#key(event));
+    this.text.addEventListener("keydown", (event) => this.#key(event, tell.onEditLast));
     this.stop.addEventListener("click", () => tell.onStop());
     this.attachments = new Attachments(form, `${this.draft}:files`, () => this.#show());
     // The chips in the form ask for their state; only the form's own request sends the message.
@@ -88,8 +89,12 @@ export class Composer {
     this.text.style.height = `${this.text.scrollHeight}px`;
   }
 
-  /** @param {KeyboardEvent} event */
-  #key(event) {
+  /** @param {KeyboardEvent} event @param {() => void} onEditLast */
+  #key(event, onEditLast) {
+    if (event.key === "ArrowUp" && !this.text.value && !event.isComposing && !event.shiftKey) {
+      event.preventDefault();
+      return onEditLast();
+    }
     // While an input method composes a word, Enter chooses the word. On a touch keyboard Enter is a new line.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || touch.matches) return;
     event.preventDefault();

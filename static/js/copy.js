@@ -1,13 +1,17 @@
-/** Copies a code block or a whole answer. */
+/** Copies a code block, or a whole answer as the Markdown in which it was written. */
 import { say } from "./words.js";
 
 const SHOWN_FOR = 1_600; // ms
 
 /** The clipboard's own interface exists on secure origins only; an office server without TLS needs the old way. */
-async function write(text) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+async function write(/** @type {Promise<string>} */ text) {
+  if (navigator.clipboard) {
+    // The promise itself: Safari forgets, while a text is being fetched, that somebody has clicked.
+    const blob = text.then((found) => new Blob([found], { type: "text/plain" }));
+    return navigator.clipboard.write([new ClipboardItem({ "text/plain": blob })]);
+  }
   const field = document.createElement("textarea");
-  field.value = text;
+  field.value = await text;
   field.className = "visually-hidden";
   document.body.append(field);
   field.select();
@@ -16,10 +20,11 @@ async function write(text) {
   if (!done) throw new Error("copying was refused");
 }
 
-function textFor(button) {
+async function textFor(button) {
   if (button.matches("[data-copy]")) return button.closest(".code").querySelector("code").textContent;
-  const prose = button.closest("article").querySelectorAll(".prose");
-  return [...prose].map((part) => part.innerText.trim()).join("\n\n");
+  const response = await fetch(button.dataset.copyAnswer);
+  if (!response.ok) throw new Error(`the text was refused with ${response.status}`);
+  return response.text();
 }
 
 document.addEventListener("click", async (event) => {

@@ -9,15 +9,28 @@ export class Panel {
     document.body.addEventListener("htmx:afterSwap", (event) => {
       if (event.detail.target === this.body) this.#open(event.detail.requestConfig.elt);
     });
+    this.body.addEventListener("click", (event) => this.#toQuote(event));
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && !panel.hidden && panel.contains(document.activeElement)) this.close();
     });
   }
 
   #open(opener) {
-    this.opener = opener;
+    const inside = opener.closest("nav") && !opener.isConnected; // one of the panel's own tabs, which is another by now
+    if (!inside) this.opener = opener;
     this.panel.hidden = false;
-    this.panel.querySelector("#panel-title")?.focus();
+    this.panel.querySelector(inside ? "nav [aria-current]" : "#panel-title")?.focus();
+  }
+
+  /** To the answer that is quoted, where it is on the page; otherwise the link leads to it. */
+  #toQuote(event) {
+    const link = event.target.closest("[data-quote]");
+    const answer = link && document.getElementById(link.dataset.quote);
+    if (!answer) return;
+    event.preventDefault();
+    if (getComputedStyle(this.panel).position === "fixed") this.close();
+    answer.scrollIntoView({ block: "center" });
+    answer.focus({ preventScroll: true });
   }
 
   close() {

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.bench import bench_context, files, search, turn
+from tests.bench import bench_context, files, page, search, turn
 from tests.product import installed
 from tests.services import Services
 
 OUT = Path(os.environ.get("BENCH_RESULTS", "bench-results"))
+PASSWORD = "for-benchmarks-only"  # of the admin of a product that ends with them
 
 
 def show(title: str, rows: list[dict[str, Any]]) -> None:
@@ -35,6 +36,7 @@ def separately(module: str, **environment: str) -> list[dict[str, Any]]:
 
 
 def with_services(wanted: list[str]) -> None:
+    os.environ["ADMIN_PASSWORD"] = PASSWORD
     services = Services()
     try:
         with installed(services.database, services.redis) as (product, caller):
@@ -43,6 +45,8 @@ def with_services(wanted: list[str]) -> None:
                 show("Plan (rows to prompt)", separately("tests.bench.plan", **urls))
             if "files" in wanted:
                 show("Files (upload to readable and searchable)", files.rows(caller))
+            if "page" in wanted:
+                show("Page (a long answer in Chromium)", page.rows(product, caller, PASSWORD))
             if "turn" in wanted:
                 rows = turn.first_token(product, caller) + turn.stop(product, caller)
                 for count in (25, 50, 100):
@@ -54,12 +58,12 @@ def with_services(wanted: list[str]) -> None:
 
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
-    wanted = wanted or ["context", "plan", "files", "turn", "search"]
+    wanted = wanted or ["context", "plan", "files", "page", "turn", "search"]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
-    if {"plan", "files", "turn"} & set(wanted):
+    if {"plan", "files", "page", "turn"} & set(wanted):
         with_services(wanted)
 
 

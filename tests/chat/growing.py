@@ -57,11 +57,12 @@ def until_summarised(person: Person, place: UUID, script: dict[str, Any] | None 
     return marks
 
 
-def until_running(person: Person, place: UUID) -> None:
-    """Asks until a job is being carried out."""
+def until_running(product: Product, person: Person, place: UUID, name: str) -> None:
+    """Asks until a job is being carried out by the writer of this name."""
     while not SummaryJob.objects.filter(conversation=place).exists():
         person.caller.ended(person.caller.ask(f"hang {FILLER}", {"tokens": 100}, str(place))["id"])
     until(lambda: SummaryJob.objects.filter(conversation=place, status="running").exists(), "the job runs")
+    product.model.arrived(name)
 
 
 def writer(product: Product, name: str, script: dict[str, Any]) -> Model:
@@ -74,8 +75,9 @@ def writer(product: Product, name: str, script: dict[str, Any]) -> Model:
 
 
 def prompt(product: Product, mark: str) -> list[dict[str, Any]]:
+    """What the model got for the question with this mark; later requests hold it as history."""
     bodies = [record.body for record in product.model.finished(mark)]
-    messages: list[dict[str, Any]] = [body for body in bodies if "# The form" not in json.dumps(body)][-1]["messages"]
+    messages: list[dict[str, Any]] = [body for body in bodies if "# The form" not in json.dumps(body)][0]["messages"]
     return messages
 
 

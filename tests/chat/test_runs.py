@@ -255,3 +255,18 @@ def test_a_model_that_drafts_nothing_is_asked_again_and_the_user_may_write_the_l
     with_items(made, [OK])
     made.caller.post(f"runs/{run}/start/")
     made.until(run, "done")
+
+
+def test_what_is_stopped_and_tried_again_at_once_begins_when_the_old_answer_has_ended(
+    product: Product, person: Person, model: Model
+) -> None:
+    made = three(person, product, model, SLOW, OK)
+    run = made.begin()
+    turn = run["steps"][0]["turn"]
+    until(lambda: made.caller.turn(turn)["text"], "the model writes")
+    person.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json={"title": OK})
+    made.caller.post(f"runs/{run['id']}/stop/")
+    made.caller.post(f"runs/{run['id']}/retry/")
+    done = made.until(run["id"], "done")
+    assert [step["status"] for step in done["steps"]] == ["stopped", "done", "done"]
+    assert made.caller.turn(turn)["status"] == "stopped" and made.asked() == [".C01", ".C01", ".C02"]

@@ -43,7 +43,7 @@ def test_anybody_reads_what_was_shared_and_nothing_that_came_later(
     browser: Client, place: Conversation, client: Client
 ) -> None:
     address = shared(browser, place)
-    leaf = Message.objects.get(pk=place.leaf_id)
+    leaf = Message.objects.get(conversation=place, depth=5)
     Message.objects.create(
         conversation=place, parent=leaf, depth=6, role="user", parts=[{"type": "text", "text": "written later"}]
     )

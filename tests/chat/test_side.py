@@ -197,7 +197,8 @@ def test_ten_thousand_messages_open_with_few_queries_and_little_html(user: User,
         page = browser.get(f"/c/{place.pk}/").content.decode()
     assert len(queries) <= 12
     assert len(page.encode()) <= 150_000
-    numbers, pages = [], 0
+    numbers: list[int] = []
+    pages = 0
     while True:
         numbers = [int(found) for found in re.findall(r"user (\d+): ", page)] + numbers
         older = re.search(r'hx-get="(/c/[^"]+\?before=[^"]+)"', page)

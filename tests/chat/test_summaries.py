@@ -3,10 +3,12 @@
 import json
 import re
 from datetime import timedelta
+from io import StringIO
 from itertools import pairwise
 from uuid import uuid4
 
 import pytest
+from django.core.management import call_command
 from django.utils import timezone
 
 from chat.models import Message, Summary, SummaryJob
@@ -119,8 +121,9 @@ def test_a_branch_that_forked_before_the_summarys_end_has_all_its_own_messages(
     settled(person, place)
     person.caller.http.post(f"messages/{second.pk}/choose/")
     leaf = newest_leaf(Message.objects.get(conversation=place, role="assistant", parent=second).pk)
-    person.caller.ended(person.caller.ask("back", None, str(place), parent=str(leaf))["id"])
-    assert "Summary of this conversation" in json.dumps(prompt(product, marks[-1]))
+    mark = f"back {uuid4().hex}"
+    person.caller.ended(person.caller.ask(mark, None, str(place), parent=str(leaf))["id"])
+    assert "Summary of this conversation" in json.dumps(prompt(product, mark))
 
 
 def test_what_a_person_wants_of_a_summary_is_done_edited_rebuilt_and_undone(product: Product, person: Person) -> None:
@@ -219,3 +222,18 @@ def test_a_day_lists_what_was_said_and_summarised_in_pages_and_as_files(product:
     assert person.caller.get(f"daily/{day}/Daily_summary.json") == [summary]
     assert person.caller.get("daily/2001-01-01/Daily_chat.json") == []
     assert person.caller.http.get("daily/2026-02-30/chat/").status_code == 404
+
+
+def test_the_command_rebuilds_what_an_older_prompt_made(product: Product, person: Person) -> None:
+    place = conversation(person, small(person))
+    until_summarised(person, place)
+    Summary.objects.exclude(conversation=place).delete()
+    Summary.objects.filter(conversation=place).update(prompt_version=999)
+    output = StringIO()
+    call_command("summaries", "rebuild", stdout=output)
+    assert "1 of 1 summaries" in output.getvalue()
+    newest = Summary.objects.filter(conversation=place).latest("id")
+    assert newest.prompt_version != 999
+    again = StringIO()
+    call_command("summaries", "rebuild", stdout=again)
+    assert "0 summaries are of version" in again.getvalue()

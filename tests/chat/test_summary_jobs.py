@@ -78,7 +78,7 @@ def test_a_summary_that_hangs_stops_nobody_from_sending_after_two_minutes(produc
     name = uuid4().hex
     hanging = writer(product, name, {"text": "## Now\nNever.", "silent_after": 0})
     place = conversation(person, small(person, window=6_000, summary_model=hanging))
-    until_running(person, place)
+    until_running(product, person, place, name)
     SummaryJob.objects.filter(conversation=place).update(created=timezone.now() - timedelta(seconds=121))
     product.model.set_script(name, {"text": "## Now\nIt works again."})
     assert turn(person, place, "after all")["status"] == "done"
@@ -90,7 +90,7 @@ def test_a_killed_worker_leaves_a_failed_job_and_every_message(product: Product,
     name = uuid4().hex
     hanging = writer(product, name, {"text": "## Now\nNever.", "silent_after": 0})
     place = conversation(person, small(person, window=6_000, summary_model=hanging))
-    until_running(person, place)
+    until_running(product, person, place, name)
     messages = Message.objects.filter(conversation=place).count()
     product.end("worker")
     product.start_worker()

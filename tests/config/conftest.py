@@ -1,5 +1,14 @@
-"""Fixtures of the tests of access."""
+"""Fixtures of the tests of access, and what a run of made-up requests came to."""
+
+from typing import Any
 
 from tests.config.household import household, people
 
 __all__ = ["household", "people"]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = [report for name in ("passed", "failed") for report in terminalreporter.stats.get(name, [])]
+    requests = sum(count for report in reports for name, count in report.user_properties if name == "requests")
+    if requests:
+        terminalreporter.write_line(f"{requests:,} made-up requests to the API.")

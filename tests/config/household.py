@@ -12,13 +12,13 @@ from django.db.models import Model as Row
 from django.test import Client
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import User, Webhook, WebhookDelivery
 from accounts.services import create_token
 from accounts.sessions import public_name
 from chat.models import Conversation, Import, Message, Run, Share, Summary, SummaryJob, Turn
 from files.models import Embedder, File
 from llm.models import Model, Provider, ToolServer, WebSearch
-from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
+from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt
 from projects.models import Membership, Project, ProjectFile, Task, TaskChange
 from projects.task_rules import Actor, NewTask
@@ -88,7 +88,10 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     rows += [embedder, search, server, project, file, member, task, change, run]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
-    rows += [share, brought]
+    saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
+    rows += [share, brought, saved]
+    hook, delivery = _webhook(owner)
+    rows += [hook, delivery]
     values = {
         **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},
         "c/pk": str(turn.conversation_id),
@@ -99,10 +102,14 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "s/token": "never-made",  # a link that exists is for everybody: tests/chat/test_sharing.py
         "import/pk": str(brought.pk),
         "imports/pk": str(brought.pk),
+        "webhooks/pk": str(hook.pk),
+        "deliveries/pk": str(delivery.pk),
         "kind": "md",
         "code": str(task.code),
         "projects/pk": str(project.pk),
         "personas/pk": str(persona.pk),
+        "prompts/pk": str(saved.pk),
+        "sources/number": "1",
         "reminders/pk": str(own.pk),
         "budget-profiles/pk": str(profile.pk),
         "system-prompts/pk": str(prompt.pk),
@@ -181,6 +188,16 @@ def _run(owner: User, task: Task) -> Run:
     place, now = Conversation.objects.create(owner=owner, title=PRIVATE), timezone.now()
     words = {"needs": PRIVATE, "detail": PRIVATE}
     return Run.objects.create(owner=owner, task=task, conversation=place, status="waiting", heartbeat=now, **words)
+
+
+def _webhook(owner: User) -> tuple[Webhook, WebhookDelivery]:
+    hook = Webhook.objects.create(
+        owner=owner, url=f"http://127.0.0.1:9/{PRIVATE}", origin="", secret=SECRET, events=["file.ready"]
+    )
+    payload = {"type": "file.ready", "data": {"file": str(hook.pk), "url": f"/{PRIVATE}"}}
+    return hook, WebhookDelivery.objects.create(
+        webhook=hook, event=hook.pk, type="file.ready", payload=payload, status="failed"
+    )
 
 
 def _task(owner: User) -> tuple[Task, TaskChange]:

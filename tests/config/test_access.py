@@ -14,7 +14,7 @@ from tests.config.household import PRIVATE, SECRET, Household, signed_in
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # What anybody may see: signing in, what load balancers ask, and the description of the API, which holds no data.
-PUBLIC = {"/login/", "/admin/login/", "/livez", "/readyz", "/api/v1/schema/", "/api/docs/"}
+PUBLIC = {"/login/", "/admin/login/", "/livez", "/readyz", "/api/v1/schema/", "/api/v1/asyncapi/", "/api/docs/"}
 SIGNING_OUT = {"/logout/", "/admin/logout/"}
 # Rows of the workspace, which whoever is signed in may read.
 SHARED = ("/api/v1/models/", "/api/v1/budget-profiles/")

@@ -1,7 +1,79 @@
-from pathlib import Path
+"""The API's description: valid, true in its examples, and readable without any other site."""
 
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
 from django.core.management import call_command
+from django.test import Client
+from drf_spectacular.generators import SchemaGenerator
+from jsonschema import Draft202012Validator, FormatChecker
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
+
+from config.schema_parts import EXAMPLES
+
+ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:]\s*["']([^"']+)["']""")
+LOADED = re.compile(r"""(?:src|href)="([^"]+)\"""")
+
+
+@pytest.fixture(scope="module")
+def description() -> Any:
+    return SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]  # theirs is untyped
+
+
+def operations(description: Any) -> dict[str, Any]:
+    return {
+        operation["operationId"]: operation for path in description["paths"].values() for operation in path.values()
+    }
+
+
+def wrong_with(description: Any, schema: Any, value: Any) -> list[str]:
+    """What of a value is not as a schema of the description says."""
+    resource = Resource.from_contents(description, default_specification=DRAFT202012)
+    registry: Any = Registry().with_resource("urn:api", resource)
+    absolute = {"$ref": "urn:api" + schema["$ref"]} if "$ref" in schema else schema
+    validator = Draft202012Validator(absolute, registry=registry, format_checker=FormatChecker())
+    return [error.message for error in validator.iter_errors(value)]
 
 
 def test_the_apis_description_is_valid_without_warnings(tmp_path: Path) -> None:
     call_command("spectacular", validate=True, fail_on_warn=True, file=str(tmp_path / "schema.yml"))
+
+
+def test_it_is_openapi_3_1_and_every_operation_says_how_it_refuses(description: Any) -> None:
+    assert description["openapi"] == "3.1.0"
+    problem = {"$ref": "#/components/schemas/Problem"}
+    refused = description["components"]["responses"]["Refused"]["content"]
+    assert refused == {"application/problem+json": {"schema": problem}}
+    for name, operation in operations(description).items():
+        assert operation["responses"]["4XX"] == {"$ref": "#/components/responses/Refused"}, name
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_are_as_the_description_says(description: Any, name: str) -> None:
+    operation = operations(description)[name]
+    body = operation["requestBody"]["content"]["application/json"]
+    assert not wrong_with(description, body["schema"], body["example"])
+    _, status, _ = EXAMPLES[name]
+    if status:
+        answer = operation["responses"][status]["content"]["application/json"]
+        assert not wrong_with(description, answer["schema"], answer["example"])
+
+
+def test_an_example_that_is_not_as_described_would_be_noticed(description: Any) -> None:
+    body = operations(description)["conversations_create"]["requestBody"]["content"]["application/json"]
+    assert wrong_with(description, body["schema"], {"title": 3})
+
+
+def test_the_documentation_needs_no_other_site(client: Client) -> None:
+    page = client.get("/api/docs/").content.decode()
+    loaded = LOADED.findall(page)
+    assert any("swagger-ui" in address for address in loaded)
+    for address in {*ADDRESS.findall(page), *loaded}:
+        assert not urlsplit(address).netloc, address
+        if address in loaded:
+            assert client.get(address).status_code == 200, address
+    assert "//cdn" not in page

@@ -8,7 +8,7 @@ from django.db import connection
 from playwright.sync_api import Page, expect
 
 from llm.models import Model
-from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, scripted
+from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, ready, scripted
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
@@ -96,13 +96,36 @@ def test_three_models_answer_side_by_side_and_one_is_gone_on_with(three_models: 
     assert page.locator("article").evaluate_all("all => all.map(each => each.id)") == order
 
 
-def test_answers_stand_below_each_other_on_a_phone(three_models: list[str], phone: Page) -> None:
+def test_on_a_phone_answers_side_by_side_are_tabs(three_models: list[str], phone: Page) -> None:
     side_by_side(phone, three_models, "All three")
     columns = phone.locator(".columns article")
     expect(columns).to_have_count(3)
-    lefts = columns.evaluate_all("all => all.map(each => each.getBoundingClientRect().left)")
-    assert lefts[0] == lefts[1] == lefts[2]
+    tabs = phone.get_by_role("tab")
+    expect(tabs).to_have_text(three_models)
+    expect(tabs.first).to_have_attribute("aria-selected", "true")
+    for shown in (0, 2, 1):
+        tabs.nth(shown).click()
+        for number in range(3):
+            expect(columns.nth(number)).to_be_visible(visible=number == shown)
+    tabs.nth(1).press("ArrowRight")
+    expect(tabs.nth(2)).to_be_focused()
+    expect(columns.nth(2)).to_be_visible()
     assert phone.locator("#transcript").evaluate("each => each.scrollWidth <= each.clientWidth")
+
+
+def test_an_answer_is_made_anew_by_another_model(three_models: list[str], page: Page) -> None:
+    page.reload()  # the page knows the new models from now on
+    ready(page)
+    ask(page, "Again", text="The answer.")
+    expect_complete(page)
+    answer(page).get_by_role("button", name="Answer again with another model").click()
+    menu = page.get_by_role("form", name="Answer again with")
+    expect(menu.get_by_role("button").first).to_be_focused()
+    menu.get_by_role("button", name=three_models[1]).click()
+    expect(answer(page)).to_contain_text("From b.")
+    expect_complete(page)
+    expect(answer(page).get_by_role("group", name="Versions")).to_contain_text("2/2")
+    expect(answer(page).locator(".by")).to_have_text(three_models[1])
 
 
 def test_a_stopped_answer_is_continued(page: Page) -> None:
@@ -154,7 +177,7 @@ def test_an_answer_is_judged_and_the_judgement_taken_back(page: Page) -> None:
 def test_the_models_title_comes_to_the_open_page(page: Page) -> None:
     ask(page, "What is it about?", text="Storage.", title="Storage design", interval=0.05)
     expect(page.get_by_role("heading", name="Storage design")).to_be_visible()
-    expect(page.get_by_role("navigation").get_by_role("link", name="Storage design")).to_be_visible()
+    expect(page.get_by_role("navigation").get_by_role("link", name="Storage design", exact=True)).to_be_visible()
     expect(page).to_have_title(re.compile("Storage design · Glasshouse$"))
 
 

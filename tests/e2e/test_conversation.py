@@ -34,7 +34,7 @@ def test_a_first_message_starts_a_conversation_and_its_answer_streams(page: Page
     expect_complete(page)
     expect(answer(page).locator(".prose")).to_have_text(WORDS)
     expect(status(page)).to_have_text("Answer complete, 60 words.")
-    expect(page.get_by_role("navigation").get_by_role("link", name="Tell me words")).to_have_attribute(
+    expect(page.get_by_role("navigation").get_by_role("link", name="Tell me words").first).to_have_attribute(
         "aria-current", "page"
     )
 

@@ -90,13 +90,13 @@ def test_the_context_panel_says_what_the_summary_stands_for_on_a_phone(
 ) -> None:
     page = visit(viewport=PHONE, has_touch=True, is_mobile=True, color_scheme="dark").sign_in()
     opened(page, product, grown(product, person, uuid4().hex, {"text": GOOD}))
-    page.get_by_role("button", name="Rename or delete").click()
+    page.get_by_role("link", name="Options of this conversation").click()
     page.get_by_role("button", name="Summarise now").click()
     expect(page.locator("details.summary")).to_be_visible()
     ready(page)
     ask(page, "And now?", text="Now this.")
     expect_complete(page)
-    page.locator("article.answer").last.get_by_role("link", name="context").click()
+    page.locator(".context-link").last.click()
     expect(page.locator("#panel")).to_contain_text("older messages are in the summary")
 
 

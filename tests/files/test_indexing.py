@@ -135,7 +135,7 @@ def test_reembed_moves_every_chunk_to_another_embedder_and_back(remote: Embedder
     before = active_embedder()
     file = indexed(new_owner(), SENTENCES * 100)
     total = Chunk.objects.count()
-    assert f"{total} of {total} chunks" in reembed("--embedder", "Remote")
+    assert f"{total:,} of {total:,} chunks" in reembed("--embedder", "Remote")
     assert active_embedder() == remote
     assert not Chunk.objects.exclude(embedder=remote).exists()
     assert seen(file) == [10, 10, 10]

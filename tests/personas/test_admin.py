@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from accounts.models import User
 from llm.models import Model, Provider
-from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
+from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import activate_prompt, save_prompt
 
 ADD = "admin:personas_systemprompt_add"
@@ -73,6 +73,22 @@ def test_versions_cannot_be_changed_or_removed(admin_client: Client) -> None:
     assert admin_client.post(reverse("admin:personas_systemprompt_delete", args=[prompt.pk])).status_code == 403
     prompt.refresh_from_db()
     assert prompt.text == "One."
+
+
+@pytest.mark.django_db
+def test_the_summary_prompt_is_a_history_of_its_own(admin_client: Client) -> None:
+    save_prompt(user=None, kind=SystemPrompt, text="One.")
+    url = reverse("admin:personas_summaryprompt_add")
+    assert admin_client.get(url).status_code == 200
+    for text in ("Be short.", "Be shorter."):
+        admin_client.post(url, prompt_form(text, SummaryPrompt.objects.count()))
+    newest = SummaryPrompt.objects.get(active=True)
+    assert (newest.version, newest.text) == (2, "Be shorter.")
+    assert active().text == "One."
+    page = admin_client.get(reverse("admin:personas_summaryprompt_change", args=[newest.pk]))
+    assert "Be shorter." in page.content.decode()
+    compared = admin_client.get(reverse("admin:personas_summaryprompt_compare"), {"old": 1, "new": 2})
+    assert "<ins>shorter</ins>" in compared.content.decode()
 
 
 @pytest.mark.django_db

@@ -64,7 +64,7 @@ def test_name_and_instructions_are_enough(olga: Program) -> None:
         ("name", "a\x00b", "Null characters are not allowed"),
         ("instructions", None, "may not be null"),
         ("instructions", "x" * 100_001, "no more than 100000 characters"),
-        ("model", str(uuid4()), "object does not exist"),
+        ("model", "01a20000-0000-7000-8000-000000000000", "object does not exist"),
         ("budget_profile", "small", "valid UUID"),
         ("visibility", "public", "not a valid choice"),
         ("date_awareness", "second", "not a valid choice"),

@@ -11,11 +11,12 @@ from django.core.management.base import BaseCommand
 from django.db import transaction
 
 from accounts.models import User
+from chat.summaries.writing import DEFAULT_PROMPT
 from files.services import upload
 from llm.models import Model, Provider
 from llm.services import set_default_model
-from personas.models import BudgetProfile, Persona, SystemPrompt
-from personas.services import counted, save_prompt, set_default_profile
+from personas.models import BudgetProfile, Persona, SummaryPrompt, SystemPrompt
+from personas.services import counted, create_persona, save_prompt, set_default_profile
 from projects.services import add_file, create_project
 
 SYSTEM_PROMPT = """\
@@ -33,18 +34,11 @@ EDITOR = """\
 You edit texts. Return the improved text first, then a short list of what you changed and why. Keep the author's voice \
 and language. Ask when the meaning is unclear.\
 """
-DEMO_FILE = """\
-# How Glasshouse decides what a model sees
-
-Every model has a window: so many tokens and no more. Before a message is sent, Glasshouse plans what goes into it.
-
-First comes what must be there: the system prompt, the persona, this project's instructions and files, the newest
-message and the reminder. Then older turns are added, the newest first, each whole or not at all, until the room is
-full. A part of the window stays free for the answer.
-
-Nothing is cut silently. The line under the message field says before sending what will not fit. The panel behind
-"context" under each answer says afterwards what the model saw, what was left out, and why.
+GUIDE = """\
+You show people around Glasshouse. Answer from the files of the project, in two or three plain sentences, and name the \
+file you rely on. When the files do not say it, say so.\
 """
+DEMO_FILES = settings.BASE_DIR / "config" / "demo"
 BUNDLED = "Bundled model"
 
 
@@ -55,6 +49,8 @@ class Command(BaseCommand):
         with transaction.atomic():
             if not SystemPrompt.objects.exists():
                 save_prompt(user=None, kind=SystemPrompt, text=SYSTEM_PROMPT, note="What every workspace starts with")
+            if not SummaryPrompt.objects.exists():
+                save_prompt(user=None, kind=SummaryPrompt, text=DEFAULT_PROMPT, note="What every workspace starts with")
             self.profiles()
             self.bundled_model()
             if not Persona.objects.exists():
@@ -94,14 +90,25 @@ class Command(BaseCommand):
                 set_default_model(model=model)
 
     def demo_project(self, owner: User) -> None:
-        """Something to look at with the context panel: instructions, and a file that is sent with every question."""
+        """Something to look at with the context panel: a persona, instructions, and files sent with every question."""
+        persona = create_persona(
+            user=owner,
+            fields={
+                "name": "Guide",
+                "description": "Explains Glasshouse from the files of its demo project.",
+                "instructions": GUIDE,
+                "starter_messages": ["What is a window?", "What happens to old messages?", "What could I try first?"],
+            },
+        )
         fields = {
             "name": "A look at Glasshouse",
-            "instructions": "Answer from the file about Glasshouse, in two or three sentences.",
+            "instructions": "This project shows how Glasshouse works. Its readers see it for the first time.",
+            "persona": persona,
         }
         project = create_project(user=owner, fields=fields)
-        file = upload(user=owner, name="how-glasshouse-decides.md", content=ContentFile(DEMO_FILE.encode()))
-        add_file(user=owner, project=project, file=file, pinned=True)
+        for number, path in enumerate(sorted(DEMO_FILES.glob("*.md"))):
+            file = upload(user=owner, name=path.name, content=ContentFile(path.read_bytes()))
+            add_file(user=owner, project=project, file=file, pinned=number == 0)
 
     def admin(self) -> dict[str, str] | None:
         if User.objects.exists():

@@ -1,0 +1,51 @@
+"""What stands behind an answer: its sources as a panel, one of them as a preview, and its text as it was written."""
+
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from accounts.middleware import SignedInRequest as Request
+from chat import source_pages
+from chat.views import visible_conversation, visible_message
+
+
+@login_required
+@require_GET
+def of_answer(request: Request, pk: UUID) -> HttpResponse:
+    message = visible_message(request, pk)
+    found = source_pages.of_answer(request.user, message)
+    turn = getattr(message, "turn", None)
+    return _panel(request, {"sources": found, "message": message, "turn": turn, "conversation": message.conversation})
+
+
+@login_required
+@require_GET
+def of_conversation(request: Request, pk: UUID) -> HttpResponse:
+    conversation = visible_conversation(request, pk)
+    found = source_pages.of_conversation(request.user, conversation)
+    return _panel(request, {"sources": found, "conversation": conversation})
+
+
+@login_required
+@require_GET
+def preview(request: Request, pk: UUID, number: int) -> HttpResponse:
+    """The card that a citation shows when it is pointed at or reached."""
+    source = source_pages.one_source(request.user, visible_message(request, pk), number)
+    response = render(request, "chat/_source.html", {"source": source})
+    response["Cache-Control"] = "private, max-age=300"  # the reader may point at it again and again
+    return response
+
+
+@login_required
+@require_GET
+def as_written(request: Request, pk: UUID) -> HttpResponse:
+    """The message's text in the Markdown in which it was written, to copy."""
+    return HttpResponse(visible_message(request, pk).text, content_type="text/markdown; charset=utf-8")
+
+
+def _panel(request: Request, context: dict[str, object]) -> HttpResponse:
+    fragment = request.headers.get("HX-Request")
+    return render(request, "chat/_sources.html" if fragment else "chat/sources.html", context)

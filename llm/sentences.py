@@ -1,0 +1,56 @@
+"""Sentences of Python code in the reader's language.
+
+Errors, and what became of files, answers and runs, are raised, stored and told to models in English. They are
+translated where a person or program reads them, so that what one member of a project has stored reads right to
+another. The catalogue holds them under the context `sentence`, with the values in them as named fields.
+"""
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from string import Formatter
+
+import polib
+from django.conf import settings
+from django.utils.translation import get_language, pgettext, to_locale
+
+CONTEXT = "sentence"
+
+
+def translated(sentence: str) -> str:
+    """In the active language; as it is where the catalogue does not know it, such as what a provider said."""
+    language = get_language()
+    if not sentence or language is None:
+        return sentence
+    whole = pgettext(CONTEXT, sentence)
+    if whole != sentence:
+        return whole
+    for form, words in _forms(to_locale(language)):
+        if found := form.fullmatch(sentence):
+            # A value may be a sentence or a word of ours itself: “There is no such {what}”.
+            return words.format(**{name: translated(value) for name, value in found.groupdict().items()})
+    return sentence
+
+
+@lru_cache
+def _forms(locale: str) -> list[tuple[re.Pattern[str], str]]:
+    """Sentences with fields, as (what they look like, their translation), those with the most words first."""
+    path = catalogue(locale)
+    if not path.exists():
+        return []
+    entries = [each for each in polib.mofile(str(path)) if each.msgctxt == CONTEXT and "{" in each.msgid]
+    entries.sort(key=lambda each: len(re.sub(r"\{\w+\}", "", each.msgid)), reverse=True)
+    return [(_form(each.msgid), each.msgstr) for each in entries]
+
+
+def _form(sentence: str) -> re.Pattern[str]:
+    pieces = (
+        re.escape(text) + (f"(?P<{name}>.*?)" if name else "")
+        for text, name, _spec, _how in Formatter().parse(sentence)
+    )
+    return re.compile("".join(pieces), re.DOTALL)
+
+
+def catalogue(locale: str) -> Path:
+    """The compiled catalogue of a locale such as `vi`; made from `locale/` when the product starts."""
+    return Path(settings.LOCALE_PATHS[0]) / locale / "LC_MESSAGES" / "django.mo"

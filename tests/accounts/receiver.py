@@ -1,0 +1,63 @@
+"""Somebody else's server that webhooks are sent to: it keeps what it gets and answers as it was told."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.product import until
+
+
+@dataclass
+class Received:
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def payload(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Receiver:
+    """`answers` are the statuses of the next calls, then 204."""
+
+    url: str
+    answers: list[int] = field(default_factory=list)
+    received: list[Received] = field(default_factory=list)
+
+    def of(self, type_: str) -> list[Received]:
+        return [each for each in self.received if each.payload["type"] == type_]
+
+    def wait_for(self, type_: str, count: int = 1) -> list[Received]:
+        until(lambda: len(self.of(type_)) >= count, f"{type_} arrives")
+        return self.of(type_)
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status = receiver.answers.pop(0) if receiver.answers else 204
+            receiver.received.append(Received({name.lower(): value for name, value in self.headers.items()}, body))
+            self.send_response(status)
+            if 300 <= status < 400:
+                self.send_header("Location", receiver.url + "elsewhere/")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """What it got is in `received`."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    receiver = Receiver(f"http://127.0.0.1:{server.server_address[1]}/hook/")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield receiver
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,98 @@
+"""What makes the running product call a webhook, and that it tries again by itself."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from accounts.models import Webhook
+from accounts.services import create_token
+from accounts.webhooks import create_webhook
+from chat.models import Run
+from files.models import File
+from llm.models import Model
+from tests.accounts.receiver import Receiver, receiving
+from tests.accounts.test_webhooks import is_signed_with
+from tests.chat.working import tool_model
+from tests.conftest import Person
+from tests.product import Product, until
+
+pytestmark = pytest.mark.product
+__all__ = ["receiver"]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as server:
+        yield server
+
+
+@pytest.fixture
+def webhook(person: Person, receiver: Receiver) -> Webhook:
+    return create_webhook(user=person.user, url=receiver.url, events=Webhook.Event.values, origin=person.caller.url)
+
+
+def test_an_answer_that_has_ended_is_told_once_with_a_link_that_works(
+    person: Person, stranger: Person, webhook: Webhook, receiver: Receiver
+) -> None:
+    stranger.caller.ended(stranger.caller.ask("Not mine.")["id"])
+    turn = person.caller.ask("Hello.", {"text": "very private words"})
+    [call] = receiver.wait_for("turn.finished")
+    data = call.payload["data"]
+    assert is_signed_with(webhook.secret, call)
+    assert (data["turn"], data["message"], data["status"]) == (turn["id"], turn["message"], "done")
+    link = httpx.get(data["url"], headers={"Authorization": f"Bearer {person.token}"})
+    assert link.json()["text"] == "very private words"
+    assert b"private" not in call.body
+    assert len(receiver.received) == 1
+
+
+@pytest.mark.parametrize(("script", "status"), [({"error": {"status": 400}}, "failed"), ({"tokens": 5000}, "stopped")])
+def test_answers_that_fail_or_are_stopped_are_told_too(
+    person: Person, webhook: Webhook, receiver: Receiver, script: dict[str, object], status: str
+) -> None:
+    turn = person.caller.ask("Go.", {"interval": 0.05, **script})
+    if status == "stopped":
+        person.caller.post(f"turns/{turn['id']}/stop/")
+    [call] = receiver.wait_for("turn.finished")
+    assert (call.payload["data"]["turn"], call.payload["data"]["status"]) == (turn["id"], status)
+
+
+def test_a_file_that_has_been_read_is_told(person: Person, webhook: Webhook, receiver: Receiver) -> None:
+    found = person.caller.http.post("files/", files={"file": ("a.txt", b"some words")}).json()
+    [call] = receiver.wait_for("file.ready")
+    assert call.payload["data"] == {
+        "file": found["id"],
+        "status": "ready",
+        "url": f"{person.caller.url}/api/v1/files/{found['id']}/",
+    }
+    assert File.objects.get(pk=found["id"]).status == "ready"
+
+
+def test_a_run_that_waits_is_told_once_for_each_reason(
+    person: Person, webhook: Webhook, receiver: Receiver, scripted_model_row: Model
+) -> None:
+    model = tool_model(scripted_model_row)
+    task = person.caller.post("tasks/", {"title": "Report", "level": "task", "archetype": "model"}, expect=201)
+    item = {"title": "Ask first", "level": "item", "parent": task["id"], "breakpoint": True}
+    person.caller.post("tasks/", item, expect=201)
+    run = person.caller.post(f"tasks/{task['id']}/runs/", {"start": True, "model": str(model.pk)})
+    [call] = receiver.wait_for("run.waiting")
+    row = Run.objects.get(pk=run["id"])
+    assert (call.payload["data"]["run"], call.payload["data"]["code"]) == (run["id"], "breakpoint")
+    assert (row.status, row.code) == ("waiting", "breakpoint")
+    assert len(receiver.of("run.waiting")) == 1
+
+
+def test_the_product_tries_again_by_itself(
+    product: Product, person: Person, webhook: Webhook, receiver: Receiver
+) -> None:
+    receiver.answers = [503]
+    person.caller.ask("Hello.")
+    first, second = receiver.wait_for("turn.finished", 2)
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    until(lambda: webhook.deliveries.get().status == "done", "the delivery is done")
+    _, token = create_token(user=person.user, name="hooks", scopes=["admin"])
+    headers = {"Authorization": f"Bearer {token}"}
+    listed = httpx.get(f"{product.url}/api/v1/webhooks/deliveries/", headers=headers).json()["results"]
+    assert [[entry["status"] for entry in each["log"]] for each in listed] == [[503, 204]]

@@ -1,0 +1,91 @@
+"""What stands behind citations: the panel of sources, the card of one, and the text to copy."""
+
+import re
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from chat.models import Conversation
+from files.models import File
+from llm.models import Model
+from tests.chat.test_tools import ANSWER, CLAUSE, SEARCH, ask, caller_of_tools, place
+from tests.chat.test_web_tools import search
+from tests.conftest import Person
+from tests.product import Product
+
+__all__ = ["caller_of_tools", "place", "search"]  # fixtures, which are found by being imported
+
+pytestmark = pytest.mark.product
+
+
+@pytest.fixture
+def client(person: Person) -> Client:
+    made = Client()
+    made.force_login(person.user)
+    return made
+
+
+def newest(place: str) -> str:
+    return str(Conversation.objects.get(pk=place).leaf_id)
+
+
+def words(client: Client, path: str) -> str:
+    response = client.get(path, headers={"HX-Request": "true"})
+    assert response.status_code == 200, path
+    return " ".join(re.sub(r"<[^>]*>", " ", response.content.decode()).split())
+
+
+def test_a_source_shows_its_passage_and_where_it_is_cited(
+    person: Person, client: Client, place: str, caller_of_tools: Model
+) -> None:
+    ask(person, place, caller_of_tools, "Which?", SEARCH, ANSWER)
+    answer = newest(place)
+    shown = words(client, f"/messages/{answer}/sources/")
+    assert "contract.txt" in shown and CLAUSE in shown
+    assert "Cited once" in shown and "The fee is limited by clause 7 [1]." in shown
+    card = words(client, f"/messages/{answer}/sources/1/")
+    assert card == f"contract.txt {CLAUSE}"
+    assert client.get(f"/messages/{answer}/sources/2/").status_code == 404
+
+
+def test_the_sources_of_a_conversation_are_those_of_all_its_answers(
+    person: Person, client: Client, place: str, caller_of_tools: Model
+) -> None:
+    ask(person, place, caller_of_tools, "Which?", SEARCH, ANSWER)
+    ask(person, place, caller_of_tools, "Again?", {"text": "As I said, clause 7 [1], and again [1]."})
+    assert "Cited 3 times" in words(client, f"/c/{place}/sources/")
+    assert "Cited 2 times" in words(client, f"/messages/{newest(place)}/sources/")
+
+
+def test_what_was_found_and_not_cited_is_said(
+    person: Person, client: Client, place: str, caller_of_tools: Model
+) -> None:
+    ask(person, place, caller_of_tools, "Which?", SEARCH, {"text": "I do not know."})
+    assert "Found, but not cited" in words(client, f"/messages/{newest(place)}/sources/")
+
+
+def test_a_deleted_file_is_shown_as_the_model_was_given_it(
+    person: Person, client: Client, place: str, caller_of_tools: Model
+) -> None:
+    ask(person, place, caller_of_tools, "Which?", SEARCH, ANSWER)
+    File.objects.filter(owner=person.user).delete()
+    assert CLAUSE in words(client, f"/messages/{newest(place)}/sources/1/")
+
+
+def test_a_page_of_the_web_names_its_host(
+    product: Product, person: Person, client: Client, search: None, caller_of_tools: Model
+) -> None:
+    place = person.caller.conversation()
+    call = {"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides today"]}}]}
+    ask(person, place, caller_of_tools, f"Tides? {uuid4().hex}", call, {"text": "High water is at noon [1]."})
+    assert words(client, f"/messages/{newest(place)}/sources/1/") == "Tides example.org High water is at noon."
+
+
+def test_a_message_is_copied_as_it_was_written(person: Person, client: Client) -> None:
+    place, text = person.caller.conversation(), "A **bold** word, `code` and [1].\n\n- one\n- two"
+    turn = person.caller.ask("Go", {"text": text}, place)
+    person.caller.ended(turn["id"])
+    response = client.get(f"/messages/{newest(place)}/text/")
+    assert response.content.decode() == text
+    assert response["Content-Type"] == "text/markdown; charset=utf-8"

