@@ -3,6 +3,7 @@ from contextlib import suppress
 from django.apps import AppConfig
 
 from config import catalogues
+from config.embedded.errors import StartError
 
 
 class ConfigConfig(AppConfig):
@@ -10,5 +11,5 @@ class ConfigConfig(AppConfig):
 
     def ready(self) -> None:
         # What needs the data directory says so itself when it cannot be written; until then pages are in English.
-        with suppress(OSError):
+        with suppress(OSError, StartError):
             catalogues.compile_changed()

@@ -182,7 +182,8 @@ API_RATES |= {kind: int(calls) for kind, calls in env.dict("API_RATES", default=
 
 SPECTACULAR_SETTINGS = {
     "TITLE": "Glasshouse",
-    "DESCRIPTION": "A self-hosted AI chat workspace that shows what the model sees.",
+    "DESCRIPTION": "A self-hosted AI chat workspace that shows what the model sees. There are"
+    " [examples](/api/examples/) to copy; the WebSocket is described [apart](/api/v1/asyncapi/).",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,

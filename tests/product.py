@@ -136,19 +136,20 @@ def running(**environment: str) -> Iterator[Product]:
 @contextmanager
 def installed(database: str, redis: str, model: str = "scripted") -> "Iterator[tuple[Product, Caller]]":
     """The product on empty services, set up with its own commands as an operator would; and its admin's program."""
-    urls = {"DATABASE_URL": database, "REDIS_URL": redis}
+    with tempfile.TemporaryDirectory(prefix="glasshouse-installed-") as data:
+        place = {"DATABASE_URL": database, "REDIS_URL": redis, "DATA_DIR": data}
 
-    def manage(*arguments: str, **more: str) -> str:
-        command = [sys.executable, "manage.py", *arguments]
-        environment = {**os.environ, **urls, **more}
-        return subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+        def manage(*arguments: str, **more: str) -> str:
+            command, environment = [sys.executable, "manage.py", *arguments], {**os.environ, **place, **more}
+            done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+            return done.stdout
 
-    manage("migrate", "-v0")
-    manage("seed")
-    with running(**urls) as product:
-        endpoint = ("--base-url", product.model.openai_url, "--model", f"{model}:128000", "--default")
-        manage("provider", "Scripted", *endpoint, PROVIDER_API_KEY="secret-of-the-scripted-provider")
-        yield product, Caller(product, manage("token", "admin").strip())
+        manage("migrate", "-v0")
+        manage("seed")
+        with running(**place) as product:
+            endpoint = ("--base-url", product.model.openai_url, "--model", f"{model}:128000", "--default")
+            manage("provider", "Scripted", *endpoint, PROVIDER_API_KEY="secret-of-the-scripted-provider")
+            yield product, Caller(product, manage("token", "admin").strip())
 
 
 class Caller:

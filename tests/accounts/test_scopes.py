@@ -26,6 +26,7 @@ SCOPES = {
     "imports": "chat",
     "personas": "chat",
     "reminders": "chat",
+    "prompts": "chat",
     "models": "chat",
     "files": "files",
     "projects": "projects",

@@ -63,10 +63,11 @@ def rows(product: Product, caller: Caller, password: str) -> list[dict[str, Any]
         _signed_in(page, product, password)
         page.goto(f"{product.url}/c/{place}/")
         page.wait_for_selector(".plan-line")
-        page.evaluate(FRAMES)
         script = {"steps": [{"text": text, "interval": 0.004}]}
         page.fill("#text", f"Go\nscript: {json.dumps(script)}")
         page.click("#send")
+        page.wait_for_selector("article.answer .block")
+        page.evaluate(FRAMES)  # of the answer alone: the script that asks for it is as long as it
         page.wait_for_selector("article.answer[data-status=done]", timeout=5 * WAIT * 1000)
         frames, long = page.evaluate("[frames_.slice(), long_.slice()]")
         browser.close()

@@ -118,10 +118,10 @@ def test_problems_of_the_api_follow_the_language_of_the_request(client: Client) 
     client.force_login(User.objects.create_user("lan", password="x"))
 
     def refused(language: str) -> dict[str, str]:
-        answer: dict[str, str] = client.get("/api/v1/search/?q=!", headers={"Accept-Language": language}).json()
+        answer: dict[str, str] = client.get("/api/v1/nowhere/", headers={"Accept-Language": language}).json()
         return answer
 
     problem = refused("vi")
-    assert (problem["title"], problem["code"]) == ("Yêu cầu sai", refused("en")["code"])
-    assert problem["detail"] == "Hãy tìm theo một từ: nội dung tìm không có chữ cái hay chữ số nào."
-    assert refused("en")["detail"] == "Search for a word: the query has no letter and no digit."
+    assert (problem["title"], problem["code"]) == ("Không tìm thấy", refused("en")["code"])
+    assert problem["detail"] == "Ở địa chỉ này không có gì. API được mô tả tại /api/docs/."
+    assert refused("en")["detail"] == "There is nothing at this address. The API is described at /api/docs/."
