@@ -77,7 +77,7 @@ def writer(product: Product, name: str, script: dict[str, Any]) -> Model:
 def prompt(product: Product, mark: str) -> list[dict[str, Any]]:
     """What the model got for the question with this mark; later requests hold it as history."""
     bodies = [record.body for record in product.model.finished(mark)]
-    messages: list[dict[str, Any]] = [body for body in bodies if "# The form" not in json.dumps(body)][0]["messages"]
+    messages: list[dict[str, Any]] = next(body for body in bodies if "# The form" not in json.dumps(body))["messages"]
     return messages
 
 
