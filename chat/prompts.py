@@ -46,7 +46,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Setting:
-    """What decides, beside the messages: who asks where, who answers, with which model and budget. Read once a turn."""
+    """What decides, beside the messages: who asks where, who answers, with which model and budget. Read once a turn.
+
+    `summarised`: whether the conversation may have a summary; where it has none, nobody looks for it again.
+    """
 
     user: User
     model: Model
@@ -61,6 +64,7 @@ class Setting:
     options: Options = NO_OPTIONS
     tasks: PromptTasks | None = None
     run_step: RunStep | None = None
+    summarised: bool = True
 
     @cached_property
     def tokenizer(self) -> tokens.Tokenizer:
@@ -170,7 +174,7 @@ def plan(
     not depend on the length of the conversation.
     """
     documents = setting.documents()
-    summary = in_force(leaf.conversation_id, leaf.pk) if leaf else None
+    summary = in_force(leaf.conversation_id, leaf.pk) if leaf and setting.summarised else None
     covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
     frame = replace(_frame(setting, documents, step), summary=_block(setting, text_of(summary) if summary else ""))
     base = list(documents.reports)

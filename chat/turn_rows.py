@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from accounts.webhooks import emit
 from chat.endings import Ending
-from chat.models import Conversation, Mention, Message, RunStep, SummaryJob, Turn
+from chat.models import Conversation, Mention, Message, RunStep, Summary, SummaryJob, Turn
 from projects.task_models import Task
 
 STALE_AFTER = timedelta(seconds=30)  # without a heartbeat a running turn is interrupted
@@ -75,13 +75,14 @@ def claim(turn_id: UUID) -> Turn | None:
     return rows.defer(*_UNREAD).annotate(**_ALONG).get(pk=turn_id)
 
 
-# What `task_prompts` goes by. A day is the user's, so mentions of the days around are fetched with theirs.
+# What a summary and `task_prompts` go by. A day is the user's, so mentions of the days around are fetched with theirs.
 _ASKED, _DAY = OuterRef("user_message__created"), timedelta(days=1)
 _MENTIONS = Mention.objects.filter(
     user=OuterRef("conversation__owner"),
     day__range=(Cast(_ASKED - _DAY, DateField()), Cast(_ASKED + _DAY, DateField())),
 )
 _ALONG: Mapping[str, Any] = {
+    "has_summary": Exists(Summary.objects.in_force().filter(conversation=OuterRef("conversation"))),
     "has_tasks": Exists(Task.objects.filter(owner=OuterRef("conversation__owner"))),
     "mentions": ArraySubquery(_MENTIONS.values(pair=JSONObject(day="day", code="code"))),
     "run_step": Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk")),

@@ -92,8 +92,8 @@ def _claim(turn_id: UUID) -> tuple[Turn, prompts.Setting | None] | None:
     place, asked_at = prompts.place_of(turn.conversation), turn.user_message.created
     setting = prompts.setting(user=turn.conversation.owner, model=turn.model, place=place, asked_at=asked_at)
     setting = with_tasks(setting, turn)
-    setting = replace(setting, toolbox=toolbox_for(setting, turn.user_message.text), options=options_of(turn.options))
-    return turn, setting
+    toolbox, options = toolbox_for(setting, turn.user_message.text), options_of(turn.options)
+    return turn, replace(setting, toolbox=toolbox, options=options, summarised=getattr(turn, "has_summary", True))
 
 
 class _Run:
