@@ -97,40 +97,24 @@ class DailySummaryView(ScopedView, generics.ListAPIView[Summary]):
         return daily.summaries(self.person, self.kwargs["day"])
 
 
-class _Download(ScopedView):
-    name = ""
-
-    def entries(self, day: date) -> Iterator[dict[str, Any]]:
-        raise NotImplementedError
-
-    def file(self, day: date) -> StreamingHttpResponse:
-        texts = (json.dumps(entry, ensure_ascii=False) for entry in self.entries(day))
-        response = StreamingHttpResponse(daily.listed(texts), content_type="application/json")
-        response["Content-Disposition"] = f'attachment; filename="{self.name}"'
-        return response
+def _file(name: str, entries: Iterator[dict[str, Any]]) -> StreamingHttpResponse:
+    texts = (json.dumps(entry, ensure_ascii=False) for entry in entries)
+    response = StreamingHttpResponse(daily.listed(texts), content_type="application/json")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
 
 
-class DailyChatFileView(_Download):
-    name = "Daily_chat.json"
-
-    def entries(self, day: date) -> Iterator[dict[str, Any]]:
-        rows = daily.messages(self.person, day).order_by("created", "id")
-        return (daily.chat_entry(row) for row in rows.iterator(200))
-
+class DailyChatFileView(ScopedView):
     @extend_schema(operation_id="daily_chat_file", responses=ChatEntrySerializer(many=True))
     def get(self, request: Request, day: date) -> StreamingHttpResponse:
         """All messages of the day in one file, as `daily/<date>/chat/` lists them."""
-        return self.file(day)
+        rows = daily.messages(self.person, day).order_by("created", "id")
+        return _file("Daily_chat.json", (daily.chat_entry(row) for row in rows.iterator(200)))
 
 
-class DailySummaryFileView(_Download):
-    name = "Daily_summary.json"
-
-    def entries(self, day: date) -> Iterator[dict[str, Any]]:
-        rows = daily.summaries(self.person, day).order_by("created", "id")
-        return (daily.summary_entry(row) for row in rows.iterator(200))
-
+class DailySummaryFileView(ScopedView):
     @extend_schema(operation_id="daily_summary_file", responses=SummaryEntrySerializer(many=True))
     def get(self, request: Request, day: date) -> StreamingHttpResponse:
         """All summaries of the day in one file, as `daily/<date>/summary/` lists them."""
-        return self.file(day)
+        rows = daily.summaries(self.person, day).order_by("created", "id")
+        return _file("Daily_summary.json", (daily.summary_entry(row) for row in rows.iterator(200)))
