@@ -37,7 +37,6 @@ class SummaryView:
     prompt_version: int
     stale: bool
     shortened: int
-    supersedes: UUID | None
 
 
 def of_branch(conversation: Conversation) -> tuple[SummaryView | None, SummaryJob | None]:
@@ -66,5 +65,4 @@ def _view(summary: Summary) -> SummaryView:
         prompt_version=summary.prompt_version,
         stale=summary.prompt_version != active,
         shortened=len(summary.shortened),
-        supersedes=summary.supersedes_id,
     )

@@ -4,6 +4,7 @@ In a run there are only those that the step needs, and they know what they are a
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,7 @@ class Hand:
         return visible_task(self.user, wanted)
 
 
-class TaskTool:
+class TaskTool(ABC):
     timeout = 15.0
     max_characters = 30_000
     definition: ToolDefinition
@@ -68,8 +69,9 @@ class TaskTool:
         except ProductError as error:
             raise BadArguments(error.detail) from error
 
+    @abstractmethod
     def do(self, arguments: Mapping[str, Any]) -> str:
-        raise NotImplementedError
+        """The tool's work on checked arguments; what the model is told. Raises `ProductError`, `BadArguments`."""
 
 
 class ListTasks(TaskTool):
