@@ -65,9 +65,6 @@ class Summary(models.Model):
 
 
 class SummaryJobQuerySet(models.QuerySet["SummaryJob"]):
-    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "SummaryJobQuerySet":
-        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
-
     def live(self) -> "SummaryJobQuerySet":
         return self.filter(status__in=SummaryJob.LIVE)
 
