@@ -13,8 +13,9 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from accounts import services, webhook_admin
+from accounts import services
 from accounts.models import ApiToken, User
+from accounts.webhooks import admin as webhook_admin
 from llm.administration import Confirmation, ReadOnlyAdmin, RowAdmin, acting, confirmed, go
 
 __all__ = ["webhook_admin"]  # Django looks for admin pages here alone

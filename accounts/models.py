@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from accounts.webhook_models import Webhook, WebhookDelivery
+from accounts.webhooks.models import Webhook, WebhookDelivery
 from llm.secrets import EncryptedTextField
 
 __all__ = ["ApiToken", "IdempotentAnswer", "Session", "User", "Webhook", "WebhookDelivery"]

@@ -1,6 +1,7 @@
 from django.urls import path
 
-from accounts import views, webhook_views
+from accounts import views
+from accounts.webhooks import views as webhook_views
 
 app_name = "settings"
 urlpatterns = [

@@ -10,9 +10,9 @@ from unfold.decorators import display
 
 from chat.models import Conversation, Turn
 from chat.record_admin import STATES, RecordAdmin
-from chat.run_admin import RunAdmin
-from chat.share_admin import ImportAdmin, ShareAdmin
-from chat.summary_admin import SummaryAdmin, SummaryJobAdmin
+from chat.runs.admin import RunAdmin
+from chat.shares.admin import ImportAdmin, ShareAdmin
+from chat.summaries.admin import SummaryAdmin, SummaryJobAdmin
 from personas.models import Persona
 
 __all__ = [

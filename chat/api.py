@@ -22,12 +22,14 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.idempotency import key_of
 from accounts.permissions import ScopedView, user_of_request
-from chat import branches, message_search, reports, services, sockets
+from chat import reports, services, sockets
 from chat.asking import Ask
+from chat.branches import services as branches
 from chat.deletion import restore_conversation
 from chat.models import Conversation, Message, Turn
 from chat.plans import Draft, budget, plan_ahead
 from chat.prompts import Place, place_of, setting
+from chat.search import messages as message_search
 from chat.serializers import (
     AskSerializer,
     BudgetSerializer,

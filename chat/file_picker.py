@@ -18,6 +18,7 @@ from chat.plans import budget, chosen_files, counted
 from chat.views import asked_place
 from files.models import File
 from files.pages import FileView, file_view
+from llm.sentences import grouped
 from personas.services import model_for
 from projects.pages import Result, passages
 from projects.services import identifier, visible_files
@@ -83,7 +84,7 @@ def _why_not(file: File, chosen: Sequence[int | None], allowed: DocumentBudget) 
         return _("Wait until the files chosen so far are read.")
     if not allowed.accepts(size, chosen):
         over = sum(tokens or 0 for tokens in chosen) + size - allowed.selectable_up_to
-        return _("%(over)s tokens over the line") % {"over": f"{over:,}"}
+        return _("%(over)s tokens over the line") % {"over": grouped(over)}
     if file.status == File.Status.TOO_LONG:
         return _("Too long to send whole.")
     return ""

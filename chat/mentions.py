@@ -11,11 +11,11 @@ from markdown_it.rules_inline import StateInline
 from accounts.models import User
 from chat.models import Mention
 from files.models import File
-from projects import codes
 from projects.services import visible_files
-from projects.task_block import tasks_of
-from projects.task_models import Task
-from projects.task_queries import today
+from projects.tasks import codes
+from projects.tasks.block import tasks_of
+from projects.tasks.models import Task
+from projects.tasks.queries import today
 
 _AROUND = codes.MAX_LENGTH + 2  # its @ and the character behind it
 OFFERED_TASKS, OFFERED_FILES = 8, 4

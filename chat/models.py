@@ -10,10 +10,10 @@ from django.db.models import Q
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
-from chat.import_models import Import
-from chat.run_models import Mention, Run, RunStep
-from chat.share_models import Share
-from chat.summary_models import Summary, SummaryJob
+from chat.importing.models import Import
+from chat.runs.models import Mention, Run, RunStep
+from chat.shares.models import Share
+from chat.summaries.models import Summary, SummaryJob
 
 __all__ = [
     "Attachment",

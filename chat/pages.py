@@ -11,15 +11,15 @@ from uuid import UUID
 from django.conf import settings
 
 from accounts.models import User
-from chat import approvals
-from chat.branch_pages import BranchView, branches_of, side_by_side
-from chat.branches import CONTINUE
+from chat.branches.pages import BranchView, branches_of, side_by_side
+from chat.branches.services import CONTINUE
 from chat.citations import Sources, cited
 from chat.markdown import render
 from chat.models import Attachment, Conversation, Message, SummaryJob, Turn
 from chat.prompts import Place
-from chat.summary_pages import SummaryView, of_branch
+from chat.summaries.pages import SummaryView, of_branch
 from chat.tree import branch, siblings, with_rows
+from chat.waiting import approvals
 from files.models import File
 from files.services import tokens_of
 from llm.errors import ProductError

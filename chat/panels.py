@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from chat import reports
 from chat.models import Turn
+from llm.sentences import grouped
 
 SECTIONS = {
     "system": gettext_lazy("System prompt"),
@@ -202,7 +203,7 @@ def _row(source: Mapping[str, Any]) -> Row:
     label = str(KINDS.get(source["kind"]) or SECTIONS[source["kind"]])
     words = str(STATES[source["state"]])
     if source["state"] == "shortened" and source.get("cut_from"):
-        words = _("shortened from %(before)s tokens") % {"before": f"{source['cut_from']:,}"}
+        words = _("shortened from %(before)s tokens") % {"before": grouped(source["cut_from"])}
     if source.get("reason"):
         words = f"{words}: {REASONS[source['reason']]}"
     return Row(label, source["title"], source.get("tokens"), source["state"], words)
@@ -239,8 +240,8 @@ def _change(change: Mapping[str, Any]) -> str:
     if was["state"] != change["state"]:
         return f"{STATES[was['state']]} → {_row(change).words}"
     return _("%(before)s → %(after)s tokens") % {
-        "before": f"{was['tokens'] or 0:,}",
-        "after": f"{change.get('tokens') or 0:,}",
+        "before": grouped(was["tokens"] or 0),
+        "after": grouped(change.get("tokens") or 0),
     }
 
 
@@ -248,7 +249,7 @@ def plan_line(plan: Mapping[str, Any]) -> str:
     """The one sentence under the composer: the room used, and what would not be sent as it is."""
     if not plan["fits"]:
         return str(plan["error"]["detail"])
-    used = _("%(used)s of %(limit)s tokens") % {"used": f"{plan['used']:,}", "limit": f"{plan['limit']:,}"}
+    used = _("%(used)s of %(limit)s tokens") % {"used": grouped(plan["used"]), "limit": grouped(plan["limit"])}
     about = "" if plan["exact"] else "≈ "
     summary = plan.get("summary")
     old = ngettext("%(count)d old message summarised", "%(count)d old messages summarised", summary["messages"]) % {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from chat.branch_pages import side_by_side
+from chat.branches.pages import side_by_side
 from chat.models import Conversation, Message
 from chat.pages import PAGE, branch_page, placed
 from chat.tree import branch, ids_down_to, newest_leaf

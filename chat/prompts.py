@@ -34,7 +34,7 @@ from llm.models import Model
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import default_profile, reminders_for
 from projects.models import Project
-from projects.task_block import PromptTasks, render
+from projects.tasks.block import PromptTasks, render
 
 # The policy `priority` skips what does not fit and goes on, so it wants to see more than fits; but not a whole life.
 PRIORITY_READS = 4

@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 
 from accounts.models import User
-from chat import approvals, deletion, runs, streams, tasks
+from chat import deletion, streams, tasks
 from chat.asking import (
     Ask,
     RunWaits,
@@ -25,9 +25,11 @@ from chat.asking import (
 from chat.endings import Ending
 from chat.events import Approval, Event, EventType
 from chat.models import Conversation, Message, NextMessage, Turn
-from chat.next_messages import keep_next, take, tell_pages
 from chat.prompts import Place
+from chat.runs import course as runs
 from chat.turn_rows import end_queued
+from chat.waiting import approvals
+from chat.waiting.next_messages import keep_next, take, tell_pages
 from llm.errors import NotFound, ProductError
 from llm.models import Model
 from personas.models import Persona

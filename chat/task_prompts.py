@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from chat.models import Conversation, Mention, RunStep, Turn
 from chat.prompts import Setting
-from projects import codes
-from projects.task_block import PromptTasks
-from projects.task_queries import tasks_for_prompt, today
+from projects.tasks import codes
+from projects.tasks.block import PromptTasks
+from projects.tasks.queries import tasks_for_prompt, today
 
 
 def with_tasks(setting: Setting, turn: Turn) -> Setting:

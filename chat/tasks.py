@@ -12,10 +12,12 @@ from django.db import DatabaseError, InterfaceError
 from kombu.exceptions import KombuError, OperationalError
 from redis.exceptions import RedisError
 
-from chat import deletion, next_messages, recovery, runs, streams, titles, turn_rows, turns
+from chat import deletion, recovery, streams, titles, turn_rows, turns
 from chat.importing import jobs as imports
 from chat.protocol import retention
+from chat.runs import course as runs
 from chat.summaries import jobs
+from chat.waiting import next_messages
 from llm import runtime
 
 BROKER_ERRORS = (KombuError, OperationalError, RedisError, OSError)

@@ -20,10 +20,10 @@ from django.db.models.functions import Cast, JSONObject
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts.webhooks import emit
+from accounts.webhooks.services import emit
 from chat.endings import Ending
 from chat.models import Conversation, Mention, Message, RunStep, Summary, SummaryJob, Turn
-from projects.task_models import Task
+from projects.tasks.models import Task
 
 STALE_AFTER = timedelta(seconds=30)  # without a heartbeat a running turn is interrupted
 UNCLAIMED_AFTER = timedelta(seconds=10)  # a queued turn whose task the broker lost is enqueued again

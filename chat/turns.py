@@ -14,7 +14,6 @@ from django.db import DatabaseError
 
 from chat import documents, prompts, reports, streams
 from chat.answers import Answer
-from chat.approvals import Approvals
 from chat.endings import INTERRUPTED, UNEXPECTED, Ending, last_event
 from chat.events import EventType
 from chat.models import SummaryJob, Turn
@@ -37,6 +36,7 @@ from chat.turn_rows import (
     state_of,
     store_report,
 )
+from chat.waiting.approvals import Approvals
 from llm import loop
 from llm.errors import ProductError
 from llm.messages import Message, ModelRequest

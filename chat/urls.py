@@ -1,23 +1,16 @@
 from django.urls import path, register_converter
 
-from chat import (
-    branch_views,
-    daily_views,
-    export_views,
-    file_picker,
-    import_views,
-    persona_views,
-    project_views,
-    run_views,
-    search_views,
-    share_views,
-    side_views,
-    source_views,
-    summary_views,
-    views,
-    waiting_views,
-)
+from chat import export_views, file_picker, persona_views, project_views, source_views, views
+from chat.branches import views as branch_views
 from chat.converters import DayConverter
+from chat.daily import views as daily_views
+from chat.importing import views as import_views
+from chat.runs import views as run_views
+from chat.search import views as search_views
+from chat.shares import views as share_views
+from chat.side import views as side_views
+from chat.summaries import views as summary_views
+from chat.waiting import views as waiting_views
 
 register_converter(DayConverter, "chat_day")
 

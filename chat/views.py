@@ -11,16 +11,17 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts.middleware import SignedInRequest as Request
-from chat import pages, panels, reports, run_pages, services
+from chat import pages, panels, reports, services
 from chat.asking import Ask
 from chat.first_run import first_steps
 from chat.models import Conversation, Message, NextMessage, Turn
-from chat.next_pages import next_view
 from chat.places import page_at
 from chat.plans import Draft, chosen_files, plan_ahead
 from chat.prompts import Place, place_of
-from chat.side_pages import side_context
+from chat.runs import pages as run_pages
+from chat.side.pages import side_context
 from chat.tree import with_rows
+from chat.waiting.next_pages import next_view
 from files.pages import FileView, file_view
 from llm.errors import NotFound, ProductError
 from projects.services import identifier, visible_project

@@ -117,7 +117,7 @@ CELERY_BEAT_SCHEDULE = {
     "sweep-blobs": {"task": "files.tasks.sweep_blobs", "schedule": 15.0, "options": {"expires": 15.0}},
     "sweep-files": {"task": "files.tasks.sweep_files", "schedule": 5.0, "options": {"expires": 5.0}},
     "tidy-conversations": {"task": "chat.tasks.tidy_conversations", "schedule": 60.0, "options": {"expires": 60.0}},
-    "sweep-webhooks": {"task": "accounts.webhook_tasks.sweep_webhooks", "schedule": 5.0, "options": {"expires": 5.0}},
+    "sweep-webhooks": {"task": "accounts.webhooks.tasks.sweep_webhooks", "schedule": 5.0, "options": {"expires": 5.0}},
     "sweep-turns": {"task": "chat.tasks.sweep_turns", "schedule": 5.0, "options": {"expires": 5.0}},
 }
 
@@ -135,6 +135,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("vi", "Tiếng Việt")]
+FORMAT_MODULE_PATH = ["config.formats"]
 LOCALE_PATHS = [DATA_DIR / "locale"]  # compiled there from locale/ at start, see config/catalogues.py
 TIME_ZONE = env.str("TIME_ZONE", default="UTC")
 USE_I18N = True

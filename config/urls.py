@@ -5,15 +5,23 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 from rest_framework.routers import DefaultRouter
 
 from accounts import api as accounts_api
-from accounts import webhook_api
+from accounts.webhooks import api as webhook_api
 from chat import api as chat_api
-from chat import daily_api, export_views, import_api, run_api, search_api, share_api, summary_api, waiting_api
+from chat import export_views
+from chat.daily import api as daily_api
+from chat.importing import api as import_api
 from chat.protocol import api as protocol_api
+from chat.runs import api as run_api
+from chat.search import api as search_api
+from chat.shares import api as share_api
+from chat.summaries import api as summary_api
+from chat.waiting import api as waiting_api
 from config import contracts, examples, metrics, operations, schema
 from personas import api as personas_api
 from personas import model_api, prompt_api
 from projects import api as projects_api
-from projects import file_api, task_api
+from projects import file_api
+from projects.tasks import api as task_api
 
 __all__ = ["handler404", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
 
@@ -46,7 +54,7 @@ urlpatterns = [
     path("", include("chat.urls")),
     path("files/", include("projects.file_urls")),
     path("projects/", include("projects.urls")),
-    path("tasks/", include("projects.task_urls")),
+    path("tasks/", include("projects.tasks.urls")),
     path("personas/", include("personas.urls")),
     path("settings/", include("accounts.urls")),
     path("login/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),

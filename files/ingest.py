@@ -14,7 +14,7 @@ from django.db.models import F, Q, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts.webhooks import emit
+from accounts.webhooks.services import emit
 from files import chunking, storage
 from files.extraction.process import extract
 from files.extraction.values import Extracted, ExtractionError

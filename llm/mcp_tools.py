@@ -9,9 +9,9 @@ import json
 import logging
 import re
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import httpx2
@@ -61,17 +61,17 @@ class ServerTool:
     """One tool of a server."""
 
     def __init__(self, server: Server, name: str, definition: ToolDefinition, *, max_characters: int = 40_000) -> None:
-        self._server, self._name = server, name
+        self._server, self.served_as = server, name
         self.definition = definition
         self.timeout = server.timeout
         self.max_characters = max_characters
 
     def label(self, arguments: Mapping[str, Any]) -> str:
-        return f"Asking {self._server.name}: {self._name[:100]}"
+        return f"Asking {self._server.name}: {self.served_as[:100]}"
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         async def call(client: Client) -> CallToolResult:
-            return await client.call_tool(self._name, dict(arguments))
+            return await client.call_tool(self.served_as, dict(arguments))
 
         try:
             return _output(await _ask(self._server, call))
@@ -108,6 +108,18 @@ async def tools_of(server: Server) -> list[ServerTool]:
         definition = ToolDefinition(name, clean(tool.description or tool.title or tool.name)[:MAX_DESCRIPTION], schema)
         tools[name] = ServerTool(server, tool.name, definition)
     return list(tools.values())
+
+
+def as_stored(tools: Iterable[ServerTool]) -> list[dict[str, Any]]:
+    """JSON of a listing, which `stored_tools` takes back."""
+    return [{"tool": tool.served_as, **asdict(tool.definition)} for tool in tools]
+
+
+def stored_tools(server: Server, listing: Iterable[Mapping[str, Any]]) -> list[ServerTool]:
+    return [
+        ServerTool(server, each["tool"], ToolDefinition(each["name"], each["description"], each["parameters"]))
+        for each in listing
+    ]
 
 
 async def _ask(server: Server, question: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:

@@ -205,6 +205,7 @@ class ToolServer(models.Model):
         help_text="Each call of its tools waits until the person whose conversation it is allows it. For tools that "
         "change something, send something or cost money.",
     )
+    tools = models.JSONField(null=True, editable=False)  # as last listed, see `llm.mcp_tools.as_stored`
     enabled = models.BooleanField(default=True)
     created = models.DateTimeField(auto_now_add=True)
 

@@ -12,9 +12,11 @@ from string import Formatter
 
 import polib
 from django.conf import settings
+from django.utils.formats import number_format
 from django.utils.translation import get_language, pgettext, to_locale
 
 CONTEXT = "sentence"
+_NUMBER = re.compile(r"[0-9]{1,3}(,[0-9]{3})+")
 
 
 def translated(sentence: str) -> str:
@@ -27,9 +29,18 @@ def translated(sentence: str) -> str:
         return whole
     for form, words in _forms(to_locale(language)):
         if found := form.fullmatch(sentence):
-            # A value may be a sentence or a word of ours itself: “There is no such {what}”.
-            return words.format(**{name: translated(value) for name, value in found.groupdict().items()})
+            return words.format(**{name: _value(value) for name, value in found.groupdict().items()})
     return sentence
+
+
+def grouped(number: int) -> str:
+    """With the thousands set apart as the reader's language does it."""
+    return number_format(number, force_grouping=True)
+
+
+def _value(value: str) -> str:
+    """A value may be a sentence or a word of ours itself: “There is no such {what}”; a number is written in English."""
+    return grouped(int(value.replace(",", ""))) if _NUMBER.fullmatch(value) else translated(value)
 
 
 @lru_cache

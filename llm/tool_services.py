@@ -1,13 +1,14 @@
 """Every change to the services that tools use, and the tools made from them."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Literal
 
 from django.contrib.auth.models import AbstractUser
 from django.db import connection, transaction
 
 from llm.errors import ProductError
-from llm.mcp_tools import Server, ServerFailed, ServerTool, tools_of
+from llm.mcp_tools import Server, ServerFailed, ServerTool, as_stored, stored_tools, tools_of
 from llm.models import ToolServer, WebSearch
 from llm.services import require_staff
 from llm.web.addresses import Refused
@@ -62,6 +63,17 @@ def tool_servers() -> list[Server]:
     return [_server(row) for row in ToolServer.objects.filter(enabled=True)]
 
 
+def known_tools() -> list[tuple[Server, list[ServerTool] | None]]:
+    """The enabled servers, by name, with the tools that each listed last; None for one that was never asked."""
+    rows = ToolServer.objects.filter(enabled=True)
+    return [(_server(row), None if row.tools is None else stored_tools(_server(row), row.tools)) for row in rows]
+
+
+def remember_tools(server: Server, tools: Sequence[ServerTool]) -> None:
+    """Keeps what it lists, so that a plan can count it without asking."""
+    ToolServer.objects.filter(name=server.name).exclude(tools=(listing := as_stored(tools))).update(tools=listing)
+
+
 def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: str | None) -> None:
     """Stores a row as a superuser's form left it: a process runs any command with the worker's rights.
 
@@ -71,6 +83,7 @@ def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: s
         raise ProductError("superuser_only", "Only a superuser can change tool servers. Ask one to do it.", status=403)
     if api_key is not None:
         tool_server.api_key = api_key
+    tool_server.tools = None  # what it listed may have been another server's
     tool_server.save()
 
 
@@ -81,9 +94,11 @@ def try_tool_server(*, tool_server: ToolServer) -> list[str]:
         return await tools_of(_server(tool_server))
 
     try:
-        return [tool.definition.name for tool in asyncio.run(ask())]
+        offered = asyncio.run(ask())
     except ServerFailed as failure:
         raise ProductError("tool_server_failed", str(failure), status=502) from failure
+    remember_tools(_server(tool_server), offered)
+    return [tool.definition.name for tool in offered]
 
 
 def _server(row: ToolServer) -> Server:

@@ -10,6 +10,7 @@ from accounts.models import User
 from llm import tokens
 from llm.errors import ProductError
 from llm.models import Model, WebSearch
+from llm.sentences import grouped
 from personas import tools
 from personas.forms import PersonaPageForm
 from personas.models import BudgetProfile, Persona, SystemPrompt
@@ -100,7 +101,7 @@ def _places(replaces: bool) -> list[Option]:
         size = active.tokens.get(tokens.CATCH_ALL, 0)
         named = _("the workspace's system prompt (version %(version)s, %(tokens)s tokens)") % {
             "version": active.version,
-            "tokens": f"{size:,}",
+            "tokens": grouped(size),
         }
     beside = _("These instructions stand just above the newest message, and %(named)s stays at the beginning.")
     instead = _("These instructions stand at the beginning, and %(named)s is not sent. Its rules hold no more.")
@@ -127,7 +128,7 @@ def _models(form: PersonaPageForm) -> list[Option]:
 
 
 def _model_label(model: Model) -> str:
-    return _("%(name)s (%(window)s tokens)") % {"name": model.name, "window": f"{model.window:,}"}
+    return _("%(name)s (%(window)s tokens)") % {"name": model.name, "window": grouped(model.window)}
 
 
 def _profiles(chosen: str) -> list[Option]:
@@ -143,8 +144,8 @@ def profile_words(profile: BudgetProfile) -> str:
     """The numbers of a profile that its persona's conversations notice, as a sentence each."""
     window = _("It uses the model's whole window.")
     if profile.window is not None:
-        window = _("It uses at most %(window)s tokens of the model's window.") % {"window": f"{profile.window:,}"}
-    answer = _("%(tokens)s are kept free for the answer.") % {"tokens": f"{profile.reserved_output:,}"}
+        window = _("It uses at most %(window)s tokens of the model's window.") % {"window": grouped(profile.window)}
+    answer = _("%(tokens)s are kept free for the answer.") % {"tokens": grouped(profile.reserved_output)}
     files = _("Attached files may fill %(ui)s of the room; project files are sent whole below %(project)s.") % {
         "ui": _percent(profile.ui_share),
         "project": _percent(profile.project_share),
@@ -156,7 +157,7 @@ def _summary_words(profile: BudgetProfile) -> str:
     if not profile.summaries:
         return _("Old messages are left out when there is no room.")
     if profile.ceiling is not None and profile.floor is not None:
-        above, down = f"{profile.ceiling:,}", f"{profile.floor:,}"
+        above, down = grouped(profile.ceiling), grouped(profile.floor)
         sentence = _("Old messages are summarised above %(above)s tokens, down to %(down)s.")
     else:
         above, down = _percent(profile.ceiling_share), _percent(profile.floor_share)

@@ -9,7 +9,7 @@ from unfold.decorators import display
 
 from llm.administration import ReadOnlyAdmin
 from projects.models import Project
-from projects.task_admin import TaskAdmin, TaskChangeAdmin
+from projects.tasks.admin import TaskAdmin, TaskChangeAdmin
 
 # Django finds only this module by itself.
 __all__ = ["ProjectAdmin", "TaskAdmin", "TaskChangeAdmin"]

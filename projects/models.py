@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from projects.task_models import CodeSeries, Task, TaskChange
+from projects.tasks.models import CodeSeries, Task, TaskChange
 
 # Django looks for models here only.
 __all__ = ["CodeSeries", "Membership", "Project", "ProjectFile", "Task", "TaskChange"]

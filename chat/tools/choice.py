@@ -1,14 +1,13 @@
 """Which tools a turn has, in the fixed order in which the model gets them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from chat.context.moving_parts import ToolGuidance
 from chat.models import Conversation
 from chat.prompts import Setting
 from chat.tools import NO_TOOLS, Toolbox
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles
-from chat.tools.servers import server_names
+from chat.tools.servers import with_known_tools
 from chat.tools.tasks import Hand, task_tools
 from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered
 from files.models import File
@@ -31,11 +30,8 @@ def toolbox_for(setting: Setting, question: str, files: Sequence[File] = ()) -> 
 
 
 def toolbox_ahead(setting: Setting, question: str, files: Sequence[File]) -> Toolbox:
-    """What the turn of a draft would have. Tool servers are not asked for their tools before they are needed: a note
-    says for each that its tools come on top."""
-    box = toolbox_for(setting, question, files)
-    named = server_names(setting)
-    return replace(box, notes=tuple(f"The tools of the server {name} come on top." for name in named)) if named else box
+    """What the turn of a draft would have. Tool servers are not asked before their tools are needed."""
+    return with_known_tools(setting, toolbox_for(setting, question, files))
 
 
 def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:

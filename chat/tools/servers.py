@@ -10,16 +10,29 @@ from chat.prompts import Setting
 from chat.tools import Toolbox
 from chat.turn_rows import on_database
 from llm.mcp_tools import Server, ServerFailed, ServerTool, tools_of
-from llm.tool_services import tool_servers
+from llm.tool_services import known_tools, remember_tools, tool_servers
 
 SEPARATOR = "__"
 
 logger = logging.getLogger(__name__)
 
 
-def server_names(setting: Setting) -> list[str]:
-    """The servers whose tools the persona names, in order; none for a model that cannot call tools."""
-    return sorted({name.partition(SEPARATOR)[0] for name in _allowed(setting)})
+def with_known_tools(setting: Setting, box: Toolbox) -> Toolbox:
+    """For a plan: no server is asked. Its tools are those it listed last; a note names a server that never did."""
+    if not _allowed(setting):
+        return box
+    found = [(server, _unknown(server.name) if tools is None else tools) for server, tools in known_tools()]
+    return _with(box, setting, found)
+
+
+async def with_server_tools(setting: Setting) -> Setting:
+    """The setting with the persona's server tools. A server that fails is noted, and the turn goes on without it."""
+    wanted = _wanted(setting)
+    if not wanted:
+        return setting
+    servers = [server for server in await on_database(tool_servers) if server.name in wanted]
+    found = list(zip(servers, await asyncio.gather(*(_listed(server) for server in servers)), strict=True))
+    return replace(setting, toolbox=_with(setting.toolbox, setting, found))
 
 
 def _allowed(setting: Setting) -> list[str]:
@@ -28,36 +41,44 @@ def _allowed(setting: Setting) -> list[str]:
     return [name for name in setting.persona.tools if SEPARATOR in name]
 
 
-async def with_server_tools(setting: Setting) -> Setting:
-    """The setting with the persona's server tools. A server that fails is noted, and the turn goes on without it."""
-    allowed, wanted = _allowed(setting), set(server_names(setting))
-    if not wanted:
-        return setting
-    servers = [server for server in await on_database(tool_servers) if server.name in wanted]
-    found = await asyncio.gather(*(_tools(server, allowed) for server in servers))
-    missing = sorted(wanted - {server.name for server in servers})
-    notes = [f"The tool server {name} is not set up or switched off." for name in missing]
-    box = setting.toolbox
-    tools, guidance = dict(box.tools), list(box.guidance)
-    approval: set[str] = set()
-    for server, offered in zip(servers, found, strict=True):
-        if isinstance(offered, str):
-            notes.append(offered)
-            continue
-        for tool in offered:
-            tools[tool.definition.name] = tool
-            approval |= {tool.definition.name} if server.approval_required else set()
-            guidance.append(ToolGuidance(tool.definition.name, tool.definition.description.partition("\n")[0]))
-    return replace(setting, toolbox=Toolbox(tools, tuple(guidance), tuple(notes), frozenset(approval)))
+def _wanted(setting: Setting) -> set[str]:
+    """The servers whose tools the persona names; none for a model that cannot call tools."""
+    return {name.partition(SEPARATOR)[0] for name in _allowed(setting)}
 
 
-async def _tools(server: Server, allowed: Sequence[str]) -> list[ServerTool] | str:
-    """Those of its tools that are allowed, by name; or the sentence that says why there are none."""
+def _unknown(name: str) -> str:
+    return f"The tools of the server {name} are not known yet; they come on top."
+
+
+async def _listed(server: Server) -> list[ServerTool] | str:
+    """What it offers now; or the sentence that says why there is nothing."""
     try:
         offered = await tools_of(server)
     except ServerFailed as failure:
         logger.warning("no tools from server %s: %s", server.name, failure)
         return str(failure)
-    every = f"{server.name}{SEPARATOR}*" in allowed
-    chosen = [tool for tool in offered if every or tool.definition.name in allowed]
-    return sorted(chosen, key=lambda tool: tool.definition.name)
+    await on_database(remember_tools, server, offered)
+    return offered
+
+
+def _with(box: Toolbox, setting: Setting, found: Sequence[tuple[Server, Sequence[ServerTool] | str]]) -> Toolbox:
+    """With those of the servers' tools that the persona may call, by server and name; a sentence becomes a note."""
+    allowed, wanted = _allowed(setting), _wanted(setting)
+    missing = sorted(wanted - {server.name for server, _ in found})
+    notes = [*box.notes, *(f"The tool server {name} is not set up or switched off." for name in missing)]
+    tools, guidance, approval = dict(box.tools), list(box.guidance), set(box.approval)
+    for server, offered in found:
+        if server.name not in wanted:
+            continue
+        if isinstance(offered, str):
+            notes.append(offered)
+            continue
+        every = f"{server.name}{SEPARATOR}*" in allowed
+        for tool in sorted(offered, key=lambda tool: tool.definition.name):
+            name = tool.definition.name
+            if not every and name not in allowed:
+                continue
+            tools[name] = tool
+            approval |= {name} if server.approval_required else set()
+            guidance.append(ToolGuidance(name, tool.definition.description.partition("\n")[0]))
+    return Toolbox(tools, tuple(guidance), tuple(notes), frozenset(approval), box.external)

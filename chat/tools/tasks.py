@@ -1,4 +1,4 @@
-"""The model's hand on its user's tasks. What it may do is `projects.task_rules`; a refusal is a sentence for it.
+"""The model's hand on its user's tasks. What it may do is `projects.tasks.rules`; a refusal is a sentence for it.
 
 In a run there are only those that the step needs, and they know what they are about; only the user clears a breakpoint.
 """
@@ -17,11 +17,10 @@ from chat.turn_rows import on_database
 from llm.errors import ProductError
 from llm.messages import ToolDefinition
 from llm.tools import BadArguments, Tool, ToolOutput
-from projects import codes
-from projects import task_services as services
-from projects.task_models import MAX_NEEDS, MAX_TITLE, Task
-from projects.task_queries import today, visible_task
-from projects.task_rules import MAX_NOTES, Actor, DraftItem, NewTask
+from projects.tasks import codes, services
+from projects.tasks.models import MAX_NEEDS, MAX_TITLE, Task
+from projects.tasks.queries import today, visible_task
+from projects.tasks.rules import MAX_NOTES, Actor, DraftItem, NewTask
 
 MOST = 100  # tasks of one listing
 STATUSES = ("done", "dropped", "open")

@@ -59,9 +59,27 @@ export class Attachments {
     for (const id of ids) this.#add(id);
   }
 
+  /** The files that are there now go with the message that is being sent; what is added from here on does not. */
+  hold() {
+    for (const chip of this.chips.children) chip.dataset.going = "";
+  }
+
+  /** They were not sent. */
+  release() {
+    for (const chip of this.chips.children) delete chip.dataset.going;
+  }
+
+  /** They were sent. */
   clear() {
-    this.chips.replaceChildren();
+    for (const chip of this.chips.querySelectorAll("[data-going]")) chip.remove();
     this.#keep(); // now: the observer comes too late when the page is left
+  }
+
+  /** @param {string} kept the name under which the ids are kept from now on */
+  keepAs(kept) {
+    localStorage.removeItem(this.kept);
+    this.kept = kept;
+    this.#keep();
   }
 
   #keep() {

@@ -1,7 +1,7 @@
 /** Wires the page of a conversation: pending answers, the socket, the composer, the status line. */
 import { Answer } from "./blocks.js";
 import { showTabs } from "./columns.js";
-import { Composer, forgetDrafts } from "./composer.js";
+import { Composer, forgetDrafts, justAsked } from "./composer.js";
 import "./copy.js";
 import "./again.js";
 import "./starters.js";
@@ -86,9 +86,14 @@ async function end(answer, how) {
   composer.show(answers.size > 0);
   if (answers.size) return;
   next.refresh(); // it is being sent now, or says why not
-  tell(summarising ? say("summarising") : say(how, { count: words(answer.article) }));
+  tellEnd(answer.article, how);
   document.body.dispatchEvent(new CustomEvent("planchange"));
   mark(document.hidden ? "●" : "");
+}
+
+/** @param {HTMLElement} article @param {string} how done, stopped, failed or interrupted */
+function tellEnd(article, how) {
+  tell(summarising ? say("summarising") : say(how, { count: words(article) }));
 }
 
 /** Takes over what the server says of an ended answer; parts that are the same already stay, so nothing flickers. */
@@ -236,3 +241,6 @@ document.body.addEventListener("titlechange", ({ detail }) => onTitle(detail.tit
 document.addEventListener("visibilitychange", () => !document.hidden && !answers.size && mark(""));
 document.querySelector("[data-sign-out]").addEventListener("submit", forgetDrafts);
 findPending();
+const newest = [...messages.querySelectorAll("article.answer")].at(-1);
+// A short answer can be complete before the page opens that would have streamed it.
+if (justAsked() && newest && !answers.size) tellEnd(newest, newest.dataset.status);

@@ -8,6 +8,7 @@ import { Attachments } from "./attachments.js";
 import { say } from "./words.js";
 
 const DRAFT = "draft:";
+const ASKED = "asked";
 const touch = matchMedia("(pointer: coarse)");
 
 export class Composer {
@@ -23,6 +24,7 @@ export class Composer {
     this.stop = form.querySelector("#stop");
     this.draft = DRAFT + (conversation || "new");
     this.sending = false;
+    this.sent = "";
     this.answering = false;
     this.held = false;
     this.usable = !this.send.disabled; // without a model there is nothing to send to
@@ -38,7 +40,7 @@ export class Composer {
     form.addEventListener("htmx:beforeRequest", (event) => event.detail.elt === form && this.#begin(event));
     form.addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {
       // Not htmx's `successful`: it is not set for the redirect that the first message of a conversation ends with.
-      if (elt === form) this.#end(xhr.status >= 200 && xhr.status < 300);
+      if (elt === form) this.#end(xhr.status >= 200 && xhr.status < 300, xhr.getResponseHeader("HX-Redirect"));
     });
     document.getElementById("plan")?.addEventListener("htmx:afterSwap", (event) => this.#planned(event.currentTarget));
     this.#typed();
@@ -78,7 +80,8 @@ export class Composer {
 
   #typed() {
     if (!CSS.supports("field-sizing", "content")) this.#grow();
-    if (this.text.value) localStorage.setItem(this.draft, this.text.value);
+    const draft = joined(this.sent, this.text.value);
+    if (draft) localStorage.setItem(this.draft, draft);
     else localStorage.removeItem(this.draft);
     this.#show();
   }
@@ -101,27 +104,43 @@ export class Composer {
     if (!this.send.disabled) this.form.requestSubmit();
   }
 
+  /** What is written from here on is the next message; the draft still holds both, in case this one never arrives. */
   #begin(event) {
     if (this.sending) return event.preventDefault();
     this.sending = true;
+    this.sent = this.text.value;
+    this.attachments.hold();
+    this.text.value = "";
     document.getElementById("problem").replaceChildren();
     this.#show();
   }
 
-  #end(successful) {
+  /** @param {boolean} successful @param {string | null} opens the address of the conversation that began with this message */
+  #end(successful, opens) {
+    const { sent } = this;
     this.sending = false;
+    this.sent = "";
     if (successful) {
-      this.text.value = "";
       this.attachments.clear();
+      if (opens) this.#moveTo(opens);
       this.#renewKey();
       if (!touch.matches) this.text.focus(); // on a phone it would bring the keyboard up over the answer
-    }
+    } else this.text.value = joined(sent, this.text.value);
+    this.attachments.release();
     this.#typed();
+  }
+
+  /** The page that opens next has what is being written there, and tells how the answer ends. @param {string} address */
+  #moveTo(address) {
+    localStorage.removeItem(this.draft);
+    this.draft = DRAFT + address.split("/").at(-2);
+    this.attachments.keepAs(`${this.draft}:files`);
+    sessionStorage.setItem(ASKED, "yes");
   }
 
   /** What waited on the server comes back, above what is being written. @param {string} text @param {string[]} files ids */
   take(text, files) {
-    this.text.value = this.text.value.trim() ? `${text}\n\n${this.text.value}` : text;
+    this.text.value = joined(text, this.text.value);
     this.attachments.put(files);
     this.#typed();
     this.text.focus();
@@ -132,6 +151,18 @@ export class Composer {
     const bytes = crypto.getRandomValues(new Uint8Array(16));
     this.form.elements.namedItem("key").value = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
   }
+}
+
+/** @param {string} before @param {string} after */
+function joined(before, after) {
+  return before && after.trim() ? `${before}\n\n${after}` : before || after;
+}
+
+/** Whether this page opened because a message was sent from the page before; true once. */
+export function justAsked() {
+  const asked = sessionStorage.getItem(ASKED) !== null;
+  sessionStorage.removeItem(ASKED);
+  return asked;
 }
 
 /** Whoever signs out leaves no drafts behind. */

@@ -14,6 +14,7 @@ export function say(name, values = {}) {
  */
 export function send(file, { url, token, onProgress }) {
   return new Promise((resolve, reject) => {
+    if (file.size > Number(words.most)) return reject(new Error(say("tooLarge"))); // the server would break off in the middle
     const request = new XMLHttpRequest();
     const form = new FormData();
     form.append("file", file);

@@ -7,7 +7,7 @@ import pytest
 
 from accounts.models import Webhook
 from accounts.services import create_token
-from accounts.webhooks import create_webhook
+from accounts.webhooks.services import create_webhook
 from chat.models import Run
 from files.models import File
 from llm.models import Model

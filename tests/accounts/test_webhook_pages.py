@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.tasks import forget_expired
-from accounts.webhook_tasks import deliver
+from accounts.webhooks.tasks import deliver
 from tests.accounts.receiver import Receiver
 from tests.accounts.test_tokens import Program
 from tests.accounts.test_webhooks import API, happened, made, olga, program, receiver, tried

@@ -14,11 +14,11 @@ from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 from pytest_django.fixtures import Settings
 
-from accounts import webhook_sending
 from accounts.models import User, Webhook, WebhookDelivery
-from accounts.webhook_sending import DELAYS, GIVE_UP_AFTER, LEASE, MAX_TRIES
-from accounts.webhook_tasks import deliver
-from accounts.webhooks import emit
+from accounts.webhooks import sending as webhook_sending
+from accounts.webhooks.sending import DELAYS, GIVE_UP_AFTER, LEASE, MAX_TRIES
+from accounts.webhooks.services import emit
+from accounts.webhooks.tasks import deliver
 from tests.accounts.receiver import Received, Receiver, receiving
 from tests.accounts.test_tokens import Program
 

@@ -1,8 +1,14 @@
-"""Conversations with a past, made of rows."""
+"""Conversations with a past, made of rows, and workers that died."""
+
+import signal
+from datetime import timedelta
+
+from django.utils import timezone
 
 from accounts.models import User
-from chat.models import Conversation, Message
+from chat.models import Conversation, Message, SummaryJob, Turn
 from personas.models import Persona
+from tests.product import Product
 
 
 def past(user: User, pairs: int, *, words: int = 20, persona: Persona | None = None, **answer: object) -> Conversation:
@@ -27,3 +33,11 @@ def past(user: User, pairs: int, *, words: int = 20, persona: Persona | None = N
     conversation.leaf = rows[-1] if rows else None
     conversation.save()
     return conversation
+
+
+def kill_worker(product: Product) -> None:
+    """As if it were killed longer ago than a heartbeat is good for; `test_recovery` waits that time for real."""
+    product.end("worker", signal.SIGKILL)
+    long_ago = timezone.now() - timedelta(seconds=31)
+    Turn.objects.filter(status=Turn.Status.RUNNING).update(heartbeat=long_ago)
+    SummaryJob.objects.filter(status=SummaryJob.Status.RUNNING).update(heartbeat=long_ago)

@@ -1,6 +1,5 @@
 """The message that is written while an answer is being written: kept, and sent when that is complete."""
 
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
@@ -9,9 +8,9 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from chat import next_messages
 from chat.models import Conversation, Message, NextMessage, Turn
-from tests.chat.conversations import past
+from chat.waiting import next_messages
+from tests.chat.conversations import kill_worker, past
 from tests.chat.test_documents import upload
 from tests.conftest import Person
 from tests.product import Caller, Product, until
@@ -182,7 +181,7 @@ def test_a_killed_worker_leaves_it_unsent_beside_the_interrupted_answer(caller: 
     turn = caller.ask("First.", LONG)
     writing(caller, turn["id"])
     keep(caller, turn["conversation"], "Second.")
-    product.end("worker", signal.SIGKILL)
+    kill_worker(product)
     product.start_worker()
     assert caller.ended(turn["id"])["status"] == "interrupted"
     barrier = caller.ask("Another conversation.")  # the sweeper has had its turn and sends nothing

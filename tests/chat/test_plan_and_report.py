@@ -72,12 +72,21 @@ def test_a_file_that_goes_along_brings_its_tools_into_the_plan(person: Person, c
     assert planned["tools"] == ["search_files", "read_file"]
 
 
-def test_the_plan_says_which_tool_servers_come_on_top(
+def test_the_plan_counts_the_tools_that_a_server_listed_last(
     person: Person, scripted_model_row: Model, tmp_path: Path
 ) -> None:
     made = diary(person, scripted_model_row, tmp_path)
-    planned = plan(person, made.place, made.model, "Write.")
-    assert planned["notes"] == [f"The tools of the server {made.row.name} come on top."]
+    first = plan(person, made.place, made.model, "Write.")
+    assert first["notes"] == [f"The tools of the server {made.row.name} are not known yet; they come on top."]
+    assert first["tools"] == []
+    asked(person, made.place, "Write.", models=[str(made.model.pk)])
+    text = f"And again. {uuid4().hex}"
+    planned = plan(person, made.place, made.model, text)
+    seen = report(person, asked(person, made.place, text, models=[str(made.model.pk)]))
+    assert only(planned) == only(seen)
+    assert planned["notes"] == []
+    assert planned["tools_tokens"] > 0
+    assert all(name.startswith(f"{made.row.name}__") for name in planned["tools"])
     made.row.delete()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from llm.models import Model
+from tests.chat.conversations import kill_worker
 from tests.chat.working import DONE, MARK, SAID, script, tool_model, with_items, work
 from tests.conftest import Person
 from tests.product import Product, until
@@ -42,7 +43,7 @@ def test_a_worker_killed_in_the_middle_of_a_run_leaves_nothing_undone_and_nothin
     until(lambda: cut.asked() == [".C01", ".C02"] and marked.items()[0]["status"] == "done", "both are in the middle")
     turn = person.caller.get(f"runs/{runs[0]}/")["steps"][1]["turn"]
     until(lambda: person.caller.turn(turn)["text"], "the second item is being written")
-    product.end("worker", signal.SIGKILL)
+    kill_worker(product)
     person.caller.http.patch(f"tasks/{cut.items()[1]['id']}/", json={"title": OK})  # its second try is a short one
     product.start_worker()
     done = [cut.until(runs[0], "done", seconds=120), marked.until(runs[1], "done", seconds=120)]

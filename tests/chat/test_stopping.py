@@ -1,6 +1,5 @@
 """Stops and deaths of workers around tools, told by what the tools' server itself has written down."""
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -8,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from llm.models import Model
+from tests.chat.conversations import kill_worker
 from tests.chat.tool_servers import Diary, diary, is_running
 from tests.conftest import Person
 from tests.product import Product, until
@@ -58,7 +58,7 @@ def test_a_worker_killed_between_two_cycles_interrupts_the_turn_and_runs_no_tool
     turn = made.ask("Write", {"tool_calls": [made.call("note", text="once")]}, {"text": "Never said.", "ttft": 600})
     for event in made.person.caller.events(turn["id"]):
         if event["type"] == "TOOL_CALL_RESULT":
-            product.end("worker", signal.SIGKILL)
+            kill_worker(product)
             product.start_worker()
     assert event["type"] == "RUN_ERROR" and event["status"] == "interrupted"
     ended = made.person.caller.turn(turn["id"])

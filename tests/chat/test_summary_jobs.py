@@ -10,6 +10,7 @@ import pytest
 from django.utils import timezone
 
 from chat.models import Message, Summary, SummaryJob
+from tests.chat.conversations import kill_worker
 from tests.chat.growing import (
     FILLER,
     conversation,
@@ -92,7 +93,7 @@ def test_a_killed_worker_leaves_a_failed_job_and_every_message(product: Product,
     place = conversation(person, small(person, window=6_000, summary_model=hanging))
     until_running(product, person, place, name)
     messages = Message.objects.filter(conversation=place).count()
-    product.end("worker")
+    kill_worker(product)
     product.start_worker()
     product.wait_until_ready()
     settled(person, place)

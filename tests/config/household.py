@@ -21,8 +21,8 @@ from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt
 from projects.models import Membership, Project, ProjectFile, Task, TaskChange
-from projects.task_rules import Actor, NewTask
-from projects.task_services import create as create_task
+from projects.tasks.rules import Actor, NewTask
+from projects.tasks.services import create as create_task
 from tests.config.addresses import Address, addresses
 
 PRIVATE = "words-that-only-their-owner-may-see"

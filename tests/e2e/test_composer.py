@@ -1,7 +1,7 @@
 """The composer: what is offered behind a /, the arrow up, files by paste, who answers, the meter under the field."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.conftest import Person
 from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready, scripted
@@ -124,3 +124,48 @@ def test_the_field_grows_and_the_page_does_not_overflow_on_a_phone(visit: OpenBr
     expect_complete(page)
     expect(page.get_by_role("link", name="context")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def held_back(page: Page) -> list[Route]:
+    """Sent messages wait until the test lets them go."""
+    waiting: list[Route] = []
+    page.route("**/c/*/turns/", waiting.append)
+    return waiting
+
+
+def until_sent(page: Page, waiting: list[Route]) -> Route:
+    while not waiting:
+        page.wait_for_timeout(20)
+    return waiting.pop()
+
+
+def test_what_is_written_while_a_message_is_on_its_way_is_the_next_one(page: Page) -> None:
+    ask(page, "One", text="First.")
+    expect_complete(page)
+    waiting = held_back(page)
+    ask(page, "Two", text="Second.")
+    route = until_sent(page, waiting)
+    expect(field(page)).to_have_value("")
+    field(page).press_sequentially("and three")
+    route.continue_()
+    expect(answer(page, 1)).to_contain_text("Second.")
+    expect_complete(page)
+    expect(field(page)).to_have_value("and three")
+    page.reload()
+    expect(field(page)).to_have_value("and three")
+
+
+def test_a_message_that_did_not_arrive_comes_back_above_what_was_written_since(visit: OpenBrowser) -> None:
+    opened = visit()
+    opened.expected += ["net::ERR_FAILED", "htmx:sendError"]
+    page = opened.sign_in()
+    ask(page, "One", text="First.")
+    expect_complete(page)
+    waiting = held_back(page)
+    field(page).fill("Two")
+    page.get_by_role("button", name="Send").click()
+    route = until_sent(page, waiting)
+    field(page).press_sequentially("and three")
+    route.abort()
+    expect(field(page)).to_have_value("Two\n\nand three")
+    expect(page.get_by_role("alert")).to_be_visible()

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from llm.errors import ProductError
-from projects.quick_add import ARCHETYPES, WEEKDAYS, Period, QuickItem, QuickTask, parse, parse_items
+from projects.tasks.quick_add import ARCHETYPES, WEEKDAYS, Period, QuickItem, QuickTask, parse, parse_items
 
 TODAY = date(2026, 11, 21)  # a Saturday
 ON = Period("day", TODAY)

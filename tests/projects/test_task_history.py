@@ -6,9 +6,9 @@ import pytest
 from django.test import Client
 
 from accounts.models import User
-from projects import task_services as services
 from projects.models import Project
-from projects.task_rules import Actor
+from projects.tasks import services
+from projects.tasks.rules import Actor
 from tests.projects.test_task_pages import EVIL, NEXT, PAGE, item, new, shown
 
 

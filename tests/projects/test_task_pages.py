@@ -9,11 +9,11 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import User
-from projects import task_services as services
 from projects.models import Project
-from projects.task_models import Task
-from projects.task_queries import today
-from projects.task_rules import Actor, NewTask
+from projects.tasks import services
+from projects.tasks.models import Task
+from projects.tasks.queries import today
+from projects.tasks.rules import Actor, NewTask
 
 DAY, NEXT = date(2024, 11, 21), date(2024, 11, 22)  # in the past, so that no test runs on them
 PAGE = f"/tasks/day/{DAY}/"

@@ -12,11 +12,11 @@ from django.db import IntegrityError, connection, transaction
 
 from accounts.models import User
 from llm.errors import NotFound, ProductError
-from projects import task_services as services
 from projects.models import Project
-from projects.task_models import Progress, Task, TaskChange
-from projects.task_queries import visible_task, with_progress
-from projects.task_rules import Actor, DraftItem, NewTask
+from projects.tasks import services
+from projects.tasks.models import Progress, Task, TaskChange
+from projects.tasks.queries import visible_task, with_progress
+from projects.tasks.rules import Actor, DraftItem, NewTask
 
 DAY, NEXT = date(2026, 11, 21), date(2026, 11, 22)
 

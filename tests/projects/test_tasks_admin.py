@@ -3,9 +3,9 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from projects import task_services as services
-from projects.task_models import Task, TaskChange
-from projects.task_rules import Actor
+from projects.tasks import services
+from projects.tasks.models import Task, TaskChange
+from projects.tasks.rules import Actor
 from tests.projects.test_tasks import NEXT, item, new, status
 
 pytestmark = pytest.mark.django_db

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projects import codes
-from projects.codes import BadCode, Code
+from projects.tasks import codes
+from projects.tasks.codes import BadCode, Code
 
 # The pattern of the design, character by character.
 PATTERN = re.compile(

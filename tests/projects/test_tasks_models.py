@@ -6,10 +6,10 @@ import pytest
 from django.db.models import F
 
 from accounts.models import User
-from projects import task_services as services
 from projects.models import Project
-from projects.task_models import Task, TaskChange
-from projects.task_rules import Actor, DraftItem
+from projects.tasks import services
+from projects.tasks.models import Task, TaskChange
+from projects.tasks.rules import Actor, DraftItem
 from tests.projects.test_tasks import DAY, NEXT, item, new, refused, status, titles
 
 pytestmark = pytest.mark.django_db

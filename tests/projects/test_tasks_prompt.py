@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import User
-from projects import codes
-from projects import task_services as services
-from projects.task_block import PromptTasks, TaskEntry, prompt_tasks, render
-from projects.task_models import Task
-from projects.task_queries import tasks_for_prompt, today
-from projects.task_rules import Actor, DraftItem, NewTask
+from projects.tasks import codes, services
+from projects.tasks.block import PromptTasks, TaskEntry, prompt_tasks, render
+from projects.tasks.models import Task
+from projects.tasks.queries import tasks_for_prompt, today
+from projects.tasks.rules import Actor, DraftItem, NewTask
 
 TODAY = date(2026, 11, 21)
 

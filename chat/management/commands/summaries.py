@@ -3,9 +3,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from chat import summary_services
 from chat.models import Conversation, SummaryJob
 from chat.summaries import jobs
+from chat.summaries import services as summary_services
 from chat.summaries.coverage import in_force
 from llm import runtime
 from llm.errors import ProductError

@@ -1,0 +1,115 @@
+"""Webhooks for operators: whose, how they fare, and what each try came to. Whole addresses may hold a secret, so only
+their hosts are shown; of what was sent, only ids."""
+
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+from unfold.paginator import InfinitePaginator
+
+from accounts.models import User, Webhook, WebhookDelivery
+from accounts.webhooks import services as webhooks
+from accounts.webhooks.sending import switch_off
+from llm.administration import Confirmation, ReadOnlyAdmin, acting, confirmed, go
+
+BY_ADMIN = "Switched off by an administrator."
+
+
+@admin.register(Webhook)
+class WebhookAdmin(ReadOnlyAdmin):
+    list_display = ("id", "owner", "host", "event_names", "enabled", "failing_since", "created")
+    list_select_related = ("owner",)
+    list_filter = ("enabled",)
+    search_fields = ("=id", "=owner__username")
+    fields = ("id", "owner", "host", "event_names", "enabled", "note", "failing_since", "created")
+    actions_detail: Any = ("switch_off",)
+    show_full_result_count = False
+
+    def has_switch_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return acting(request).has_perm("accounts.change_webhook")
+
+    @display(description="Host")
+    def host(self, webhook: Webhook) -> str:
+        return urlsplit(webhook.url).hostname or ""
+
+    @display(description="Events")
+    def event_names(self, webhook: Webhook) -> str:
+        return ", ".join(webhook.events)
+
+    @confirmed(
+        "Switch off",
+        icon="power_settings_new",
+        permission="switch",
+        ask="Switch this webhook off?",
+        explain="What waits for it is given up. Its owner can switch it on again.",
+    )
+    def switch_off(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        webhook = self.row(request, object_id)
+        switch_off(webhook, BY_ADMIN)
+        self.log_change(request, webhook, "Switched off.")
+        self.message_user(request, "The webhook is switched off.", messages.SUCCESS)
+        return go(reverse("admin:accounts_webhook_change", args=[object_id]))
+
+
+@admin.register(WebhookDelivery)
+class WebhookDeliveryAdmin(ReadOnlyAdmin):
+    paginator = InfinitePaginator
+    show_full_result_count = False
+    list_per_page = 50
+    list_display = ("id", "person", "host", "type", "status_label", "attempts", "response_status", "created")
+    list_select_related = ("webhook__owner",)
+    list_filter = ("status", "type")
+    search_fields = ("=id", "=event", "=webhook__id", "=webhook__owner__username")
+    search_help_text = "The id of a delivery, an event or a webhook, or a user name"
+    fields = (
+        *("id", "event", "webhook", "person", "host", "type", "ids", "status_label", "attempts", "next_attempt"),
+        *("response_status", "tries", "created"),
+    )
+    actions_detail: Any = ("retry",)
+
+    def has_retry_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return acting(request).has_perm("accounts.change_webhookdelivery")
+
+    @display(description="Owner")
+    def person(self, delivery: WebhookDelivery) -> str:
+        return str(delivery.webhook.owner)
+
+    @display(description="Host")
+    def host(self, delivery: WebhookDelivery) -> str:
+        return urlsplit(delivery.webhook.url).hostname or ""
+
+    @display(description="About")
+    def ids(self, delivery: WebhookDelivery) -> str:
+        data = delivery.payload.get("data", {})
+        return ", ".join(f"{name} {value}" for name, value in data.items() if name not in ("url", "page"))
+
+    @display(description="Status", ordering="status", label={"waiting": "info", "done": "success", "failed": "danger"})
+    def status_label(self, delivery: WebhookDelivery) -> str:
+        return delivery.status
+
+    @display(description="Tries")
+    def tries(self, delivery: WebhookDelivery) -> SafeString:
+        lines = [
+            (each["at"], "no answer" if each["status"] is None else each["status"], each["ms"], each["detail"])
+            for each in delivery.log
+        ]
+        return format_html_join("", "<p>{}: {} in {} ms {}</p>", lines)
+
+    @confirmed(
+        "Try again",
+        icon="refresh",
+        permission="retry",
+        ask="Deliver this once more?",
+        explain="The same event is sent again at once, with the same id.",
+    )
+    def retry(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        delivery = self.row(request, object_id)
+        webhooks.retry_delivery(user=cast("User", delivery.webhook.owner), delivery=delivery)
+        self.log_change(request, delivery, "Tried again.")
+        self.message_user(request, "It is tried again.", messages.SUCCESS)
+        return go(reverse("admin:accounts_webhookdelivery_change", args=[object_id]))

@@ -1,0 +1,131 @@
+"""`/api/v1/webhooks/`: where programs are told what happened."""
+
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+from accounts.api import NewestFirst
+from accounts.models import Webhook, WebhookDelivery
+from accounts.permissions import ScopedView
+from accounts.webhooks import services as webhooks
+from llm.errors import NotFound
+
+
+class WebhookSerializer(serializers.ModelSerializer[Webhook]):
+    events = serializers.ListField(
+        child=serializers.ChoiceField(choices=Webhook.Event.choices), allow_empty=False, max_length=20
+    )
+
+    class Meta:
+        model = Webhook
+        fields: ClassVar = ["id", "url", "events", "enabled", "note", "failing_since", "created"]
+        read_only_fields: ClassVar = ["id", "note", "failing_since", "created"]
+        extra_kwargs: ClassVar = {
+            "url": {"help_text": "Begins with http:// or https://. Redirects are not followed."},
+            "note": {"help_text": "Why it was switched off, when nobody did that."},
+            "failing_since": {"help_text": "The first of the tries that have all failed until now."},
+        }
+
+
+class NewWebhookSerializer(WebhookSerializer):
+    secret = serializers.CharField(read_only=True, help_text="Shown this once. Signatures are made with it.")
+
+    class Meta(WebhookSerializer.Meta):
+        fields: ClassVar = [*WebhookSerializer.Meta.fields, "secret"]
+
+
+class TrySerializer(serializers.Serializer[dict[str, Any]]):
+    at = serializers.DateTimeField()
+    status = serializers.IntegerField(allow_null=True, help_text="Null when there was no answer.")
+    detail = serializers.CharField()
+    ms = serializers.IntegerField()
+
+
+class WebhookDeliverySerializer(serializers.ModelSerializer[WebhookDelivery]):
+    payload = serializers.DictField()
+    log = TrySerializer(many=True)
+
+    class Meta:
+        model = WebhookDelivery
+        fields: ClassVar = [
+            *("id", "webhook", "event", "type", "payload", "status", "attempts", "next_attempt", "response_status"),
+            *("log", "created"),
+        ]
+        read_only_fields: ClassVar = fields
+        extra_kwargs: ClassVar = {"event": {"help_text": "The `webhook-id` that it is sent with."}}
+
+
+class WebhookViewSet(ScopedView, viewsets.ModelViewSet[Webhook]):
+    scope = "admin"
+    serializer_class = WebhookSerializer
+    pagination_class = NewestFirst
+    queryset = Webhook.objects.none()
+    http_method_names = ("get", "post", "patch", "delete", "head", "options")
+
+    def get_queryset(self) -> QuerySet[Webhook]:
+        return Webhook.objects.visible_to(self.person)
+
+    @extend_schema(request=WebhookSerializer, responses={201: NewWebhookSerializer})
+    def create(self, request: Request) -> Response:
+        """Tells an address from now on. Keep the `secret` of the answer: with it you check that a call is ours."""
+        body = WebhookSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        origin = request.build_absolute_uri("/").rstrip("/")
+        made = webhooks.create_webhook(user=self.person, origin=origin, **body.validated_data)
+        shown = NewWebhookSerializer(made).data
+        return Response(shown, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+
+    def perform_update(self, serializer: BaseSerializer[Webhook]) -> None:
+        serializer.instance = webhooks.update_webhook(
+            user=self.person, webhook=self.get_object(), fields=serializer.validated_data
+        )
+
+    def perform_destroy(self, instance: Webhook) -> None:
+        webhooks.delete_webhook(user=self.person, webhook=instance)
+
+    @extend_schema(request=None, responses={202: WebhookDeliverySerializer})
+    @action(detail=True, methods=["post"])
+    def test(self, request: Request, pk: str) -> Response:
+        """Sends a `webhook.test`; read the delivery to see what came of it."""
+        made = webhooks.send_test(user=self.person, webhook=self.get_object())
+        return Response(WebhookDeliverySerializer(made).data, status=status.HTTP_202_ACCEPTED)
+
+
+class WebhookDeliveryViewSet(
+    ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[WebhookDelivery]
+):
+    """What was and is to be delivered, for 30 days."""
+
+    scope = "admin"
+    serializer_class = WebhookDeliverySerializer
+    pagination_class = NewestFirst
+    queryset = WebhookDelivery.objects.none()
+
+    def get_queryset(self) -> QuerySet[WebhookDelivery]:
+        rows = WebhookDelivery.objects.visible_to(self.person).select_related("webhook")
+        of = self.request.query_params.get("webhook") if self.action == "list" else None
+        if not of:
+            return rows
+        try:
+            return rows.filter(webhook=UUID(of))
+        except ValueError as error:
+            raise NotFound("webhook") from error
+
+    @extend_schema(parameters=[OpenApiParameter("webhook", OpenApiTypes.UUID, description="Those of one webhook.")])
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().list(request, *args, **kwargs)
+
+    @extend_schema(request=None, responses={202: WebhookDeliverySerializer})
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, pk: str) -> Response:
+        """Tries once more, at once."""
+        delivery = webhooks.retry_delivery(user=self.person, delivery=self.get_object())
+        return Response(self.get_serializer(delivery).data, status=status.HTTP_202_ACCEPTED)

@@ -1,0 +1,139 @@
+"""Every change to webhooks, and how the rest of the product says that something happened."""
+
+import base64
+import secrets
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+from uuid_utils.compat import uuid7
+
+from accounts.models import User
+from accounts.webhooks import tasks as webhook_tasks
+from accounts.webhooks.models import Webhook, WebhookDelivery
+from accounts.webhooks.sending import SECRET_PREFIX, switch_off
+from llm.addresses import is_http
+from llm.errors import ProductError
+
+MAX_WEBHOOKS = 20  # a person
+MAX_URL = 500  # characters
+KEPT_FOR = timedelta(days=30)
+TEST = "webhook.test"
+FIELDS = ("url", "events", "enabled")
+
+
+def create_webhook(*, user: User, url: str, events: Collection[str], origin: str, enabled: bool = True) -> Webhook:
+    """`origin` is scheme and host of this site as its owner knows it. The row's `secret` is shown this once.
+
+    Raises `bad_webhook_url`, `unknown_event`, `no_event` and `too_many_webhooks` (409).
+    """
+    if Webhook.objects.visible_to(user).count() >= MAX_WEBHOOKS:
+        sentence = f"You have {MAX_WEBHOOKS} webhooks, the most there may be. Remove one first."
+        raise ProductError("too_many_webhooks", sentence, status=409)
+    secret = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+    return Webhook.objects.create(
+        owner=user, url=_url(url), events=_events(events), origin=origin, secret=secret, enabled=enabled
+    )
+
+
+def update_webhook(*, user: User, webhook: Webhook, fields: Mapping[str, Any]) -> Webhook:
+    """Changes url, events or enabled. Raises as `create_webhook` does."""
+    changes = {name: fields[name] for name in FIELDS if name in fields}
+    if "url" in changes:
+        changes["url"] = _url(changes["url"])
+    if "events" in changes:
+        changes["events"] = _events(changes["events"])
+    if changes.get("enabled"):
+        changes |= {"note": "", "failing_since": None}
+    with transaction.atomic():
+        Webhook.objects.visible_to(user).filter(pk=webhook.pk).update(**changes)
+        if changes.get("enabled") is False:
+            switch_off(webhook)
+    return Webhook.objects.visible_to(user).get(pk=webhook.pk)
+
+
+def delete_webhook(*, user: User, webhook: Webhook) -> None:
+    """With what waits for it and what was delivered."""
+    Webhook.objects.visible_to(user).filter(pk=webhook.pk).delete()
+
+
+@transaction.atomic
+def send_test(*, user: User, webhook: Webhook) -> WebhookDelivery:
+    """Raises `webhook_off` (409)."""
+    _require_on(webhook)
+    return _store([webhook], TEST, {"webhook": str(webhook.pk)}, {})[0]
+
+
+@transaction.atomic
+def retry_delivery(*, user: User, delivery: WebhookDelivery) -> WebhookDelivery:
+    """One more try at once. Raises `webhook_off` and `still_waiting` (409)."""
+    _require_on(delivery.webhook)
+    ended = WebhookDelivery.objects.visible_to(user).exclude(status=WebhookDelivery.Status.WAITING)
+    changed = ended.filter(pk=delivery.pk).update(status=WebhookDelivery.Status.WAITING, next_attempt=timezone.now())
+    if not changed:
+        sentence = "This delivery waits for its next try already. See “next_attempt” for when that is."
+        raise ProductError("still_waiting", sentence, status=409)
+    transaction.on_commit(partial(webhook_tasks.enqueue, [delivery.pk]))
+    delivery.refresh_from_db()
+    return delivery
+
+
+def emit(*, owner_id: UUID, event: str, ids: Mapping[str, Any], paths: Mapping[str, str]) -> None:
+    """Says to a person's programs that something happened; call it in the transaction that makes it happen.
+
+    `ids` are members of the payload's `data`: ids and states, never words that somebody wrote. `paths` become URLs.
+    """
+    hooks = Webhook.objects.filter(owner_id=owner_id, owner__is_active=True, enabled=True, events__contains=[event])
+    found = list(hooks)
+    if found:
+        _store(found, event, ids, paths)
+
+
+def forget_old() -> None:
+    WebhookDelivery.objects.filter(created__lt=timezone.now() - KEPT_FOR).delete()
+
+
+def _store(hooks: list[Webhook], type_: str, ids: Mapping[str, Any], paths: Mapping[str, str]) -> list[WebhookDelivery]:
+    now, event = timezone.now(), uuid7()
+    head = {"type": type_, "timestamp": now.isoformat()}
+    rows = [
+        WebhookDelivery(
+            webhook=hook,
+            event=event,
+            type=type_,
+            payload={**head, "data": {**ids, **{name: hook.origin + path for name, path in paths.items()}}},
+            next_attempt=now,
+        )
+        for hook in hooks
+    ]
+    WebhookDelivery.objects.bulk_create(rows)
+    transaction.on_commit(partial(webhook_tasks.enqueue, [row.pk for row in rows]))
+    return rows
+
+
+def _require_on(webhook: Webhook) -> None:
+    if not webhook.enabled:
+        raise ProductError("webhook_off", "This webhook is switched off. Switch it on first.", status=409)
+
+
+def _url(url: str) -> str:
+    url = url.strip()
+    if not is_http(url) or len(url) > MAX_URL or "@" in urlsplit(url).netloc:
+        sentence = f"Enter an address that begins with http:// or https:// and a host, at most {MAX_URL} characters."
+        raise ProductError("bad_webhook_url", sentence)
+    return url
+
+
+def _events(given: Collection[str]) -> list[str]:
+    known = [str(event) for event in Webhook.Event]
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ProductError("unknown_event", f"There is no event “{unknown[0]}”. The events are {', '.join(known)}.")
+    if not given:
+        raise ProductError("no_event", "Choose at least one event: without one there is nothing to tell.")
+    return [event for event in known if event in given]

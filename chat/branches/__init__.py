@@ -1,0 +1,1 @@
+"""The tree of messages: editing, continuing, choosing a branch, deleting."""

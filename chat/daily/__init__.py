@@ -1,0 +1,1 @@
+"""One day of a person: what was said, and what its summaries say."""

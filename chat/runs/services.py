@@ -1,0 +1,132 @@
+"""What people do with runs: page, API and admin come through here. What follows from it is decided in `course`."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from asgiref.sync import async_to_sync
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from accounts.models import User
+from chat.asking import Ask
+from chat.models import Run, RunStep, Turn
+from chat.runs import course as runs
+from chat.runs import texts
+from chat.runs.rows import end, locked, save
+from chat.services import MAX_TITLE, create_conversation, enqueue, stop_turn
+from chat.turns import announce
+from chat.waiting.next_messages import hint
+from llm.errors import NotFound, ProductError
+from llm.models import Model
+from personas.models import Persona
+from personas.services import model_for
+from projects.services import identifier
+from projects.tasks.models import Task
+from projects.tasks.queries import visible_task
+from projects.tasks.rules import check_here
+
+
+def visible_run(user: User, pk: object) -> Run:
+    """Raises `NotFound`."""
+    related = ("task", "item", "conversation__owner", "conversation__project", "conversation__persona__budget_profile")
+    found = Run.objects.visible_to(user).select_related(*related).filter(pk=identifier(pk, "run")).first()
+    if found is None:
+        raise NotFound("run")
+    return found
+
+
+def create_run(
+    *, user: User, task: Task, persona: Persona | None = None, model: Model | None = None, starts_itself: bool = False
+) -> Run:
+    """Begins to draft the task's checklist, or to work through the one that is there, in a conversation of its own.
+
+    `starts_itself`: what is drafted is begun without being looked at. Raises `not_a_day_task`, and with 409
+    `for_the_user`, `finished`, `was_moved`, `run_open` and `model_without_tools`.
+    """
+    task = visible_task(user, task.pk)
+    _check(task)
+    if persona is None and task.project is not None:
+        persona = task.project.persona
+    chosen = model or model_for(persona)
+    if not chosen.tools:
+        raise ProductError(
+            "model_without_tools",
+            f"A run needs a model that can call tools, and {chosen.name} cannot. Choose a persona with another.",
+            status=409,
+        )
+    try:
+        with transaction.atomic():
+            if Run.objects.filter(task=task, status__in=Run.OPEN).exists():
+                raise runs.run_open()
+            title = f"{task.code} {task.title}"[:MAX_TITLE]
+            place = create_conversation(user=user, title=title, persona=persona, project=task.project)
+            run = Run.objects.create(
+                owner=user, task=task, conversation=place, model=chosen, starts_itself=starts_itself,
+                heartbeat=timezone.now(),
+            )  # fmt: skip
+            _have_written(run, runs.begin_run(user=user, run_id=run.pk))
+    except IntegrityError as error:
+        raise runs.run_open() from error
+    return visible_run(user, run.pk)
+
+
+def start_run(*, user: User, run: Run) -> Run:
+    """Accepts the drafted checklist, as it is now."""
+    return _done(user, run, runs.start(user=user, run_id=run.pk))
+
+
+def retry_run(*, user: User, run: Run) -> Run:
+    return _done(user, run, runs.retry(user=user, run_id=run.pk))
+
+
+def answer_run(*, user: User, run: Run, text: str = "") -> Run:
+    """Confirms a breakpoint, or tells the run what it waits for."""
+    return _done(user, run, runs.answer(user=user, run_id=run.pk, ask=Ask(text)))
+
+
+def stop_run(*, user: User, run: Run) -> Run:
+    """At any moment, with the answer that is being written. One that has ended stays as it is; staff may stop all."""
+    if run.owner_id != user.pk and not user.is_staff:
+        raise NotFound("run")
+    with transaction.atomic():
+        found = locked(run.pk)
+        if found is None:
+            raise NotFound("run")
+        if found.status in Run.OPEN:
+            end(found, Run.Status.STOPPED, "stopped", texts.STOPPED)
+            save(found)
+            _tell(found)
+    steps = RunStep.objects.filter(run=found, status=RunStep.Status.RUNNING)
+    turn = Turn.objects.live().filter(step__in=steps).select_related("conversation__owner").first()
+    if turn is not None:
+        stop_turn(user=turn.conversation.owner, turn=turn)
+    found.refresh_from_db()
+    return found
+
+
+def _check(task: Task) -> None:
+    if (task.level, task.horizon) != (Task.Level.TASK, Task.Horizon.DAY):
+        raise ProductError("not_a_day_task", "Only tasks of a day are run. Make one for today, and run that.")
+    check_here(task)
+    if task.archetype == Task.Archetype.USER:
+        raise ProductError(
+            "for_the_user", f"{task.code} is your own. Make it a model or hybrid task, then run it.", status=409
+        )
+    if task.status not in Task.UNFINISHED:
+        raise ProductError("finished", f"{task.code} is {task.status}. Open it again, then run it.", status=409)
+
+
+def _done(user: User, run: Run, turns: Sequence[Turn]) -> Run:
+    _have_written(run, turns)
+    return visible_run(user, run.pk)
+
+
+def _have_written(run: Run, turns: Sequence[Turn]) -> None:
+    for turn in turns:
+        transaction.on_commit(partial(enqueue, turn.pk))
+    _tell(run)
+
+
+def _tell(run: Run) -> None:
+    """Open pages look again, once it is committed."""
+    transaction.on_commit(partial(async_to_sync(announce), run.conversation_id, hint(run.conversation_id)))

@@ -1,0 +1,1 @@
+"""Full-text search over the titles and messages of one person."""

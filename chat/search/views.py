@@ -1,0 +1,22 @@
+"""The page of search."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from accounts.middleware import SignedInRequest as Request
+from chat.search import messages as message_search
+from chat.search.words import MAX_QUERY
+from projects.services import identifier
+
+
+@login_required
+@require_GET
+def search(request: Request) -> HttpResponse:
+    query = request.GET.get("q", "")[:MAX_QUERY]
+    after = request.GET.get("after")
+    found = message_search.search(user=request.user, query=query, after=identifier(after, "page") if after else None)
+    fragment = request.headers.get("HX-Request") and after
+    context = {"section": "search", "query": query, "found": found, "first": not after}
+    return render(request, "chat/_found.html" if fragment else "chat/search.html", context)

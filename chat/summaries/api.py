@@ -1,0 +1,123 @@
+"""`/api/v1/`: summaries for programs."""
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from rest_framework import serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.permissions import ScopedView
+from chat.context.summary import SECTION_SHARES
+from chat.models import Conversation, Summary, SummaryJob
+from chat.summaries import services as summary_services
+from chat.summaries.coverage import in_force
+from llm.errors import NotFound
+from llm.serializers import SentenceField
+from projects.services import identifier
+
+
+class SectionSerializer(serializers.Serializer[dict[str, str]]):
+    name = serializers.ChoiceField(choices=list(SECTION_SHARES))
+    text = serializers.CharField(max_length=summary_services.MAX_SECTION, allow_blank=True)
+
+
+class SummarySerializer(serializers.ModelSerializer[Summary]):
+    sections = SectionSerializer(many=True)
+    shortened = serializers.ListField(
+        child=serializers.UUIDField(), help_text="Messages that were too long to be read whole."
+    )
+
+    class Meta:
+        model = Summary
+        fields: ClassVar = [
+            *("id", "conversation", "leaf", "first", "last", "messages", "span_start", "span_end", "sections"),
+            *("shortened", "tokens_in", "tokens_out", "as_of", "timezone", "model_name", "author", "prompt_version"),
+            *("supersedes", "withdrawn", "created"),
+        ]
+        read_only_fields: ClassVar = [name for name in fields if name != "sections"]
+
+
+class SectionsSerializer(serializers.Serializer[dict[str, Any]]):
+    sections = SectionSerializer(many=True)
+
+
+class SummaryJobSerializer(serializers.ModelSerializer[SummaryJob]):
+    detail = SentenceField()
+
+    class Meta:
+        model = SummaryJob
+        fields: ClassVar = ["id", "conversation", "reason", "target", "status", "code", "detail", "created", "finished"]
+
+
+class NewestFirst(CursorPagination):
+    ordering = "-id"
+    page_size = 50
+    page_size_query_param = "page_size"
+    max_page_size = 200
+
+
+@extend_schema_view(
+    list=extend_schema(parameters=[OpenApiParameter("conversation", OpenApiTypes.UUID, description="Only of this.")])
+)
+class SummaryViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Summary]):
+    """Every version, also those that no longer hold."""
+
+    serializer_class = SummarySerializer
+    pagination_class = NewestFirst
+    queryset = Summary.objects.none()
+
+    def get_queryset(self) -> QuerySet[Summary]:
+        rows = Summary.objects.visible_to(self.request.user)
+        wanted = self.request.query_params.get("conversation")
+        return rows.filter(conversation=identifier(wanted, "conversation")) if wanted else rows
+
+    @extend_schema(request=SectionsSerializer, responses={201: SummarySerializer})
+    @action(detail=True, methods=["post"])
+    def edit(self, request: Request, pk: str) -> Response:
+        """A corrected summary, which takes the place of this one."""
+        summary, given = self.get_object(), SectionsSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        edited = summary_services.edit_summary(
+            user=self.person, summary=summary, sections=given.validated_data["sections"]
+        )
+        return Response(SummarySerializer(edited).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=None, responses={202: SummaryJobSerializer})
+    @action(detail=True, methods=["post"])
+    def rebuild(self, request: Request, pk: str) -> Response:
+        """Has it written anew from the messages themselves."""
+        job = summary_services.rebuild_summary(user=self.person, summary=self.get_object())
+        return Response(SummaryJobSerializer(job).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=None, responses={204: None})
+    @action(detail=True, methods=["post"])
+    def undo(self, request: Request, pk: str) -> Response:
+        """The messages are sent word for word again, and summaries no longer come by themselves."""
+        summary_services.undo_summary(user=self.person, summary=self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class ConversationSummaryView(ScopedView):
+    @extend_schema(responses=SummarySerializer)
+    def get(self, request: Request, pk: str) -> Response:
+        """The summary that holds on the branch on show."""
+        conversation = get_object_or_404(Conversation.objects.visible_to(self.person), pk=pk)
+        found = in_force(conversation.pk, conversation.leaf_id)
+        if found is None:
+            raise NotFound("summary")
+        return Response(SummarySerializer(found).data)
+
+
+class SummariseView(ScopedView):
+    @extend_schema(request=None, responses={202: SummaryJobSerializer})
+    def post(self, request: Request, pk: str) -> Response:
+        """Summarises now all but the newest messages, and lets later summaries come by themselves."""
+        conversation = get_object_or_404(Conversation.objects.visible_to(self.person), pk=pk)
+        job = summary_services.summarise_now(user=self.person, conversation=conversation)
+        return Response(SummaryJobSerializer(job).data, status=status.HTTP_202_ACCEPTED)

@@ -1,0 +1,1 @@
+"""What waits while an answer is written: the next message, and calls that need a permission."""

@@ -1,0 +1,1 @@
+"""What Django's own formats of a language leave out."""
