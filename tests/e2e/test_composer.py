@@ -129,7 +129,7 @@ def test_the_field_grows_and_the_page_does_not_overflow_on_a_phone(visit: OpenBr
 def held_back(page: Page) -> list[Route]:
     """Sent messages wait until the test lets them go."""
     waiting: list[Route] = []
-    page.route("**/c/*/turns/", waiting.append)
+    page.route("**/c/*/turns/", lambda route: waiting.append(route))
     return waiting
 
 
