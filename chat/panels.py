@@ -123,6 +123,11 @@ class Panel:
     since: str = ""
 
     @property
+    def room(self) -> int:
+        """All the room on the scale of `bars`, where what is used is 1,000; at least 2 % of a meter are to be seen."""
+        return min(50_000, max(1_000, round(1_000 * self.limit / max(1, self.used))))
+
+    @property
     def left_out_count(self) -> int:
         return self.older + sum(1 for row in self.left_out)
 
