@@ -1,13 +1,18 @@
 """A real browser. Whatever a page writes to its console as an error, or wants against its policy, fails the test."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.db import connection
+from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from accounts.models import User
@@ -16,6 +21,14 @@ from tests.product import WAIT, Product
 
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
+HAND: dict[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+LOOKS: dict[str, dict[str, Any]] = {
+    "desktop-light": {"color_scheme": "light"},
+    "desktop-dark": {"color_scheme": "dark"},
+    "phone-light": {**HAND, "color_scheme": "light"},
+    "phone-dark": {**HAND, "color_scheme": "dark"},
+}
+Result = TypeVar("Result")
 FLAGS = [
     "--headless=new",
     "--no-sandbox",
@@ -56,19 +69,33 @@ def browser(product: Product) -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture
-def person(product: Product, committed: None) -> Person:
-    def make() -> Person:
+def elsewhere(work: Callable[[], Result]) -> Result:
+    """Runs what needs the database where no event loop runs, which Django minds."""
+
+    def then_close() -> Result:
         try:
-            made = make_person(product)
-            # The web server does not know the fast hashes of tests.
-            User.objects.filter(pk=made.user.pk).update(password=make_password(made.password, hasher="pbkdf2_sha256"))
-            return made
+            return work()
         finally:
             connection.close()
 
-    with ThreadPoolExecutor(1) as elsewhere:  # where no event loop runs
-        return elsewhere.submit(make).result()
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(then_close).result()
+
+
+@cache
+def strong_hash(password: str) -> str:
+    """The web server does not know the fast hashes of tests; this one takes its time, once."""
+    return make_password(password, hasher="pbkdf2_sha256")
+
+
+@pytest.fixture
+def person(product: Product, committed: None) -> Person:
+    def make() -> Person:
+        made = make_person(product)
+        User.objects.filter(pk=made.user.pk).update(password=strong_hash(made.password))
+        return made
+
+    return elsewhere(make)
 
 
 class Visit:
@@ -103,10 +130,26 @@ class Visit:
             self.complaints.append(f"the page asked for {url}")
 
     def sign_in(self) -> Page:
+        """With a session that is there already; signing in by hand, as `enter` does, takes a second each time."""
+        key = elsewhere(self._session)
+        self.context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": key, "url": self.product.url}])
+        self.page.goto(self.product.url + "/")
+        return self._signed_in()
+
+    def enter(self) -> Page:
+        """By the form, with the person's password."""
         self.page.goto(self.product.url + "/")
         self.page.get_by_label("Username").fill(self.person.username)
         self.page.get_by_label("Password").fill(self.person.password)
         self.page.get_by_role("button", name="Sign in").click()
+        return self._signed_in()
+
+    def _session(self) -> str:
+        client = Client()
+        client.force_login(User.objects.get(pk=self.person.user.pk))
+        return client.cookies[settings.SESSION_COOKIE_NAME].value
+
+    def _signed_in(self) -> Page:
         expect(field(self.page)).to_be_visible()
         if self.scripts:
             ready(self.page)
@@ -174,4 +217,74 @@ def page(visit: OpenBrowser) -> Page:
 
 @pytest.fixture
 def phone(visit: OpenBrowser) -> Page:
-    return visit(viewport=PHONE, has_touch=True, is_mobile=True, device_scale_factor=2).sign_in()
+    return visit(**HAND).sign_in()
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of WCAG, 0 to 1, of a colour as `getComputedStyle` gives it."""
+    channels = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
+    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+BEHIND = """(each) => {
+  while (getComputedStyle(each).backgroundColor === "rgba(0, 0, 0, 0)") each = each.parentElement;
+  return getComputedStyle(each).backgroundColor;
+}"""
+# A page's own scrollers must not move sideways either; what is wide inside an answer has a scroller of its own.
+TOO_WIDE = """(width) => [
+  ...[document.documentElement, ...document.querySelectorAll("#transcript, .scroller, #panel, #side, [popover]")]
+    .filter((each) => each.checkVisibility() && each.scrollWidth > Math.min(width, each.clientWidth)),
+  ...[...document.querySelectorAll("a[href], button, input, select, textarea, summary")].filter((each) => {
+    const { left, right } = each.getBoundingClientRect();
+    if (!each.checkVisibility({ visibilityProperty: true }) || each.matches(".skip")) return false;
+    for (let over = each.parentElement; over; over = over.parentElement)
+      if (over.scrollWidth > over.clientWidth && /auto|scroll/.test(getComputedStyle(over).overflowX)) return false;
+    return left < 0 || right > width;
+  }),
+].map((each) => each.outerHTML.slice(0, 200))"""
+
+
+@dataclass
+class Look:
+    """Somebody's browser of one size in one colour scheme; `page` is signed in."""
+
+    visit: Visit
+    page: Page
+    phone: bool
+    dark: bool
+
+    def go(self, path: str) -> None:
+        self.page.goto(self.visit.product.url + path)
+
+    def press(self, what: Locator) -> None:
+        """With a finger on a phone, with a mouse on a desktop."""
+        if self.phone:
+            what.tap()
+        else:
+            what.click()
+
+    def side(self) -> Locator:
+        """The side, brought up first where it is a sheet behind a button."""
+        side = self.page.locator("#side")
+        if self.phone and not side.is_visible():
+            self.press(self.page.locator(".side-opener"))
+        expect(side).to_be_visible()
+        return side
+
+    def check(self, *shown: Locator) -> None:
+        """Nothing is wider than the screen, no control beside it; the page and `shown` have the look's colours."""
+        size = self.page.viewport_size
+        assert size and self.page.evaluate(TOO_WIDE, size["width"]) == []
+        for place in (self.page.locator("body"), *shown):
+            expect(place).to_be_visible()
+            behind = place.evaluate(BEHIND)
+            assert (luminance(behind) < 0.2) if self.dark else (luminance(behind) > 0.7), (place, behind)
+
+
+@pytest.fixture(params=LOOKS)
+def look(request: pytest.FixtureRequest, visit: OpenBrowser) -> Look:
+    """Every size and colour scheme in turn; the clipboard is open to the test."""
+    name = str(request.param)
+    opened = visit(**LOOKS[name], permissions=["clipboard-read", "clipboard-write"])
+    return Look(opened, opened.sign_in(), phone=name.startswith("phone"), dark=name.endswith("dark"))

@@ -135,7 +135,7 @@ def test_the_password_is_changed(visit: OpenBrowser) -> None:
     expect(page.get_by_role("status")).to_contain_text("Your password is changed")
     page.locator(".side").get_by_role("button", name="Sign out").click()
     opened.person.password = NEW_PASSWORD
-    opened.sign_in()
+    opened.enter()
 
 
 def test_settings_work_without_scripts(visit: OpenBrowser) -> None:
