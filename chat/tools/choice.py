@@ -9,11 +9,10 @@ from chat.tools import NO_TOOLS, Toolbox
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles
 from chat.tools.servers import with_known_tools
 from chat.tools.tasks import Hand, task_tools
-from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered
+from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
 from files.models import File
 from llm.tool_services import web_search_tool
 from llm.tools import Tool
-from llm.web.open_url import OpenUrlTool
 from personas.tools import TASKS
 
 
@@ -50,7 +49,7 @@ def _web_tools(setting: Setting, conversation: Conversation) -> Iterator[tuple[T
     if "web_search" in wanted:
         yield WEB_GUIDANCE, Numbered(search, conversation)
     if "open_url" in wanted:
-        yield OPEN_GUIDANCE, Numbered(OpenUrlTool(), conversation)
+        yield OPEN_GUIDANCE, open_url(conversation)
 
 
 def _task_tools(setting: Setting) -> Iterator[tuple[ToolGuidance, Tool]]:

@@ -94,7 +94,7 @@ class SearchFiles:
         for hit in hits:
             by_file.setdefault(hit.file, []).append(hit)
         numbers = give_numbers(self.scope.conversation, [str(pk) for pk in by_file])
-        documents = [_passages(pk, found) for pk, found in by_file.items()]
+        documents = [passages(pk, found) for pk, found in by_file.items()]
         places = [_place(numbers, pk, found[0]) for pk, found in by_file.items()]
         return ToolOutput(
             documents_json(documents, Numbers(numbers)), {"documents": places}, arguments={"queries": queries}
@@ -112,7 +112,7 @@ def expanded(arguments: Mapping[str, Any], question: str) -> list[str]:
     return list(dict.fromkeys(each.strip()[:MAX_QUERY] for each in phrasings if each.strip()))
 
 
-def _passages(pk: UUID, hits: Sequence[Hit]) -> Document:
+def passages(pk: UUID, hits: Sequence[Hit]) -> Document:
     """A file's passages in the order in which they stand there."""
     ordered = sorted(hits, key=lambda hit: hit.start)
     pages = sorted({hit.page for hit in ordered if hit.page})

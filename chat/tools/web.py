@@ -1,7 +1,9 @@
 """Tools that reach outside, with their findings numbered as documents of the conversation."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from chat.context.documents import Numbers, documents_json
@@ -10,7 +12,11 @@ from chat.context.types import Document
 from chat.documents import give_numbers
 from chat.models import Conversation
 from chat.turn_rows import on_database
+from files.extraction.process import extract
+from files.extraction.values import ExtractionError
 from llm.tools import Tool, ToolOutput
+from llm.web.addresses import Refused
+from llm.web.open_url import OpenUrlTool
 
 WEB_GUIDANCE = ToolGuidance(
     "web_search",
@@ -48,3 +54,22 @@ class Numbered:
         places = [{"number": numbers[each["id"]], "title": each["title"], "url": each["metadata"]} for each in found]
         text = "\n".join([documents_json(documents, Numbers(numbers)), *output.data.get("notes", ())])
         return replace(output, text=text, data={"documents": places})
+
+
+def open_url(conversation: Conversation) -> Numbered:
+    return Numbered(OpenUrlTool(readers=READERS), conversation)
+
+
+def _pdf(body: bytes) -> str:
+    """In the confined process that uploaded files are read in."""
+    with NamedTemporaryFile(suffix=".pdf") as file:
+        file.write(body)
+        file.flush()
+        try:
+            return extract(Path(file.name), "page.pdf").text
+        except ExtractionError as error:
+            why = error.sentence.partition(". ")[0]  # what follows is advice on uploads
+            raise Refused(f"This PDF cannot be read. {why}.") from error
+
+
+READERS: Mapping[str, Callable[[bytes], str]] = {"application/pdf": _pdf}

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,7 +17,6 @@ CONNECT_TIMEOUT = 5.0  # seconds for each of them
 _ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; Glasshouse; opens pages that people ask for)",
-    "Accept": "text/html, application/xhtml+xml, text/plain, text/markdown, application/json;q=0.9",
     # Others can be packed in layers, each a bomb of its own.
     "Accept-Encoding": "gzip",
 }
@@ -35,28 +35,27 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """`timeout` in seconds for everything together, `max_bytes` of the unpacked body.
-
-    `tls` None trusts the authorities that the machine trusts.
-    """
+    """`timeout` in seconds for everything together. `tls` None trusts the authorities that the machine trusts."""
 
     guard: Guard = field(default_factory=Guard)
     timeout: float = 15.0
-    max_bytes: int = 2_000_000
     tls: ssl.SSLContext | None = None
 
-    async def fetch(self, url: httpx2.URL, media_types: frozenset[str]) -> Fetched:
-        """Follows at most five redirects, each checked like the first URL. Raises `Refused`."""
+    async def fetch(self, url: httpx2.URL, accepted: Mapping[str, int]) -> Fetched:
+        """`accepted`: media types, each with the most bytes of its unpacked body that are read.
+
+        Follows at most five redirects, each checked like the first URL. Raises `Refused`.
+        """
         transport = CheckedTransport(self.guard, self.tls)
         client = httpx2.AsyncClient(
             transport=transport,
-            headers=_HEADERS,
+            headers={**_HEADERS, "Accept": ", ".join(accepted)},
             timeout=httpx2.Timeout(self.timeout, connect=CONNECT_TIMEOUT),
             trust_env=False,  # through a proxy, the address would be the proxy's choice
         )
         try:
             async with asyncio.timeout(self.timeout), client:
-                return await self._follow(client, client.build_request("GET", url), media_types)
+                return await self._follow(client, client.build_request("GET", url), accepted)
         except (TimeoutError, httpx2.TimeoutException) as error:
             raise Refused(f"{url.host} gave no complete answer within {self.timeout:g} seconds.") from error
         except httpx2.ConnectError as error:
@@ -65,29 +64,29 @@ class Fetcher:
             raise Refused(f"{url.host} gave an answer that is broken or has too much in its headers.") from error
 
     async def _follow(
-        self, client: httpx2.AsyncClient, request: httpx2.Request, media_types: frozenset[str]
+        self, client: httpx2.AsyncClient, request: httpx2.Request, accepted: Mapping[str, int]
     ) -> Fetched:
         for _ in range(MAX_REDIRECTS + 1):
             response = await client.send(request, stream=True)
             try:
                 # The body of a redirect is never read: it has no size that anyone promised.
                 if response.next_request is None:
-                    return await self._read(response, media_types)
+                    return await self._read(response, accepted)
                 request = response.next_request
             finally:
                 await response.aclose()
         raise Refused(f"{request.url.host} redirects more than {MAX_REDIRECTS} times.")
 
-    async def _read(self, response: httpx2.Response, media_types: frozenset[str]) -> Fetched:
+    async def _read(self, response: httpx2.Response, accepted: Mapping[str, int]) -> Fetched:
         host = response.url.host
         if not response.is_success:
             raise Refused(f"{host} answered with status {response.status_code}, so there is nothing to read.")
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type not in media_types:
-            raise Refused(f"This is {media_type[:100] or 'of an unknown type'}; only text and web pages can be read.")
+        if media_type not in accepted:
+            raise Refused(f"This is {media_type[:100] or 'of an unknown type'}, which cannot be read.")
         if response.headers.get("content-encoding", "").strip().lower() not in _ENCODINGS:
             raise Refused(f"{host} sent the page packed in a way that was not asked for.")
-        body, cut = await read_body(response, self.max_bytes)
+        body, cut = await read_body(response, accepted[media_type])
         return Fetched(str(response.url), media_type, response.charset_encoding, body, cut)
 
 

@@ -1,8 +1,9 @@
 """The tool that opens a page of the web and gives its text."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import httpx2
@@ -11,13 +12,14 @@ from llm.messages import ToolDefinition
 from llm.tools import BadArguments, ToolOutput
 from llm.web.addresses import Refused
 from llm.web.fetch import Fetched, Fetcher
-from llm.web.readable import decoded, readable
+from llm.web.readable import clean, decoded, readable
 
 MAX_URL = 4_000  # characters
 MAX_TITLE = 300
-_WEB_PAGES = frozenset({"text/html", "application/xhtml+xml"})
-# PDF is not among them: reading one safely needs the confined process that files are read in.
-MEDIA_TYPES = _WEB_PAGES | {"text/plain", "text/markdown", "text/x-markdown", "application/json"}
+_WEB_PAGES = ("text/html", "application/xhtml+xml")
+MEDIA_TYPES = (*_WEB_PAGES, "text/plain", "text/markdown", "text/x-markdown", "application/json")
+MAX_PAGE = 2_000_000  # bytes of text; what lies beyond is cut off
+MAX_FILE = 20_000_000  # bytes of what only makes sense whole
 CUT = "\n[… The page goes on; only its beginning is here. …]"
 
 _DEFINITION = ToolDefinition(
@@ -43,13 +45,24 @@ class Page:
 
 
 class OpenUrlTool:
-    """`data["documents"]` of its output holds one document: id, title, metadata (the URL) and text."""
+    """`data["documents"]` of its output holds one document: id, title, metadata (the URL) and text.
+
+    `readers` give the text of other media types than those of pages; they may block and raise `Refused`.
+    """
 
     definition = _DEFINITION
 
-    def __init__(self, fetcher: Fetcher | None = None, *, max_characters: int = 40_000) -> None:
+    def __init__(
+        self,
+        fetcher: Fetcher | None = None,
+        *,
+        max_characters: int = 40_000,
+        readers: Mapping[str, Callable[[bytes], str]] = MappingProxyType({}),
+    ) -> None:
         self._fetcher = fetcher or Fetcher()
-        self.timeout = self._fetcher.timeout + 5  # to read what was fetched
+        self._readers = readers
+        self._accepted = {**dict.fromkeys(MEDIA_TYPES, MAX_PAGE), **dict.fromkeys(readers, MAX_FILE)}
+        self.timeout = self._fetcher.timeout + (50 if readers else 5)  # to read what was fetched
         self.max_characters = max_characters
 
     def label(self, arguments: Mapping[str, Any]) -> str:
@@ -66,9 +79,9 @@ class OpenUrlTool:
 
     async def open(self, url: httpx2.URL) -> Page:
         """Raises `Refused`."""
-        fetched = await self._fetcher.fetch(url, MEDIA_TYPES)
+        fetched = await self._fetcher.fetch(url, self._accepted)
         # In a thread: a large page takes up to a second, and every other answer waits for this loop.
-        title, text = await asyncio.to_thread(_read, fetched)
+        title, text = await asyncio.to_thread(self._read, fetched)
         if not text:
             raise Refused("The page holds no text. It may be made by a script, which is not run.")
         title = title[:MAX_TITLE] or fetched.url
@@ -79,10 +92,14 @@ class OpenUrlTool:
             text = text[: max(0, room - len(CUT))] + CUT
         return Page(fetched.url, title, text, truncated)
 
-
-def _read(fetched: Fetched) -> tuple[str, str]:
-    source = decoded(fetched.body, fetched.charset)
-    return readable(source) if fetched.media_type in _WEB_PAGES else ("", source.strip())
+    def _read(self, fetched: Fetched) -> tuple[str, str]:
+        """Title, which may be empty, and text."""
+        if reader := self._readers.get(fetched.media_type):
+            if fetched.cut:
+                raise Refused(f"This file is larger than {MAX_FILE // 1_000_000} MB, the most that is fetched.")
+            return "", clean(reader(fetched.body)).strip()
+        source = decoded(fetched.body, fetched.charset)
+        return readable(source) if fetched.media_type in _WEB_PAGES else ("", source.strip())
 
 
 def _url_of(arguments: Mapping[str, Any]) -> httpx2.URL:

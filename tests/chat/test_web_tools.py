@@ -8,11 +8,15 @@ from uuid import uuid4
 
 import pytest
 
+from chat.tools.web import READERS
 from llm.models import Model, WebSearch
 from personas.models import Persona
 from tests.chat.test_documents import asked
 from tests.conftest import Person
+from tests.llm.opening import document_of, opened
+from tests.llm.raw_server import always, answer
 from tests.product import Product
+from tests.projects.uploads import pdf
 
 pytestmark = pytest.mark.product
 
@@ -98,3 +102,19 @@ def test_a_persona_has_only_the_web_tools_it_names(
     asked(person, place, f"Tools? {mark}-2", models=[str(caller_of_tools.pk)])
     offered = [tool["function"]["name"] for tool in product.model.finished(f"{mark}-2")[0].body["tools"]]
     assert offered == ["web_search"]
+
+
+async def test_a_pdf_of_the_web_is_read_like_one_that_was_uploaded() -> None:
+    served = answer(pdf("The fee is limited to 1000 euros.", "It is due in May."), media_type="application/pdf")
+    text = document_of(await opened(always(served), "/contract.pdf", readers=READERS))["text"]
+    assert "limited to 1000 euros" in text and "due in May" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [(b"%PDF-1.4 and nothing more", "It is damaged"), (b"%PDF" + b"x" * 20_000_001, "larger than 20 MB")],
+    ids=["damaged", "large"],
+)
+async def test_a_pdf_that_cannot_be_read_is_told(body: bytes, why: str) -> None:
+    output = await opened(always(answer(body, media_type="application/pdf")), readers=READERS)
+    assert output.error and why in output.text

@@ -1,7 +1,8 @@
 """Pages that tests open with the tool, on loopback."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_network
+from types import MappingProxyType
 from typing import Any
 
 from llm.tools import Tool, ToolOutput, run_tool
@@ -26,11 +27,17 @@ class Names:
         return self._answers[min(len(self.asked), len(self._answers)) - 1]
 
 
-def tool_for(*servers: RawServer, names: Names | None = None, max_characters: int = 40_000, **changes: Any) -> Tool:
+def tool_for(
+    *servers: RawServer,
+    names: Names | None = None,
+    max_characters: int = 40_000,
+    readers: Mapping[str, Callable[[bytes], str]] = MappingProxyType({}),
+    **changes: Any,
+) -> Tool:
     """`changes` are fields of the fetcher."""
     ports = frozenset(server.port for server in servers)
     guard = Guard(ports=ports, allowed_networks=(OPEN,), resolve=names or Names(["127.0.0.2"]))
-    return OpenUrlTool(Fetcher(guard, **changes), max_characters=max_characters)
+    return OpenUrlTool(Fetcher(guard, **changes), max_characters=max_characters, readers=readers)
 
 
 async def opened(play: Play, path: str = "/", **changes: Any) -> ToolOutput:

@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from llm.events import StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
-from llm.messages import Image, Message, ModelRequest, ToolCall, ToolDefinition
+from llm.messages import Image, Message, ModelRequest, Sampling, ToolCall, ToolDefinition
+from llm.providers.abilities import lacking
 from tests.llm.conftest import Connect, asking, events_of, failure_after
 from tests.scripted_model import ScriptedModel
 
@@ -73,6 +74,58 @@ async def test_a_request_is_sent_as_the_protocol_wants_it(connect: Connect, scri
         "stop_sequences": ["END"],
         "stream": True,
     }
+
+
+async def test_effort_schema_and_single_calls_are_said_in_the_protocols_words(
+    connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    schema = {"type": "object", "properties": {"town": {"type": "string"}}}
+    request = asking(
+        tools=(WEATHER,),
+        parallel_tool_calls=False,
+        sampling=Sampling(top_p=0.5, seed=7, reasoning_effort="low"),
+        response_format={"type": "json_schema", "json_schema": {"name": "place", "schema": schema, "strict": True}},
+    )
+    body = await sent(connect, scripted_model, request)
+    assert body["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": schema}}
+    assert body["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ({"tool_choice": "required"}, {"type": "any", "disable_parallel_tool_use": True}),
+        (
+            {"tool_choice": "required", "required_tool": "weather"},
+            {"type": "tool", "name": "weather", "disable_parallel_tool_use": True},
+        ),
+        ({"tool_choice": "none"}, {"type": "none"}),
+    ],
+)
+async def test_a_single_call_may_be_demanded_and_forbidden(
+    connect: Connect, scripted_model: ScriptedModel, choice: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    body = await sent(connect, scripted_model, asking(tools=(WEATHER,), parallel_tool_calls=False, **choice))
+    assert body["tool_choice"] == expected
+
+
+@pytest.mark.parametrize(
+    ("sampling", "name"),
+    [
+        ({"top_p": 0.5}, "top_p"),
+        ({"seed": 0}, "seed"),
+        ({"presence_penalty": 1.0}, "presence_penalty"),
+        ({"reasoning_effort": "minimal"}, "reasoning_effort"),
+        ({"verbosity": "low"}, "verbosity"),
+        ({"reasoning_effort": "high"}, None),
+        ({}, None),
+    ],
+)
+def test_what_the_protocol_has_no_word_for_is_known_before_it_is_sent(
+    sampling: dict[str, Any], name: str | None
+) -> None:
+    assert lacking("anthropic", Sampling(**sampling), None) == name
+    assert lacking("openai", Sampling(**sampling), {"type": "json_object"}) is None
 
 
 async def test_what_was_not_asked_for_is_not_sent(connect: Connect, scripted_model: ScriptedModel) -> None:

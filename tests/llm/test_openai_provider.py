@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from llm.events import ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
-from llm.messages import Image, Message, ModelRequest, ToolCall, ToolDefinition
+from llm.messages import Image, Message, ModelRequest, Sampling, ToolCall, ToolDefinition
 from llm.providers.openai import limit_name
 from tests.llm.conftest import Connect, asking, events_of, failure_after
 from tests.scripted_model import ScriptedModel
@@ -72,8 +72,22 @@ async def test_a_model_that_knows_one_system_message_gets_one(connect: Connect, 
     assert body["messages"] == [{"role": "system", "content": "A\n\nC"}, {"role": "user", "content": "B"}]
 
 
+async def test_what_steers_the_answer_is_sent_under_its_own_names(
+    connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    steering: dict[str, Any] = {"top_p": 0.5, "presence_penalty": -1.0, "seed": 0, "reasoning_effort": "low"}
+    format_ = {"type": "json_object"}
+    request = asking(
+        sampling=Sampling(**steering), response_format=format_, tools=(WEATHER,), parallel_tool_calls=False
+    )
+    body = await sent(connect, scripted_model, request)
+    assert steering.items() <= body.items()
+    assert (body["response_format"], body["parallel_tool_calls"]) == (format_, False)
+    assert not {"frequency_penalty", "verbosity", "tool_choice"} & body.keys()
+
+
 async def test_what_was_not_asked_for_is_not_sent(connect: Connect, scripted_model: ScriptedModel) -> None:
-    body = await sent(connect, scripted_model, asking(tool_choice="none"))
+    body = await sent(connect, scripted_model, asking(tool_choice="none", parallel_tool_calls=False))
     assert set(body) == {"model", "messages", "max_tokens", "stream", "stream_options"}
 
 
