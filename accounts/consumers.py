@@ -9,13 +9,17 @@ from django.utils import timezone
 from django.utils.translation import get_language_from_request
 
 from accounts.models import ApiToken, User
+from accounts.news import News, group_of_person
 from accounts.sessions import group_of, group_of_token
 
 NOT_SIGNED_IN = 4401
 
 
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with is ended."""
+    """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with is ended.
+
+    Tells what `accounts.news` has for its person.
+    """
 
     user: User
     language: str  # of what the socket says to them
@@ -29,7 +33,8 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
             return
         self.user = user
         self.language = user.language or self._browsers_language()
-        await self.channel_layer.group_add(self._group(), self.channel_name)
+        for group in self._groups():
+            await self.channel_layer.group_add(group, self.channel_name)
         token = self._token()
         if token is not None and token.expires is not None:
             left = (token.expires - timezone.now()).total_seconds()
@@ -39,10 +44,16 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         if self._expiry is not None:
             self._expiry.cancel()
         if hasattr(self, "user"):
-            await self.channel_layer.group_discard(self._group(), self.channel_name)
+            for group in self._groups():
+                await self.channel_layer.group_discard(group, self.channel_name)
 
     async def session_ended(self, hint: dict[str, Any]) -> None:
         await self.close(NOT_SIGNED_IN)
+
+    async def person_news(self, hint: dict[str, str]) -> None:
+        news, token = News(hint["news"]), self._token()
+        if token is None or news.scope in token.scopes:
+            await self.send_json({"type": news})
 
     def _browsers_language(self) -> str:
         request = HttpRequest()
@@ -53,9 +64,10 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     def _expire(self) -> None:
         self._closing = asyncio.ensure_future(self.close(NOT_SIGNED_IN))
 
-    def _group(self) -> str:
+    def _groups(self) -> tuple[str, str]:
         token = self._token()
-        return group_of_token(token.pk) if token else group_of(self.scope["session"].session_key or "")
+        signed_in = group_of_token(token.pk) if token else group_of(self.scope["session"].session_key or "")
+        return signed_in, group_of_person(self.user.pk)
 
     def _token(self) -> ApiToken | None:
         token = self.scope.get("token")

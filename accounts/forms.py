@@ -1,16 +1,76 @@
-"""The forms of the settings pages. What they refuse, services refuse too; here it is said beside the field."""
+"""The forms of signing in and of the settings pages.
+
+What the latter refuse, services refuse too; here it is said beside the field.
+"""
 
 from datetime import timedelta
+from math import ceil
 from typing import Any, ClassVar
 
 from django import forms
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+from unfold.forms import AuthenticationForm as UnfoldSignInForm
 
+from accounts import attempts
 from accounts.models import User
 from accounts.pages import SCOPES
 
 DAYS = {"30": _("after 30 days"), "90": _("after 90 days"), "365": _("after a year"), "": _("never")}
+
+
+class SignInForm(AuthenticationForm):
+    """`retry_after`: seconds until a password is looked at again; None unless too many have been wrong."""
+
+    retry_after: int | None = None
+
+    def clean(self) -> dict[str, Any]:
+        if self.request is None or not self.cleaned_data.get("username") or not self.cleaned_data.get("password"):
+            return super().clean()
+        attempt = attempts.begin(self.request, self.cleaned_data["username"])
+        self.retry_after = attempt.retry_after
+        _require(attempt)
+        cleaned = super().clean()
+        attempt.succeeded()
+        return cleaned
+
+
+class AdminSignInForm(SignInForm, UnfoldSignInForm):
+    """The admin's, named by `settings.UNFOLD`."""
+
+
+class PasswordForm(PasswordChangeForm):
+    """The old password, too, may be tried only so often: by whoever finds a browser that somebody left signed in."""
+
+    retry_after: int | None = None
+
+    def __init__(self, request: HttpRequest, user: User, data: Any = None) -> None:
+        super().__init__(user, data)
+        self.request = request
+
+    def clean_old_password(self) -> str:
+        attempt = attempts.begin(self.request, self.user.get_username())
+        self.retry_after = attempt.retry_after
+        _require(attempt)
+        password: str = super().clean_old_password()
+        attempt.succeeded()
+        return password
+
+
+def _require(attempt: attempts.Attempt) -> None:
+    if attempt.retry_after is None:
+        return
+    minutes = ceil(attempt.retry_after / 60)
+    sentence = ngettext(
+        "Too many attempts have failed. Try again in %(minutes)d minute.",
+        "Too many attempts have failed. Try again in %(minutes)d minutes.",
+        minutes,
+    )
+    raise ValidationError(sentence % {"minutes": minutes}, code="throttled")
 
 
 class PreferencesForm(forms.ModelForm[User]):

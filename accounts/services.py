@@ -15,7 +15,7 @@ from django.utils import timezone
 from accounts.models import ApiToken, Session, User
 from accounts.sessions import close_sockets, cut_off, group_of_token, public_name
 from llm.errors import NotFound, ProductError
-from llm.services import require_staff
+from llm.rights import has_right, require_right, require_store
 
 MAX_NAME = 100
 PREFERENCES = ("language", "timezone", "theme")
@@ -78,7 +78,7 @@ def _within(asking: ApiToken, scopes: Sequence[str], expires: datetime | None) -
 
 def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
     """Ends a token at once; its row stays as a record. One's own, or anybody's for an administrator."""
-    if token.user_id != user.pk and not user.is_staff:
+    if token.user_id != user.pk and not has_right(user, "change", token):
         raise NotFound("token")
     token.expires = timezone.now()
     token.save(update_fields=["expires"])
@@ -136,7 +136,7 @@ def is_last_admin(person: User) -> bool:
 
 def save_user(*, user: AbstractUser, person: User) -> None:
     """Stores a row as an administrator's form left it. Raises `last_admin` rather than locking everybody out."""
-    require_staff(user)
+    require_store(user, person)
     if not (person.is_active and person.is_superuser) and is_last_admin(person):
         raise ProductError("last_admin", LAST_ADMIN, status=409)
     person.save()
@@ -148,7 +148,7 @@ def save_user(*, user: AbstractUser, person: User) -> None:
 
 def delete_user(*, user: AbstractUser, person: User) -> None:
     """Removes somebody with everything that is theirs."""
-    require_staff(user)
+    require_right(user, "delete", person)
     if is_last_admin(person):
         raise ProductError("last_admin", LAST_ADMIN, status=409)
     person.delete()

@@ -1,12 +1,13 @@
-"""The settings pages: preferences, password, tokens, sessions. A view reads the request and calls one service."""
+"""Signing in, and the settings pages: preferences, password, tokens, sessions. A view calls one service."""
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.forms import PasswordChangeForm
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
@@ -14,11 +15,23 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts import pages, services
-from accounts.forms import PreferencesForm, TokenForm
+from accounts.forms import PasswordForm, PreferencesForm, TokenForm
 from accounts.middleware import SignedInRequest as Request
 from accounts.models import ApiToken
 from accounts.sessions import sessions_of
 from llm.errors import NotFound
+
+
+def sign_in(view: Callable[..., HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Django's view of a sign-in page, answering 429 while its form takes no more tries."""
+
+    @wraps(view)
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        response = view(request)
+        context = getattr(response, "context_data", None) or {}  # a redirect has none
+        return _when(response, getattr(context.get("form"), "retry_after", None))
+
+    return answer
 
 
 @login_required
@@ -35,13 +48,13 @@ def preferences(request: Request) -> HttpResponse:
 @sensitive_post_parameters()
 @login_required
 @require_http_methods(["GET", "POST"])
-def password(request: Request) -> HttpResponse:
-    form = PasswordChangeForm(request.user, request.POST if request.method == "POST" else None)
+def password(request: Request) -> HttpResponseBase:
+    form = PasswordForm(request, request.user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         services.change_password(user=request.user, password=form.cleaned_data["new_password1"])
         update_session_auth_hash(request, request.user)
         return _saved("settings:password")
-    return _page(request, "password", {"form": form}, invalid=form.is_bound)
+    return _when(_page(request, "password", {"form": form}, invalid=form.is_bound), form.retry_after)
 
 
 @never_cache
@@ -91,6 +104,13 @@ def _page(request: Request, name: str, context: dict[str, Any], *, invalid: bool
     """`invalid`: the form came back with what is wrong in it, for which 422 is the status."""
     context |= {"section": "settings", "place": name, "saved": "saved" in request.GET}
     return render(request, f"accounts/{name}.html", context, status=422 if invalid else 200)
+
+
+def _when(response: HttpResponseBase, retry_after: int | None) -> HttpResponseBase:
+    if retry_after is not None:
+        response.status_code = 429
+        response["Retry-After"] = str(retry_after)
+    return response
 
 
 def _saved(name: str) -> HttpResponse:

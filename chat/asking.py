@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from accounts.models import User
@@ -17,6 +18,7 @@ from chat.mentions import remember
 from chat.models import Attachment, Conversation, Message, Run, SummaryJob, Turn
 from chat.plans import budget, chosen_files, refuse_over_line
 from chat.prompts import place_of, setting
+from chat.side.changes import list_changed
 from chat.summaries.jobs import expire
 from chat.titles import title_from
 from files.models import File
@@ -120,6 +122,7 @@ def begin_answers(
     conversation.state = Conversation.State.ANSWERING
     conversation.updated = timezone.now()
     conversation.save(update_fields=["leaf", "state", "updated", "title"])
+    list_changed(conversation)
     return turns
 
 
@@ -201,23 +204,32 @@ def require_idle(conversation: Conversation, *, of_run: bool = False) -> None:
 
     A summary that takes too long is no reason to wait.
     """
-    if Turn.objects.live().filter(conversation=conversation).exists():
+    here, jobs = Q(conversation=OuterRef("pk")), SummaryJob.objects.live()
+    # One question for all three: each of its own would delay every first token.
+    busy_with = Conversation.objects.filter(pk=conversation.pk).values_list(
+        Exists(Turn.objects.live().filter(here)),
+        Exists(jobs.filter(here)),
+        Exists(Run.objects.unfinished().filter(here)),
+    )
+    answering, summarising, running = busy_with.get()
+    if answering:
         raise busy()
-    expire(conversation.pk)
-    if SummaryJob.objects.live().filter(conversation=conversation).exists():
+    if summarising:
+        expire(conversation.pk)
+    if summarising and jobs.filter(conversation=conversation).exists():
         raise ProductError(
             "summarising",
             "Older messages are being summarised. Send again when that is done, at most two minutes from its start; "
             "your text is kept.",
             status=409,
         )
-    if not of_run:
+    if running and not of_run:
         require_no_run(conversation)
 
 
 def require_no_run(conversation: Conversation) -> None:
     """Raises `run_in_progress` or `RunWaits` (409) where a run is at work or waits."""
-    run = Run.objects.filter(conversation=conversation, status__in=(*Run.LIVE, Run.Status.WAITING)).first()
+    run = Run.objects.unfinished().filter(conversation=conversation).first()
     if run is not None:
         raise RunWaits(run) if run.status == Run.Status.WAITING else run_in_progress()
 

@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.models import RESTORABLE_FOR, Conversation
+from chat.side.changes import list_changed
 from llm.errors import NotFound
 from projects.services import identifier
 
@@ -15,6 +16,7 @@ PURGED_AT_ONCE = 100  # conversations; the sweeper comes again in a minute
 def hide(conversation: Conversation) -> None:
     conversation.deleted = timezone.now()
     conversation.save(update_fields=["deleted"])
+    list_changed(conversation)
 
 
 def restore_conversation(*, user: User, pk: object) -> Conversation:
@@ -22,7 +24,9 @@ def restore_conversation(*, user: User, pk: object) -> Conversation:
     rows = Conversation.objects.restorable_by(user).filter(pk=identifier(pk, "conversation"))
     if not rows.update(deleted=None):
         raise NotFound("deleted conversation")
-    return Conversation.objects.visible_to(user).get(pk=identifier(pk, "conversation"))
+    restored = Conversation.objects.visible_to(user).get(pk=identifier(pk, "conversation"))
+    list_changed(restored)
+    return restored
 
 
 def deleted_conversation(user: User, pk: str | None) -> Conversation | None:

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import transaction
 
 from chat.context.documents import PREFIX, Numbers, documents_json, split_project_files
-from chat.context.types import Block, ContextMessage, Document, ImageRef, SourceReport
+from chat.context.types import ContextMessage, Document, ImageRef, Reason, SourceReport
 from chat.models import Attachment, Conversation
 from files.models import File, FileText
 from files.services import store_tokens, tokens_of
@@ -16,7 +16,6 @@ from llm.tokens import Tokenizer
 from personas.models import BudgetProfile
 from projects.models import Project, ProjectFile
 
-SEARCH_LIST = "These files of the project can be reached by search; their text is not shown here:"
 NO_VISION = "[This image cannot be shown: the model does not see images.]"
 # Two documents side by side may count a little more than each alone; nobody has seen more than two.
 JOINT = 4
@@ -49,12 +48,30 @@ class Documents:
 
     def _cost(self, file: File, text: str) -> int:
         """What the file costs as it is sent: its entry of the JSON, counted once per tokenizer and stored."""
-        key = f"{self.tokenizer.name}/sent"
-        if key not in file.tokens:
+        if not self.is_counted(file):
             entry = documents_json([Document(str(file.pk), file.name, text)], Numbers({str(file.pk): 100}))
             wrapper = self.tokenizer.count(f"{PREFIX}\n") + JOINT
-            store_tokens(file=file, tokenizer=key, count=self.tokenizer.count(entry) + wrapper)
-        return int(file.tokens[key])
+            store_tokens(file=file, tokenizer=self._key, count=self.tokenizer.count(entry) + wrapper)
+        return int(file.tokens[self._key])
+
+    @property
+    def _key(self) -> str:
+        return f"{self.tokenizer.name}/sent"
+
+    def is_counted(self, file: File) -> bool:
+        """Whether it is known without the file's text what it costs."""
+        return self._key in file.tokens
+
+    def sized(self, files: Sequence[File]) -> list[Document]:
+        """The files' costs, without their texts, without numbers: most of a large project is not in the prompt."""
+        uncounted = {file.pk: file for file in files if not self.is_counted(file)}
+        if uncounted:
+            texts = FileText.objects.filter(file__in=uncounted).values_list("file", "text")
+            for pk, text in texts.iterator(20):  # as few at once as may be, since a file's text may be long
+                self._cost(uncounted.pop(pk), text)
+            for file in uncounted.values():
+                self._cost(file, "")
+        return [Document(str(file.pk), file.name, tokens=self._cost(file, "")) for file in files]
 
     def attach(self, messages: Sequence[ContextMessage]) -> list[ContextMessage]:
         """The messages with the files that were uploaded with them. Two queries, whatever the number of messages."""
@@ -76,7 +93,7 @@ class Documents:
         for file in attached:
             if file is None or file.status not in (File.Status.READY, File.Status.TOO_LONG):
                 name = "deleted" if file is None else str(file.pk)
-                self.reports.append(SourceReport("file", name, "left_out", 0, "failed_file"))
+                self.reports.append(SourceReport("file", name, "left_out", 0, _why_missing(file)))
             elif not file.is_image:
                 documents.append(self.of_file(file, texts.get(file.pk, "")))
             elif self.vision:
@@ -90,7 +107,7 @@ class Documents:
 
 @dataclass(frozen=True, slots=True)
 class ProjectFiles:
-    """`inline` goes into the prompt whole; `listing` names the others."""
+    """`inline` goes into the prompt whole; `chat.passages` tells of the others."""
 
     inline: tuple[Document, ...] = ()
     by_search: tuple[Document, ...] = ()
@@ -99,13 +116,6 @@ class ProjectFiles:
     @property
     def inline_tokens(self) -> int:
         return sum(document.tokens or 0 for document in self.inline)
-
-    def listing(self, tokenizer: Tokenizer) -> Block | None:
-        if not self.by_search:
-            return None
-        lines = [f"- {each.title} (id {each.id}, {each.tokens or 0} tokens)" for each in self.by_search]
-        text = "\n".join([SEARCH_LIST, *lines])
-        return Block(text, tokenizer.count(text))
 
 
 def project_files(project: Project | None, made: Documents, *, room: int, profile: BudgetProfile) -> ProjectFiles:
@@ -119,16 +129,25 @@ def project_files(project: Project | None, made: Documents, *, room: int, profil
     readable = [entry for entry in entries if entry.file.status in (File.Status.READY, File.Status.TOO_LONG)]
     for entry in entries:
         if entry not in readable:
-            made.reports.append(SourceReport("project_file", str(entry.file_id), "left_out", 0, "failed_file"))
-    texts = _texts(entry.file for entry in readable)
+            made.reports.append(
+                SourceReport("project_file", str(entry.file_id), "left_out", 0, _why_missing(entry.file))
+            )
     images = [Document(str(e.file_id), e.file.name, tokens=tokens_of(file=e.file)) for e in readable if e.file.is_image]
-    documents = [made.of_file(e.file, texts.get(e.file_id, "")) for e in readable if not e.file.is_image]
+    documents = {str(entry.file_id): entry.file for entry in readable if not entry.file.is_image}
+    sized = made.sized(list(documents.values()))
     pinned = frozenset(str(entry.file_id) for entry in readable if entry.pinned)
-    inline, by_search = split_project_files(documents, room=room, pinned=pinned, share=profile.project_share)
+    fitting, by_search = split_project_files(sized, room=room, pinned=pinned, share=profile.project_share)
+    texts = _texts(documents[each.id] for each in fitting)
+    inline = [made.of_file(documents[each.id], texts.get(documents[each.id].pk, "")) for each in fitting]
     listed = (*by_search, *images)
     made.reports += [SourceReport("project_file", each.id, "by_search", 0) for each in listed]
     line = int(max(0, room) * profile.project_share)
     return ProjectFiles(tuple(inline), listed, line)
+
+
+def _why_missing(file: File | None) -> Reason:
+    unread = file is not None and file.status in (File.Status.UPLOADED, File.Status.PROCESSING)
+    return "unread_file" if unread else "failed_file"
 
 
 def give_numbers(conversation: Conversation, ids: Sequence[str]) -> dict[str, int]:

@@ -43,6 +43,7 @@ REASONS = {
     "behind_gap": gettext_lazy("older than the first message that did not fit"),
     "summarised": gettext_lazy("it is in the summary"),
     "failed_file": gettext_lazy("the file could not be read"),
+    "unread_file": gettext_lazy("the file is still being read"),
     "result_without_call": gettext_lazy("a result without its call"),
     "no_vision": gettext_lazy("the model does not see images"),
     "call_without_result": gettext_lazy("a call without its result"),

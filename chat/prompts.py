@@ -24,7 +24,8 @@ from chat.documents import Documents, project_files
 from chat.models import Conversation, RunStep, Summary
 from chat.models import Message as MessageRow
 from chat.options import NO_OPTIONS, Options
-from chat.sources import messages_of, newest
+from chat.passages import asked, beside
+from chat.sources import messages_of, newest, unsent
 from chat.summaries.coverage import in_force, text_of
 from chat.tools import LAST_STEP, NO_TOOLS, Toolbox
 from files.models import File
@@ -82,7 +83,7 @@ class Setting:
             reserved_output=min(profile.reserved_output, self.model.max_output or profile.reserved_output),
             buffer=profile.buffer,
             safety_margin=self.margin,
-            tools_tokens=self.toolbox.tokens(self.tokenizer),
+            tools_tokens=self.toolbox.tokens(self.tokenizer) + self.options.format_tokens(self.tokenizer),
         )
 
     def documents(self) -> Documents:
@@ -176,14 +177,16 @@ def plan(
     documents = setting.documents()
     summary = in_force(leaf.conversation_id, leaf.pk) if leaf and setting.summarised else None
     covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
-    frame = replace(_frame(setting, documents, step), summary=_block(setting, text_of(summary) if summary else ""))
+    question = "" if setting.model.tools or setting.project is None else asked(leaf, added)
+    frame = _frame(setting, documents, step, question)
+    frame = replace(frame, summary=_block(setting, text_of(summary) if summary else ""))
     base = list(documents.reports)
     room, overhead = max(setting.room.input_limit, 1), setting.profile.message_overhead
     read = room * (PRIORITY_READS if setting.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
     while True:
         bounds: Any = {"room": read, "tokenizer": setting.tokenizer, "overhead": overhead, "covered": covered}
         rows = newest(leaf.pk, **bounds) if leaf else []
-        documents.reports = list(base)
+        documents.reports = [*base, *unsent(rows)]
         messages = documents.attach(messages_of(rows, tokenizer=setting.tokenizer, overhead=overhead))
         messages += [documents.draft(added[0], files), *added[1:]] if added else []
         unloaded = rows[0].depth - above if rows else 0
@@ -221,7 +224,7 @@ def _prompts(setting: Setting, step: Step = FIRST_STEP) -> tuple[Block | None, B
     return _block(setting, system_text(base, _moment(setting, step))), _block(setting, together)
 
 
-def _frame(setting: Setting, documents: Documents, step: Step) -> ContextRequest:
+def _frame(setting: Setting, documents: Documents, step: Step, question: str) -> ContextRequest:
     """Everything but the messages."""
     profile = setting.profile
     system, persona = _prompts(setting, step)
@@ -240,7 +243,7 @@ def _frame(setting: Setting, documents: Documents, step: Step) -> ContextRequest
         tasks=_block(setting, render(setting.tasks)) if setting.tasks else None,
         persona=persona,
         project_files=files.inline,
-        file_listing=files.listing(setting.tokenizer),
+        file_listing=beside(files, documents, room=room, question=question),
         reminder=_block(setting, reminder_text(reminders, _moment(setting, step)) or ""),
         exact=setting.exact,
         versions=_versions(setting),

@@ -25,6 +25,9 @@ def model_request(setting: Setting, prompt: Prompt, step: Step = FIRST_STEP) -> 
         several_system_messages=model.several_system_messages,
         temperature=options.temperature,
         stop=options.stop,
+        sampling=options.sampling,
+        response_format=options.response_format,
+        parallel_tool_calls=options.parallel_tool_calls,
     )
 
 

@@ -174,7 +174,9 @@ class ReportSerializer(CallSerializer):
     reserved_output = serializers.IntegerField()
     buffer = serializers.IntegerField()
     margin = serializers.FloatField()
-    tools_tokens = serializers.IntegerField(help_text="What the definitions of the tools take beside the messages.")
+    tools_tokens = serializers.IntegerField(
+        help_text="What the definitions of the tools, and the schema of an answer in JSON, take beside the messages."
+    )
     tools = serializers.ListField(child=serializers.CharField(), help_text="The names of the tools it could call.")
     policy = serializers.CharField()
     layout = serializers.CharField()

@@ -27,6 +27,7 @@ from chat.events import Approval, Event, EventType
 from chat.models import Conversation, Message, NextMessage, Turn
 from chat.prompts import Place
 from chat.runs import course as runs
+from chat.side.changes import list_changed
 from chat.turn_rows import end_queued
 from chat.waiting import approvals
 from chat.waiting.next_messages import keep_next, take, tell_pages
@@ -66,7 +67,10 @@ def create_conversation(
     *, user: User, title: str = "", persona: Persona | None = None, project: Project | None = None
 ) -> Conversation:
     title = title.strip()[:MAX_TITLE]
-    return Conversation.objects.create(owner=user, title=title, titled=bool(title), persona=persona, project=project)
+    fields = {"title": title, "titled": bool(title), "persona": persona, "project": project}
+    made = Conversation.objects.create(owner=user, **fields)
+    list_changed(made)
+    return made
 
 
 @transaction.atomic
@@ -98,6 +102,7 @@ def update_conversation(*, user: User, conversation: Conversation, fields: Mappi
     for name, value in changes.items():
         setattr(conversation, name, value)
     conversation.save(update_fields=list(changes))
+    list_changed(conversation)
     return conversation
 
 

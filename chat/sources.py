@@ -6,13 +6,14 @@ A message row may be several of the engine's messages: an answer holds the whole
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
 
 from chat.context.rendering import STUB, own_tokens
-from chat.context.types import ContextMessage
+from chat.context.types import ContextMessage, SourceReport
 from chat.models import Message
 from llm.messages import ToolCall
 from llm.tokens import Tokenizer
@@ -24,6 +25,10 @@ MARKS = {
     Message.Status.INTERRUPTED: "[This answer broke off before its end.]",
 }
 
+# Errors of an answer whose question was never sent, since it was too long. It must not stand in the way of what came
+# before it: the policy `recent` would find in every later turn that it does not fit, and look no further.
+UNSENT = ("context_too_long", "file_too_long")
+
 # Walks up the branch and stops at the question whose turn makes the tokens read exceed the room: the engine wants whole
 # turns, and one that does not fit, to know that it has seen enough. A row without a stored count weighs nothing here,
 # so it is read rather than missed; its count is then stored for the next time. A summary's last message ends the walk.
@@ -32,7 +37,8 @@ WITH RECURSIVE branch AS (
     SELECT m.*, COALESCE((m.tokens #>> %(path)s)::int, 0) AS read FROM chat_message m
     WHERE m.id = %(leaf)s AND m.id IS DISTINCT FROM %(covered)s
     UNION ALL
-    SELECT m.*, b.read + COALESCE((m.tokens #>> %(path)s)::int, 0)
+    SELECT m.*, b.read + CASE WHEN m.role = 'user' AND b.error_code = ANY(%(unsent)s) AND b.parts = '[]'::jsonb
+        THEN 0 ELSE COALESCE((m.tokens #>> %(path)s)::int, 0) END
     FROM chat_message m JOIN branch b ON m.id = b.parent_id
     WHERE (b.read <= %(room)s OR b.role <> 'user') AND m.id IS DISTINCT FROM %(covered)s
 )
@@ -50,15 +56,27 @@ def newest(
     `covered` is the last message that a summary stands for: neither it nor anything above it is read.
     """
     path = [tokenizer.name, f"as_history_{overhead}"]
-    bound = {"leaf": leaf_id, "room": max(room, 0), "path": path, "covered": covered}
+    bound = {"leaf": leaf_id, "room": max(room, 0), "path": path, "covered": covered, "unsent": list(UNSENT)}
     return list(Message.objects.raw(_NEWEST_FIRST, bound))
 
 
+def unsent(rows: Sequence[Message]) -> list[SourceReport]:
+    """The questions among the rows that were too long to be sent, and so are not part of what was said."""
+    return [SourceReport("message", str(row.pk), "left_out", 0, "no_room") for row in _unsent(rows)]
+
+
+def _unsent(rows: Sequence[Message]) -> list[Message]:
+    return [question for question, answer in pairwise(rows) if answer.error_code in UNSENT and not answer.parts]
+
+
 def messages_of(rows: Sequence[Message], *, tokenizer: Tokenizer, overhead: int) -> list[ContextMessage]:
-    """The engine's messages of these rows, with their counts; counts that are new are stored, in one statement."""
+    """The engine's messages of these rows, without the `unsent`, and their counts, which are stored where new."""
     messages: list[ContextMessage] = []
     counted: list[tuple[UUID, dict[str, Any]]] = []
+    left_out = {row.pk for row in _unsent(rows)}
     for row in rows:
+        if row.pk in left_out:
+            continue
         expanded = list(expand(row))
         known = row.tokens.get(tokenizer.name, {})
         if len(known.get("each", ())) != len(expanded) or f"as_history_{overhead}" not in known:

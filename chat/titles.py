@@ -7,6 +7,7 @@ from contextlib import aclosing
 from uuid import UUID
 
 from chat.models import Conversation, Turn
+from chat.side.changes import list_changed
 from chat.turn_rows import on_database
 from chat.turns import announce
 from llm.errors import ProductError
@@ -96,4 +97,7 @@ def _turn(turn_id: UUID) -> Turn | None:
 
 def _store(conversation: Conversation, title: str) -> bool:
     """False when somebody has named or deleted the conversation meanwhile."""
-    return bool(Conversation.objects.filter(pk=conversation.pk, title=conversation.title).update(title=title))
+    stored = Conversation.objects.filter(pk=conversation.pk, title=conversation.title).update(title=title)
+    if stored:
+        list_changed(conversation)
+    return bool(stored)

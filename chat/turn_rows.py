@@ -23,6 +23,7 @@ from django.utils import timezone
 from accounts.webhooks.services import emit
 from chat.endings import Ending
 from chat.models import Conversation, Mention, Message, RunStep, Summary, SummaryJob, Turn
+from chat.side.changes import list_changed
 from projects.tasks.models import Task
 
 STALE_AFTER = timedelta(seconds=30)  # without a heartbeat a running turn is interrupted
@@ -208,6 +209,7 @@ def settle(conversation_id: UUID, due: SummaryJob | None = None) -> str:
     conversation.state = Conversation.State.SUMMARISING if summarising else Conversation.State.IDLE
     conversation.updated = timezone.now()
     conversation.save(update_fields=["state", "updated"])
+    list_changed(conversation)
     return conversation.state
 
 

@@ -7,6 +7,7 @@
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from accounts.news import News
 from chat import sockets
 from chat.events import Approval, EventType
 from chat.models import Conversation, Turn
@@ -94,6 +95,8 @@ NOTICES: Mapping[str, Mapping[str, Schema]] = {
     "TITLE": {"conversation": ID, "title": TEXT},
     "NEXT": {"conversation": ID},
     "TURN": {"conversation": ID, "turn": ID, "message": ID},
+    News.CONVERSATIONS: {},
+    News.TASKS: {},
 }
 OPTIONAL = {"STATE": {"title", "summary"}}  # members that a notice may lack
 
@@ -118,6 +121,8 @@ MEANINGS: Mapping[str, str] = {
     "TITLE": "A conversation's new title.",
     "NEXT": "The message that waits in a conversation has changed.",
     "TURN": "An answer begins; subscribe to read it.",
+    News.CONVERSATIONS: "The person's list of conversations has changed, by whatever device or program: read it again.",
+    News.TASKS: "Tasks, checklists or runs of the person have changed. A token hears this if it has the scope `tasks`.",
     "SNAPSHOT": "The turn has ended and its events are no longer kept: read the turn itself.",
 }
 CLOSE_CODES: Mapping[int, str] = {

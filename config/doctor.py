@@ -46,7 +46,7 @@ class Finding:
 
 
 def findings() -> Iterator[Finding]:
-    for check in (_python, _data_dir, _secret_key, _hosts, _encodings, _redis, _broker):
+    for check in (_python, _data_dir, _secret_key, _hosts, _proxies, _encodings, _redis, _broker):
         yield from check()
     reached = _database()
     yield reached
@@ -163,6 +163,16 @@ def _hosts() -> Iterator[Finding]:
     elif not settings.CSRF_TRUSTED_ORIGINS:
         mend = "If forms are refused, set CSRF_TRUSTED_ORIGINS=https://your-name."
         yield Finding("warn", "Trusted origins", "none are named", mend)
+
+
+def _proxies() -> Iterator[Finding]:
+    if settings.TRUSTED_PROXIES:
+        yield Finding("ok", "Client addresses", f"from X-Forwarded-For, through {settings.TRUSTED_PROXIES} of yours")
+    elif settings.HTTPS_ONLY:
+        mend = "Have the proxy set X-Forwarded-For, then set TRUSTED_PROXIES to the number of your proxies."
+        yield Finding("warn", "Client addresses", "all are the proxy's, so failed sign-ins of all count as one's", mend)
+    else:
+        yield Finding("ok", "Client addresses", "those of the connections")
 
 
 def _encodings() -> Iterator[Finding]:

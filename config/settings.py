@@ -181,6 +181,12 @@ REST_FRAMEWORK = {
 API_RATES = {"chat": 6000, "files": 3000, "projects": 3000, "tasks": 3000, "admin": 600, "uploads": 600}
 API_RATES |= {kind: int(calls) for kind, calls in env.dict("API_RATES", default={}).items()}
 
+# Wrong passwords within a quarter of an hour, for one name at one address and for one address; 0 is no limit.
+SIGN_IN_LIMITS = {"name": 10, "address": 50}
+SIGN_IN_LIMITS |= {kind: int(failures) for kind, failures in env.dict("SIGN_IN_LIMITS", default={}).items()}
+# How many proxies of ours stand in front, each adding to X-Forwarded-For whom it was called by; 0 trusts none of it.
+TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
+
 SPECTACULAR_SETTINGS = {
     "TITLE": "Glasshouse",
     "DESCRIPTION": "A self-hosted AI chat workspace that shows what the model sees. There are"
@@ -203,6 +209,7 @@ UNFOLD = {
     "SITE_SYMBOL": "visibility",
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": True,
+    "LOGIN": {"form": "accounts.forms.AdminSignInForm"},
     "SIDEBAR": {"navigation": "config.admin_menu.navigation"},
 }
 

@@ -1,10 +1,13 @@
 from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import include, path
+from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 from rest_framework.routers import DefaultRouter
 
 from accounts import api as accounts_api
+from accounts.forms import SignInForm
+from accounts.views import sign_in
 from accounts.webhooks import api as webhook_api
 from chat import api as chat_api
 from chat import export_views
@@ -57,8 +60,14 @@ urlpatterns = [
     path("tasks/", include("projects.tasks.urls")),
     path("personas/", include("personas.urls")),
     path("settings/", include("accounts.urls")),
-    path("login/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path(
+        "login/",
+        sign_in(auth.LoginView.as_view(redirect_authenticated_user=True, authentication_form=SignInForm)),
+        name="login",
+    ),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
+    path("admin/login/", sign_in(admin.site.login)),
+    path("admin/password_change/", admin.site.admin_view(RedirectView.as_view(pattern_name="settings:password"))),
     path("admin/", admin.site.urls),
     path("api/v1/conversations/<uuid:pk>/next/", waiting_api.NextMessageView.as_view(), name="next-message"),
     path("api/v1/daily/<chat_day:day>/chat/", daily_api.DailyChatView.as_view(), name="daily-chat"),

@@ -67,9 +67,7 @@ def unfinished() -> Unfinished:
     """What nobody is at work on, a few of each; a file whose reader died twice is marked failed."""
     now = timezone.now()
     dead = _unread(File.Status.PROCESSING).filter(heartbeat__lt=now - STALE_AFTER)
-    dead.filter(attempt__gte=MAX_READS).update(
-        status=File.Status.FAILED, error_code="interrupted", error=INTERRUPTED, heartbeat=None
-    )
+    _give_up(dead.filter(attempt__gte=MAX_READS))
     dead.update(status=File.Status.UPLOADED, heartbeat=now - STALE_AFTER)
     unread = _unread(File.Status.UPLOADED).filter(heartbeat__lt=now - WAITED_LONG)
     unindexed = _unindexed().filter(heartbeat__lt=now - STALE_AFTER, attempt__lt=MAX_INDEXINGS)
@@ -159,8 +157,17 @@ def _outcome(file: File) -> bool:
     return _store(file, extracted)
 
 
+@transaction.atomic
+def _give_up(dead: "QuerySet[File]") -> None:
+    for file in dead.select_for_update().order_by("pk"):
+        _fail(file, "interrupted", INTERRUPTED)
+
+
+@transaction.atomic
 def _fail(file: File, code: str, sentence: str) -> bool:
-    _finish(file, status=File.Status.FAILED, error_code=code, error=sentence)
+    """Returns that there is nothing to index."""
+    if _finish(file, status=File.Status.FAILED, error_code=code, error=sentence):
+        _tell(file, "file.failed", File.Status.FAILED, code=code, detail=sentence)
     return False
 
 
@@ -174,7 +181,7 @@ def _store(file: File, extracted: Extracted) -> bool:
     """Text, chunks and state, all or nothing. Returns whether there is anything to index."""
     size = _tokens(extracted)
     limit = largest_input()
-    too_long = limit is not None and size > limit
+    status = File.Status.TOO_LONG if limit is not None and size > limit else File.Status.READY
     chunks = [
         Chunk(
             file=file,
@@ -191,7 +198,7 @@ def _store(file: File, extracted: Extracted) -> bool:
     with transaction.atomic():
         done = _finish(
             file,
-            status=File.Status.TOO_LONG if too_long else File.Status.READY,
+            status=status,
             media_type=extracted.media_type,
             tokens={tokens.CATCH_ALL: size},
             pages=len(extracted.spans),
@@ -205,14 +212,13 @@ def _store(file: File, extracted: Extracted) -> bool:
             FileText.objects.update_or_create(file=file, defaults={"text": extracted.text, "spans": extracted.spans})
             Chunk.objects.filter(file=file).delete()
             Chunk.objects.bulk_create(chunks, batch_size=500)
-        if done and not too_long:
-            _tell(file)
+            _tell(file, "file.ready", status)
     return done and bool(chunks)
 
 
-def _tell(file: File) -> None:
-    ids, paths = {"file": str(file.pk), "status": "ready"}, {"url": reverse("file-detail", args=[file.pk])}
-    emit(owner_id=file.owner_id, event="file.ready", ids=ids, paths=paths)
+def _tell(file: File, event: str, status: File.Status, **more: str) -> None:
+    ids = {"file": str(file.pk), "status": str(status), **more}
+    emit(owner_id=file.owner_id, event=event, ids=ids, paths={"url": reverse("file-detail", args=[file.pk])})
 
 
 def _tokens(extracted: Extracted) -> int:

@@ -5,7 +5,7 @@ message, each for its own layer; nothing here knows of them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -51,11 +51,30 @@ class ToolDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the model is to choose its words, in the names and ranges of OpenAI's protocol; None leaves it open."""
+
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    reasoning_effort: str | None = None
+    verbosity: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+NO_SAMPLING = Sampling()
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One model call. `model` is the provider's own name; `max_output` is in tokens; None leaves it to the provider.
 
     `tool_choice`: "auto" lets the model decide, "none" forbids calls (the definitions are still sent), "required"
-    demands one, of `required_tool` where that is named.
+    demands one, of `required_tool` where that is named. `response_format` is that of OpenAI's protocol for an answer
+    in JSON: of the type `json_object`, or `json_schema` with its schema.
     """
 
     model: str
@@ -67,3 +86,6 @@ class ModelRequest:
     several_system_messages: bool = True
     temperature: float | None = None
     stop: tuple[str, ...] = ()
+    sampling: Sampling = NO_SAMPLING
+    response_format: Mapping[str, Any] | None = None
+    parallel_tool_calls: bool = True

@@ -14,6 +14,7 @@ from llm.known_models import suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import create
 from llm.providers.base import Provider as ProviderClient
+from llm.rights import require_right, require_store
 
 DEFAULT_LOCK = 7_302  # an advisory lock: two admins choosing a default at once choose one after the other
 # What `fill_from_known` can fill, and what stands there when nothing is known.
@@ -67,15 +68,9 @@ def test_connection(*, provider: Provider) -> list[str]:
     return asyncio.run(ask())
 
 
-def require_staff(user: AbstractUser | None) -> None:
-    """For what only administrators may change. None is the product itself: a command or the seed."""
-    if user is not None and not (user.is_active and user.is_staff):
-        raise ProductError("staff_only", "Only an administrator can change this. Ask one to do it.", status=403)
-
-
 @transaction.atomic
 def set_default_model(*, user: AbstractUser | None = None, model: Model) -> None:
-    require_staff(user)
+    require_right(user, "change", model)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [DEFAULT_LOCK])
     Model.objects.filter(default=True).exclude(pk=model.pk).update(default=False)
@@ -85,7 +80,7 @@ def set_default_model(*, user: AbstractUser | None = None, model: Model) -> None
 
 def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | None) -> None:
     """Stores a row as an administrator's form left it. `api_key` None keeps the stored one, an empty one clears it."""
-    require_staff(user)
+    require_store(user, provider)
     if api_key is not None:
         provider.api_key = api_key
     provider.save()
@@ -93,7 +88,7 @@ def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | Non
 
 def store_model(*, user: AbstractUser, model: Model, left_empty: Collection[str] = ()) -> dict[str, Any]:
     """Stores a row as an administrator's form left it; returns what `fill_from_known` found for the empty fields."""
-    require_staff(user)
+    require_store(user, model)
     found = fill_from_known(model, left_empty)
     model.save()
     return found
@@ -139,11 +134,11 @@ def save_provider(
 
 def save_model(*, user: AbstractUser | None = None, provider: Provider, name: str, window: int | None = None) -> Model:
     """Creates a model with what is known of it, or updates its window. An unknown window is 4,096 tokens."""
-    require_staff(user)
     model = Model.objects.filter(provider=provider, name=name).first()
     if model is None:
         model = Model(provider=provider, name=name)
         fill_from_known(model, UNKNOWN)
+    require_store(user, model)
     if window is not None:
         model.context_window = window
     model.enabled = True

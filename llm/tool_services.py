@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from llm.errors import ProductError
 from llm.mcp_tools import Server, ServerFailed, ServerTool, as_stored, stored_tools, tools_of
 from llm.models import ToolServer, WebSearch
-from llm.services import require_staff
+from llm.rights import require_right, require_store
 from llm.web.addresses import Refused
 from llm.web.web_search import SearchService, WebSearchTool
 
@@ -30,7 +30,7 @@ def store_web_search(*, user: AbstractUser, web_search: WebSearch, api_key: str 
 
     `api_key` None keeps the stored one, an empty one clears it.
     """
-    require_staff(user)
+    require_store(user, web_search)
     if api_key is not None:
         web_search.api_key = api_key
     _lock()
@@ -42,7 +42,7 @@ def store_web_search(*, user: AbstractUser, web_search: WebSearch, api_key: str 
 @transaction.atomic
 def use_web_search(*, user: AbstractUser, web_search: WebSearch, active: bool) -> None:
     """Makes it the active one in place of any other, or leaves the workspace without web search."""
-    require_staff(user)
+    require_right(user, "change", web_search)
     _lock()
     if active:
         WebSearch.objects.filter(active=True).exclude(pk=web_search.pk).update(active=False)

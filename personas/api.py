@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Model, Prefetch, QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, status, viewsets
 from rest_framework.decorators import action
@@ -16,7 +16,7 @@ from rest_framework.serializers import BaseSerializer
 from accounts.models import ApiToken
 from accounts.permissions import ScopedView
 from llm.errors import NotFound, ProductError
-from llm.services import require_staff
+from llm.rights import require_right
 from personas import services
 from personas.etags import ETAG, IF_MATCH, expected, tagged
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
@@ -53,12 +53,13 @@ class AdminView(ScopedView):
     """For administrators alone; with `reading`, whoever has the scope `chat` may read."""
 
     reading = False
+    administers: type[Model]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         self.scope = "chat" if self.reading and request.method in SAFE_METHODS else "admin"
         super().initial(request, *args, **kwargs)
         if self.scope == "admin":
-            require_staff(self.person)
+            require_right(self.person, "view", self.administers)
 
 
 def require_admin(request: Request) -> None:
@@ -168,6 +169,7 @@ class ReminderViewSet(ScopedView, viewsets.ModelViewSet[Reminder]):
 
 
 class BudgetProfileViewSet(AdminView, viewsets.ModelViewSet[BudgetProfile]):
+    administers = BudgetProfile
     reading = True
     serializer_class = BudgetProfileSerializer
     pagination_class = ByName
@@ -197,6 +199,7 @@ class SystemPromptViewSet(
 ):
     """Versions are added and activated, never changed or removed. The ETag is that of the active one."""
 
+    administers = SystemPrompt
     serializer_class = SystemPromptSerializer
     pagination_class = NewestVersion
     queryset = SystemPrompt.objects.all()

@@ -12,7 +12,7 @@ from accounts.models import User
 from llm import tokens
 from llm.errors import NotFound, ProductError
 from llm.models import Model
-from llm.services import require_staff
+from llm.rights import has_right, require_right, require_store
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder
 
 Version = TypeVar("Version", bound=PromptVersion)
@@ -48,7 +48,7 @@ def save_prompt(
 
     `based_on`: tags of which the active version must have one, else `changed_meanwhile` (412).
     """
-    require_staff(user)
+    require_right(user, "add", kind)
     if not text.strip():
         name = kind._meta.verbose_name
         raise ProductError("empty_prompt", f"The {name} is empty. Write one, or go back to an earlier version.")
@@ -67,7 +67,7 @@ def activate_prompt(
     *, user: User | None = None, prompt: PromptVersion, based_on: Collection[str] | None = None
 ) -> None:
     """Also the way back to an earlier version. `based_on` as with `save_prompt`."""
-    require_staff(user)
+    require_right(user, "change", prompt)
     _wait_for_other_admins()
     _require_active(type(prompt), based_on)
     rows = type(prompt)._default_manager
@@ -91,7 +91,7 @@ def _wait_for_other_admins() -> None:
 @transaction.atomic
 def save_profile(*, user: User, profile: BudgetProfile, default: bool = False) -> None:
     """Stores a row that the caller's form validated; `default` makes it the default."""
-    require_staff(user)
+    require_store(user, profile)
     profile.save()
     if default:
         set_default_profile(user=user, profile=profile)
@@ -99,7 +99,7 @@ def save_profile(*, user: User, profile: BudgetProfile, default: bool = False) -
 
 @transaction.atomic
 def set_default_profile(*, user: User | None = None, profile: BudgetProfile) -> None:
-    require_staff(user)
+    require_right(user, "change", profile)
     _wait_for_other_admins()
     BudgetProfile.objects.filter(default=True).exclude(pk=profile.pk).update(default=False)
     BudgetProfile.objects.filter(pk=profile.pk).update(default=True)
@@ -109,7 +109,7 @@ def set_default_profile(*, user: User | None = None, profile: BudgetProfile) -> 
 @transaction.atomic
 def delete_profile(*, user: User, profile: BudgetProfile) -> None:
     """Personas that name it go over to the default. Raises `default_profile` for the default itself."""
-    require_staff(user)
+    require_right(user, "delete", profile)
     _wait_for_other_admins()
     if BudgetProfile.objects.filter(pk=profile.pk, default=True).exists():
         raise ProductError(
@@ -208,7 +208,7 @@ def require_reminder(*, user: User, reminder: Reminder, persona: Persona | None 
     """Raises an error for somebody who may not change it, or give it to `persona`."""
     personas = [*reminder.personas.all(), *([persona] if persona else ())]
     if reminder.scope == Reminder.Scope.EVERYWHERE or not personas:
-        require_staff(user)
+        require_store(user, reminder)
     for persona in personas:
         require_owner(user=user, persona=persona)
 
@@ -234,7 +234,7 @@ def _locked(user: User, persona: Persona, based_on: Collection[str] | None) -> P
 
 
 def may_change(user: User, persona: Persona) -> bool:
-    return persona.owner_id == user.pk or user.is_staff
+    return persona.owner_id == user.pk or has_right(user, "change", persona)
 
 
 def require_owner(*, user: User, persona: Persona) -> None:

@@ -170,7 +170,7 @@ class House:
         task = self.caller.post("tasks/", body, expect=201)
         self.caller.post("tasks/", {"title": "See the sea", "level": "objective", "horizon": "month"}, expect=201)
         self.say(DRAFT)
-        run = self.caller.post(f"tasks/{task['id']}/runs/", {"persona": persona})["id"]
+        run = self.caller.post(f"tasks/{task['id']}/runs/", {"persona": persona, "start": False})["id"]
         until(lambda: self.caller.get(f"runs/{run}/")["status"] == "ready", "the checklist is drafted")
         month, year = task["date"][:7], task["date"][:4]
         return {

@@ -27,7 +27,7 @@ PROGRAMS = re.compile(
     r"|^config/(contracts|doctor|metrics|schema|service_urls|settings)|^chat/(wire|context/(fields|requests|rendering|moving_parts))"
     r"|^chat/summaries/(writing|coverage)|^files/indexing|^llm/(forms|loop|mcp_tools|models|tool\w*|tokens)|^personas/(forms|models)"
 )
-MODELS = {"DRAFT", "BREAKPOINTS", "ITEM", "DRAFT_AGAIN", "ITEM_AGAIN", "INSTRUCTION", "SEARCH_LIST", "CONTINUE"}
+MODELS = {"DRAFT", "BREAKPOINTS", "ITEM", "DRAFT_AGAIN", "ITEM_AGAIN", "INSTRUCTION", "BY_SEARCH", "FOUND", "CONTINUE"}
 # Arguments that describe fields and calls to programmers and administrators.
 DESCRIPTIONS = {"help_text", "description", "summary", "violation_error_message"}
 # Callables and tables whose words are put into a sentence: “There is no such {what}”; and states, as in “is {status}”.

@@ -11,19 +11,26 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from accounts.news import News
 from tests.conftest import Person
 from tests.product import WAIT, Product
 
 
 class Socket:
-    def __init__(self, connection: ClientConnection) -> None:
+    """`news`: with what is told of the person's other doings, which otherwise comes at any moment between the rest."""
+
+    def __init__(self, connection: ClientConnection, *, news: bool = False) -> None:
         self.connection = connection
+        self.news = news
 
     def send(self, type_: str, **fields: Any) -> None:
         self.connection.send(json.dumps({"type": type_, **fields}))
 
     def receive(self) -> Any:
-        return json.loads(self.connection.recv(WAIT))
+        while True:
+            frame = json.loads(self.connection.recv(WAIT))
+            if self.news or frame["type"] not in set(News):
+                return frame
 
     def until(self, *types: str) -> list[Any]:
         """Everything up to the first frame of one of the types, that frame included."""

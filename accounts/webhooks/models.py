@@ -25,7 +25,8 @@ class Webhook(models.Model):
 
     class Event(models.TextChoices):
         TURN_FINISHED = "turn.finished", _("An answer has ended: complete, stopped or failed.")
-        FILE_READY = "file.ready", _("A file has been read and can be used.")
+        FILE_READY = "file.ready", _("A file has been read and can be used: whole or, where it is too long, by search.")
+        FILE_FAILED = "file.failed", _("A file could not be read.")
         RUN_WAITING = "run.waiting", _("A run waits for you.")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

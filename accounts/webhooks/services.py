@@ -86,7 +86,8 @@ def retry_delivery(*, user: User, delivery: WebhookDelivery) -> WebhookDelivery:
 def emit(*, owner_id: UUID, event: str, ids: Mapping[str, Any], paths: Mapping[str, str]) -> None:
     """Says to a person's programs that something happened; call it in the transaction that makes it happen.
 
-    `ids` are members of the payload's `data`: ids and states, never words that somebody wrote. `paths` become URLs.
+    `ids` are members of the payload's `data`: ids, states, codes and sentences of ours, never words that somebody
+    wrote. `paths` become URLs.
     """
     hooks = Webhook.objects.filter(owner_id=owner_id, owner__is_active=True, enabled=True, events__contains=[event])
     found = list(hooks)

@@ -32,6 +32,7 @@ Reason = Literal[
     "behind_gap",
     "summarised",
     "failed_file",
+    "unread_file",
     "no_vision",
     "result_without_call",
     "call_without_result",

@@ -12,6 +12,7 @@ from django.db import DatabaseError, IntegrityError
 from django.db.models import F, Q
 from django.utils import timezone
 
+from accounts.news import News, tell
 from chat.importing import chatgpt, claude, reading, storing
 from chat.importing.shapes import Foreign, Unusable, text_of
 from chat.models import Conversation, Import
@@ -122,4 +123,6 @@ def _save(job: Import, **fields: Any) -> bool:
     """False when another worker has claimed the import, which was silent for too long."""
     counts = {name: getattr(job, name) for name in ("imported", "known", "skipped")}
     ours = Import.objects.filter(pk=job.pk, attempt=job.attempt, status=Import.Status.RUNNING)
-    return bool(ours.update(**{"progress": job.progress, **counts, **fields}))
+    saved = ours.update(**{"progress": job.progress, **counts, **fields})
+    tell(job.owner_id, News.CONVERSATIONS)  # here, not at each conversation: there are thousands
+    return bool(saved)

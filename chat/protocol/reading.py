@@ -1,7 +1,7 @@
 """A request of `chat/completions`, checked: what it asks for, or an error that names the parameter.
 
-What does not change what an answer means (seed, user, metadata, …) is accepted and not passed on. What would change it
-and cannot be honoured is refused, rather than answered as if it had not been said.
+What does not change what an answer means (user, metadata, …) is accepted and not passed on. What would change it and
+cannot be honoured is refused, rather than answered as if it had not been said.
 """
 
 import json
@@ -15,6 +15,7 @@ from django.http import HttpRequest
 from chat.options import Options
 from chat.protocol.errors import refused
 from chat.protocol.messages import History, read_messages
+from chat.protocol.sampling import number, read_format, read_sampling
 from llm.errors import ProductError
 from llm.messages import ToolChoice, ToolDefinition
 
@@ -29,13 +30,11 @@ _HONOURED: dict[str, Callable[[Any], bool]] = {
     "logprobs": lambda value: value is False,
     "top_logprobs": lambda value: value == 0,
     "logit_bias": lambda value: value == {},
-    "top_p": lambda value: value == 1,
-    "presence_penalty": lambda value: value == 0,
-    "frequency_penalty": lambda value: value == 0,
-    "parallel_tool_calls": lambda value: value is True,
-    "response_format": lambda value: value == {"type": "text"},
     "modalities": lambda value: value == ["text"],
     "audio": lambda value: False,
+    "moderation": lambda value: False,
+    "store": lambda value: value is False,
+    "service_tier": lambda value: value in ("auto", "default"),
     "web_search_options": lambda value: False,
     "functions": lambda value: value == [],
     "function_call": lambda value: value == "none",
@@ -106,12 +105,15 @@ def _options(body: Mapping[str, Any], instructions: str) -> Options:
     choice, named = _choice(body.get("tool_choice", "auto"), tools)
     return Options(
         instructions=instructions,
-        temperature=_temperature(body),
+        temperature=number(body, "temperature", 0, 2),
         max_output=_max_output(body),
         stop=_stop(body.get("stop", [])),
         tools=tools,
         tool_choice=choice,
         required_tool=named,
+        parallel_tool_calls=_typed(body, "parallel_tool_calls", bool, True),
+        sampling=read_sampling(body),
+        response_format=read_format(body.get("response_format", {"type": "text"})),
     )
 
 
@@ -121,15 +123,6 @@ def _typed(body: Mapping[str, Any], name: str, kind: type[Any], default: Any) ->
         word = {str: "a text", bool: "true or false", dict: "an object", list: "a list"}[kind]
         raise refused(name, f"“{name}” must be {word}.", "invalid_type")
     return value
-
-
-def _temperature(body: Mapping[str, Any]) -> float | None:
-    value = body.get("temperature")
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 2:
-        raise refused("temperature", "“temperature” must be a number from 0 to 2.")
-    return float(value)
 
 
 def _max_output(body: Mapping[str, Any]) -> int | None:

@@ -17,6 +17,7 @@ from chat.protocol.reading import Wanted
 from chat.titles import title_from
 from files.models import File
 from llm.models import Model
+from llm.providers.abilities import lacking
 from projects.models import Project
 from projects.services import visible_project
 
@@ -36,6 +37,12 @@ def asked(user: User, wanted: Wanted, project: str | None) -> Asked:
     if wanted.options.tools and not model.tools:
         sentence = f"{model.name} cannot call tools. Leave “tools” out, or ask an admin to switch them on for it."
         raise refused("tools", sentence, "unsupported_parameter")
+    unheard = lacking(model.provider.kind, wanted.options.sampling, wanted.options.response_format)
+    if unheard is not None:
+        sentence = (
+            f"{model.name} cannot be given “{unheard}” with this value: its provider knows none such. Leave it out."
+        )
+        raise refused(unheard, sentence, "unsupported_parameter")
     if wanted.history.pictures and not model.vision:
         raise refused(wanted.history.pictures[0].where, f"{model.name} cannot see images.", "unsupported_content")
     return Asked(offered, model, visible_project(user, project) if project else None)

@@ -32,7 +32,7 @@ class TaskRunsView(ScopedView):
 
     @extend_schema(request=NewRunSerializer, responses={202: RunSerializer})
     def post(self, request: Request, pk: str) -> Response:
-        """Has a model draft the task's checklist, then, after `runs/{id}/start/`, do its items one after another."""
+        """Has a model draft the task's checklist, then do its items one after another."""
         body = NewRunSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         fields = body.validated_data

@@ -38,6 +38,10 @@ class RunQuerySet(models.QuerySet["Run"]):
     def live(self) -> "RunQuerySet":
         return self.filter(status__in=Run.LIVE)
 
+    def unfinished(self) -> "RunQuerySet":
+        """At work, or waiting for somebody."""
+        return self.filter(status__in=(*Run.LIVE, Run.Status.WAITING))
+
 
 class Run(models.Model):
     """A model works through a task's checklist, item by item, each a turn of the run's conversation.

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils import timezone
 
+from accounts.news import News, tell
 from accounts.webhooks.services import emit
 from chat.models import Run, RunStep, Turn
 from chat.runs import texts
@@ -29,6 +30,7 @@ def save(run: Run) -> None:
     _tell_if_waiting(run)
     run.heartbeat = timezone.now()
     run.save(update_fields=["status", "item", "needs", "code", "detail", "started", "finished", "heartbeat"])
+    tell(run.owner_id, News.TASKS)
 
 
 def _tell_if_waiting(run: Run) -> None:

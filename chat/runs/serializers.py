@@ -16,7 +16,7 @@ class NewRunSerializer(serializers.Serializer[dict[str, Any]]):
     persona = serializers.UUIDField(required=False, allow_null=True, default=None)
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
     start = serializers.BooleanField(
-        default=False, help_text="Begin a drafted checklist without waiting for `start/`."
+        default=True, help_text="Begin the drafted checklist at once; false: wait for `runs/{id}/start/`."
     )  # fmt: skip
 
 

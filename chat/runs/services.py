@@ -18,6 +18,7 @@ from chat.turns import announce
 from chat.waiting.next_messages import hint
 from llm.errors import NotFound, ProductError
 from llm.models import Model
+from llm.rights import has_right
 from personas.models import Persona
 from personas.services import model_for
 from projects.services import identifier
@@ -86,7 +87,7 @@ def answer_run(*, user: User, run: Run, text: str = "") -> Run:
 
 def stop_run(*, user: User, run: Run) -> Run:
     """At any moment, with the answer that is being written. One that has ended stays as it is; staff may stop all."""
-    if run.owner_id != user.pk and not user.is_staff:
+    if run.owner_id != user.pk and not has_right(user, "change", run):
         raise NotFound("run")
     with transaction.atomic():
         found = locked(run.pk)

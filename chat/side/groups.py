@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from hashlib import sha256
 from uuid import UUID
 
 from django.contrib.sessions.backends.base import SessionBase
@@ -52,6 +53,14 @@ class Side:
     groups: list[Group] = field(default_factory=list)
     after: str | None = None
     through: str | None = None
+
+    @property
+    def tag(self) -> str:
+        """Changes with what is shown, so not with every `updated`: a page that has this has nothing to put in its place."""
+        rows = [
+            (group.label, group.more, [(each.pk, each.title) for each in group.conversations]) for group in self.groups
+        ]
+        return sha256(repr((self.view, bool(self.after), rows)).encode()).hexdigest()[:12]
 
 
 def chosen_view(session: SessionBase, asked: str | None) -> View:

@@ -26,10 +26,15 @@ MAX_PROJECTS = 200  # to choose from
 @login_required
 @require_GET
 def conversations(request: Request) -> HttpResponse:
-    """A page of the list (`after`), or what is there now of all that is shown (`through`: the last is the deepest)."""
+    """A page of the list (`after`), or what is there now of all that is shown (`through`: the last is the deepest).
+
+    204 when that is what is shown already, by its tag (`seen`).
+    """
     view = chosen_view(request.session, request.GET.get("side"))
     after, through = request.GET.get("after"), request.GET.getlist("through")
     shown = side(request.user, view, after, through[-1] if through else None)
+    if request.GET.get("seen") == shown.tag:
+        return HttpResponse(status=204)
     current = request.GET.get("current", "")
     return render(request, "chat/_conversations.html", {"side": shown, "current": current, "more": bool(after)})
 

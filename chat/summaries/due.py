@@ -34,7 +34,7 @@ def job_after(setting: Setting, call: Mapping[str, Any], usage: Usage | None, an
     """
     counted = int(call["used"]) + int(call["tools_tokens"]) + setting.tokenizer.count(answer)
     used = max(counted, usage.input + usage.output if usage is not None else 0)
-    if not _wanted(setting, used):
+    if not (_wanted(setting, used) and _worth_it(call)):
         return None
     return SummaryJob(
         conversation=setting.conversation,
@@ -43,6 +43,16 @@ def job_after(setting: Setting, call: Mapping[str, Any], usage: Usage | None, an
         fixed=fixed_of(call),
         heartbeat=timezone.now(),
     )
+
+
+def _worth_it(call: Mapping[str, Any]) -> bool:
+    """Whether older turns take more than the shortest summary of them would.
+
+    Where large project files alone keep a prompt above the ceiling, every answer would else be followed by a summary
+    that frees nothing, and nobody could send meanwhile.
+    """
+    older = sum(int(call["sections"].get(section, 0)) for section in ("history", "file"))
+    return older > SHORTEST_SUMMARY or bool(call["dropped"]) or bool(call["unloaded"])
 
 
 def fixed_of(call: Mapping[str, Any]) -> int:

@@ -2,7 +2,7 @@
 
 Its rules for messages, which the mapping keeps: the first is the user's, roles alternate, no text is empty, the ids of
 tool calls are unique and plain, and every call is answered at the start of the next message. A temperature is not
-sent: since version 2026-10-21 the protocol refuses it.
+sent: since version 2026-10-21 the protocol refuses it. What else it has no word for is in `abilities`.
 https://docs.anthropic.com/en/api/messages
 """
 
@@ -18,6 +18,7 @@ from anthropic import AnthropicError, AsyncAnthropic
 
 from llm.events import StepEvent
 from llm.messages import Message, ModelRequest, ToolCall
+from llm.providers.abilities import EFFORTS
 from llm.providers.anthropic_stream import AnthropicReader
 from llm.providers.streaming import model_names, read_step
 
@@ -71,15 +72,29 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
             body["tool_choice"] = choice
     if stop := [text for text in request.stop if text.strip()]:
         body["stop_sequences"] = stop
+    if config := _output_config(request):
+        body["output_config"] = config
     return body
 
 
-def _tool_choice(request: ModelRequest) -> dict[str, str]:
+def _output_config(request: ModelRequest) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    if request.sampling.reasoning_effort in EFFORTS:
+        config["effort"] = request.sampling.reasoning_effort
+    if described := (request.response_format or {}).get("json_schema"):
+        config["format"] = {"type": "json_schema", "schema": described["schema"]}
+    return config
+
+
+def _tool_choice(request: ModelRequest) -> dict[str, Any]:
     if request.tool_choice == "none" or not request.tools:
         return {"type": "none"}
+    choice: dict[str, Any] = {"type": "any"} if request.tool_choice == "required" else {}
     if request.required_tool is not None:
-        return {"type": "tool", "name": request.required_tool}
-    return {"type": "any"} if request.tool_choice == "required" else {}
+        choice = {"type": "tool", "name": request.required_tool}
+    if not request.parallel_tool_calls:
+        choice = {"type": "auto", **choice, "disable_parallel_tool_use": True}
+    return choice
 
 
 def _is_system(message: Message) -> bool:

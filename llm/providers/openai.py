@@ -55,16 +55,13 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
-        if request.required_tool is not None:
-            body["tool_choice"] = {"type": "function", "function": {"name": request.required_tool}}
-        elif request.tool_choice != "auto":
-            body["tool_choice"] = request.tool_choice
+    body |= _tools(request) | request.sampling.given()
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.stop:
         body["stop"] = list(request.stop)
+    if request.response_format is not None:
+        body["response_format"] = dict(request.response_format)
     return body
 
 
@@ -95,6 +92,20 @@ def _message(message: Message) -> dict[str, Any]:
     if message.tool_call_id is not None:
         wire["tool_call_id"] = message.tool_call_id
     return wire
+
+
+def _tools(request: ModelRequest) -> dict[str, Any]:
+    """The members of the request that are about tools; servers refuse the others without the first."""
+    if not request.tools:
+        return {}
+    members: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
+    if request.required_tool is not None:
+        members["tool_choice"] = {"type": "function", "function": {"name": request.required_tool}}
+    elif request.tool_choice != "auto":
+        members["tool_choice"] = request.tool_choice
+    if not request.parallel_tool_calls:
+        members["parallel_tool_calls"] = False
+    return members
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:

@@ -64,15 +64,34 @@ def with_progress(rows: Sequence[Task]) -> Sequence[Task]:
 def tasks_for_prompt(*, user: User, on: date, mentioned: Iterable[str] = ()) -> PromptTasks:
     """What the model is shown: see `task_block.prompt_tasks` for the rule. `on` is the user's today.
 
-    `mentioned` are the codes that the user's messages of that day mention (`codes.mentions`). The project of a
-    conversation does not narrow it: the rule says all of the day's tasks, and every one of them is the user's own.
+    `mentioned` are the codes that the user's messages of that day mention (`codes.mentions`). What the day's own tasks
+    mention counts too (seed: WENDY, "@mentioned in the task list of the Day"); what stands there only for that brings
+    nothing more. The project of a conversation does not narrow it: the rule says all of the day's tasks, and every one
+    of them is the user's own.
     """
     mentioned = set(mentioned)
     of_day = Q(level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=on)
-    rows = Task.objects.visible_to(user).filter(of_day | Q(code__in=tasks_of(mentioned))).select_related("moved_to")
+    rows = Task.objects.visible_to(user).select_related("moved_to")
     items = Task.objects.filter(level=Task.Level.ITEM).select_related("moved_to")
-    found = rows.prefetch_related(Prefetch("children", queryset=items, to_attr="checklist"))
-    return prompt_tasks([_entry(row, getattr(row, "checklist", [])) for row in found], on=on, mentioned=mentioned)
+    checklist = Prefetch("children", queryset=items, to_attr="checklist")
+    found = list(rows.filter(of_day | Q(code__in=tasks_of(mentioned))).prefetch_related(checklist))
+    listed = {code for row in found if _is_of(row, on) for code in _mentions(row)}
+    if missing := tasks_of(listed) - {row.code for row in found}:
+        found += rows.filter(code__in=missing).prefetch_related(checklist)
+    return prompt_tasks([_entry(row, _checklist(row)) for row in found], on=on, mentioned=mentioned | listed)
+
+
+def _is_of(row: Task, day: date) -> bool:
+    return (row.level, row.horizon, row.date) == (Task.Level.TASK, Task.Horizon.DAY, day)
+
+
+def _checklist(row: Task) -> list[Task]:
+    return getattr(row, "checklist", [])
+
+
+def _mentions(row: Task) -> Iterable[str]:
+    texts = [text for each in (row, *_checklist(row)) for text in (each.title, each.notes)]
+    return codes.mentions("\n".join(texts))
 
 
 def _entry(row: Task, items: Iterable[Task] = ()) -> TaskEntry:

@@ -13,6 +13,7 @@ from django.db.models import F, Max
 from django.utils import timezone
 
 from accounts.models import User
+from accounts.news import News, tell
 from llm.errors import ProductError
 from projects.tasks import codes
 from projects.tasks.models import CodeSeries, Task, TaskChange
@@ -253,6 +254,7 @@ def _record(actor: Actor, changes: Iterable[tuple[Task, str, object, object]]) -
         )
         for row, field, before, after in changes
     )
+    tell(actor.user.pk, News.TASKS)
 
 
 def _as_text(value: object) -> str:

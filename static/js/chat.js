@@ -5,11 +5,10 @@ import { Composer, forgetDrafts, justAsked } from "./composer.js";
 import "./copy.js";
 import "./again.js";
 import "./starters.js";
+import { socket } from "./live.js";
 import { Next } from "./next.js";
 import { Panel } from "./panel.js";
 import { Scroll } from "./scroll.js";
-import { changed as refreshSide } from "./side.js";
-import { Socket } from "./socket.js";
 import { say } from "./words.js";
 
 const conversation = document.querySelector("main").dataset.conversation;
@@ -32,19 +31,17 @@ const composer = new Composer(
 );
 const next = new Next(document.getElementById("next"), (text, files) => composer.take(text, files));
 new Panel(document.getElementById("panel"));
-const socket = conversation ? connect() : null;
+if (conversation) listen();
 
-function connect() {
-  const made = new Socket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/`);
-  made.addEventListener("lost", () => tell(say("lost")));
-  made.addEventListener("ended", () => tell(say("ended")));
-  made.addEventListener("open", () => status.textContent === say("lost") && tell(answers.size ? say("answering") : ""));
-  made.addEventListener("state", ({ detail }) => onState(detail));
-  made.addEventListener("next", () => next.refresh());
-  made.addEventListener("turn", ({ detail }) => onTurn(detail.turn));
-  made.addEventListener("title", ({ detail }) => onTitle(detail.title));
-  made.watch(conversation);
-  return made;
+function listen() {
+  socket.addEventListener("lost", () => tell(say("lost")));
+  socket.addEventListener("ended", () => tell(say("ended")));
+  socket.addEventListener("open", () => status.textContent === say("lost") && tell(answers.size ? say("answering") : ""));
+  socket.addEventListener("state", ({ detail }) => onState(detail));
+  socket.addEventListener("next", () => next.refresh());
+  socket.addEventListener("turn", ({ detail }) => onTurn(detail.turn));
+  socket.addEventListener("title", ({ detail }) => onTitle(detail.title));
+  socket.watch(conversation);
 }
 
 /** @param {string} text */
@@ -165,7 +162,6 @@ function onState({ state, title, summary }) {
 /** @param {string} turn */
 function onTurn(turn) {
   next.refresh();
-  refreshSide(); // the conversation is now the newest
   if (!answers.has(turn) && !messages.querySelector(`[data-turn="${CSS.escape(turn)}"]`)) sync();
 }
 
@@ -176,7 +172,6 @@ function onTitle(name) {
   title = title.replace(heading.textContent, () => name);
   document.title = document.title.replace(heading.textContent, () => name);
   heading.textContent = name;
-  refreshSide();
 }
 
 let syncing = Promise.resolve();

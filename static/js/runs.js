@@ -1,13 +1,18 @@
-/** The tab's title says when a run waits. The run itself is a fragment that htmx keeps as it is on the server. */
+/** The tab's title says when a run waits. The runs themselves are fragments that htmx keeps as they are on the server. */
+import { onNews } from "./live.js";
+
+let mark = ""; // known once a run was on the page
 
 /** Whatever else changes the title, the mark stands before it as long as a run on this page waits. */
 function show() {
-  const run = /** @type {HTMLElement | null} */ (document.querySelector("[data-run]"));
-  if (!run) return;
-  const bare = document.title.replaceAll(run.dataset.mark, "").trim();
-  const wanted = run.dataset.run === "waiting" ? `${run.dataset.mark} ${bare}` : bare;
+  const runs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[data-run]")]);
+  mark = runs[0]?.dataset.mark ?? mark;
+  if (!mark) return;
+  const bare = document.title.replaceAll(mark, "").trim();
+  const wanted = runs.some((run) => run.dataset.run === "waiting") ? `${mark} ${bare}` : bare;
   if (document.title !== wanted) document.title = wanted;
 }
 
 new MutationObserver(show).observe(document.querySelector("title"), { childList: true });
 document.body.addEventListener("htmx:afterSettle", show);
+onNews("tasks", () => document.body.dispatchEvent(new CustomEvent("nextchange")));

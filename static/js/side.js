@@ -1,7 +1,10 @@
-/** The list of conversations: its menus, search by keyboard, the way back after a deletion, and news from other tabs. */
+/** The list of conversations: its menus, search by keyboard, the way back after a deletion, and changes from elsewhere. */
+import { onNews } from "./live.js";
+
 const SHOWN_FOR = 15_000; // ms; whoever points at it or is in it gets longer
 const toast = document.querySelector("[data-toast]");
-const tabs = "BroadcastChannel" in window ? new BroadcastChannel("conversations") : null;
+const DEEPEST = 600; // rows that the server refreshes at once
+const list = document.getElementById("side-list");
 
 // Menus
 
@@ -33,24 +36,48 @@ for (const menu of document.querySelectorAll("#organise, #menu"))
 // Changes
 
 document.body.addEventListener("sidechange", ({ detail }) => {
+  if (!detail?.conversation) return; // it was not changed here
   for (const menu of document.querySelectorAll("#organise:popover-open, #menu:popover-open")) menu.hidePopover();
-  if (!detail?.conversation) return;
   if (location.pathname === `/c/${detail.conversation}/`)
     document.body.dispatchEvent(new CustomEvent("titlechange", { detail }));
-  tabs?.postMessage("changed");
 });
-tabs?.addEventListener("message", refresh);
-document.addEventListener("visibilitychange", () => document.hidden || refresh());
+onNews("conversations", refresh);
+document.addEventListener("visibilitychange", refresh);
 
+/** Who has gone down further than the server refreshes would lose their place: for them it waits until they are back. */
 function refresh() {
-  document.body.dispatchEvent(new CustomEvent("sidechange"));
+  if (document.hidden) return;
+  const far = list.scrollTop > 0 && list.querySelectorAll("li").length > DEEPEST;
+  if (far) list.addEventListener("scrollend", refresh, { once: true });
+  else document.body.dispatchEvent(new CustomEvent("sidechange"));
 }
 
-/** Something was said or named in a conversation. */
-export function changed() {
-  refresh();
-  tabs?.postMessage("changed");
-}
+// What comes anew stands where it stood: the rows in view stay there, but for those that have moved themselves.
+
+const topOf = (row) => row.getBoundingClientRect().top;
+let inView = [];
+let overtaken = false; // by another view of the list
+
+list.addEventListener("htmx:beforeRequest", ({ detail }) => {
+  if (detail.target === list) overtaken = detail.elt !== list;
+});
+list.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (detail.requestConfig.elt !== list || detail.xhr.status !== 200) return;
+  if (overtaken) return void (detail.shouldSwap = false);
+  if (!detail.serverResponse.includes('name="seen"')) return void location.reload(); // signed out meanwhile
+  const { top, bottom } = list.getBoundingClientRect();
+  const rows = [...list.querySelectorAll("li > a:first-child[id]")].map((row) => [row.id, topOf(row)]);
+  inView = list.scrollTop ? rows.filter(([, at]) => at >= top && at < bottom) : [];
+});
+
+list.addEventListener("htmx:afterSwap", () => {
+  const shifts = inView
+    .filter(([id]) => document.getElementById(id))
+    .map(([id, at]) => topOf(document.getElementById(id)) - at)
+    .sort((one, other) => one - other);
+  if (shifts.length) list.scrollTop += shifts[shifts.length >> 1];
+  inView = [];
+});
 
 // What was deleted can come back
 

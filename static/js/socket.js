@@ -9,8 +9,9 @@ const FIRST_WAIT = 500; // ms
 const LONGEST_WAIT = 15_000;
 const PING_EVERY = 25_000;
 const ACK_WITHIN = 10_000;
-const HINTS = new Set(["STATE", "TURN", "TITLE", "NEXT"]);
+const HINTS = new Set(["STATE", "TURN", "TITLE", "NEXT", "CONVERSATIONS", "TASKS"]);
 const NOT_SIGNED_IN = 4401;
+const LEAVING_TAKES = 10_000; // ms
 const FOR_GOOD = new Set([4400, 4403, 4413]); // trying again would end the same way
 
 export class Socket extends EventTarget {
@@ -20,6 +21,7 @@ export class Socket extends EventTarget {
   /** @type {string | null} */ #watched = null;
   #wait = FIRST_WAIT;
   #id = 0;
+  #leaving = -Infinity; // when the page last began to go to another
   /** @type {number | undefined} */ #retry;
 
   /** @param {string} url */
@@ -27,6 +29,7 @@ export class Socket extends EventTarget {
     super();
     this.url = url;
     addEventListener("online", () => this.#soon(0));
+    addEventListener("beforeunload", () => (this.#leaving = performance.now()));
     addEventListener("pagehide", () => this.#socket?.close());
     addEventListener("pageshow", (event) => event.persisted && this.#soon(0));
     setInterval(() => this.open && this.ask({ type: "ping" }).catch(() => this.#socket?.close()), PING_EVERY);
@@ -111,11 +114,17 @@ export class Socket extends EventTarget {
   #closed(code) {
     this.#socket = null;
     for (const id of [...this.#asked.keys()]) this.#settle({ type: "ERROR", id, code: "closed" });
-    if (code === NOT_SIGNED_IN) return location.reload();
+    if (code === NOT_SIGNED_IN) return this.#signIn();
     if (FOR_GOOD.has(code)) return void this.dispatchEvent(new Event("ended"));
     this.dispatchEvent(new Event("lost"));
     this.#soon(this.#wait * (0.75 + Math.random() / 2)); // many pages must not come back at the same moment
     this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
+  }
+
+  /** A form that ends the session, as one for a new password does, is on its way to a page that begins another. */
+  #signIn() {
+    const leaving = performance.now() - this.#leaving < LEAVING_TAKES;
+    setTimeout(() => location.reload(), leaving ? LEAVING_TAKES : 0);
   }
 
   #soon(wait) {

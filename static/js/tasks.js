@@ -1,7 +1,9 @@
 /** The pages of tasks: what a swap of the list would forget, keys, and dragging. The selection is where the focus is. */
 import { Drag } from "./drag.js";
+import { onNews } from "./live.js";
 
 const region = document.getElementById("tasks");
+const again = document.getElementById("tasks-again"); // asks for the list as it is now
 const dialog = document.getElementById("keys");
 const keysOn = document.getElementById("keys-on");
 const KEYS_OFF = "glasshouse.tasks.keys-off";
@@ -16,6 +18,12 @@ const own = (row, selector) => [...(row?.querySelectorAll(selector) ?? [])].find
 
 let kept = null;
 let wanted = null; // what is to have the focus after the swap, where it is not what had it
+let shown = bare(document);
+
+/** What a list shows, whichever form it is in and without what is new in every response. @param {Document} page */
+function bare(page) {
+  return page.getElementById("tasks").innerHTML.replace(/(name="csrfmiddlewaretoken" value)="[^"]*"/g, "$1");
+}
 
 document.body.addEventListener("htmx:beforeSwap", (event) => {
   if (event.detail.target !== region) return;
@@ -24,6 +32,12 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
     location.reload();
     return;
   }
+  const theirs = bare(new DOMParser().parseFromString(event.detail.serverResponse, "text/html"));
+  if (event.detail.requestConfig.elt === again && (overtaken || busy() || theirs === shown)) {
+    event.detail.shouldSwap = false;
+    return;
+  }
+  shown = theirs;
   const sent = event.detail.requestConfig.elt;
   const row = current();
   kept = {
@@ -48,6 +62,7 @@ document.body.addEventListener("htmx:afterSettle", () => {
   refocus(kept);
   if (kept.changed) document.body.dispatchEvent(new CustomEvent("nextchange")); // runs stay as they are until they look
   kept = null;
+  written = false;
   prepare();
 });
 
@@ -60,10 +75,19 @@ function refocus({ focus, row, at }) {
   (same ?? own(rows()[Math.min(at, rows().length - 1)], "[data-focus]"))?.focus();
 }
 
-// A page that refreshes itself does not take away what somebody is editing.
-region.addEventListener("htmx:beforeRequest", (event) => {
-  if (event.target === region && region.querySelector("[data-editing]")) event.preventDefault();
+// A page that refreshes itself takes nothing away that somebody is editing or dragging: what is new comes with their own
+// change. Drafts and what is written to a run stay where they are.
+const busy = () => written || drag.row || region.querySelector("[data-editing]");
+let written = false;
+let overtaken = false; // by a request of their own, which knows as much or more
+
+region.addEventListener("input", ({ target }) => (written ||= !target.closest("[data-draft], [data-runs]")));
+document.body.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.detail.target !== region) return;
+  overtaken = event.detail.elt !== again;
+  if (!overtaken && busy()) event.preventDefault();
 });
+onNews("tasks", () => document.body.dispatchEvent(new CustomEvent("taskschange")));
 
 document.body.addEventListener("htmx:afterRequest", (event) => {
   const form = event.detail.elt;
@@ -149,7 +173,7 @@ const drag = new Drag(region, {
   },
   move(row, day) {
     const { value: token } = row.querySelector("[name=csrfmiddlewaretoken]");
-    const values = { day, back: region.getAttribute("hx-get"), csrfmiddlewaretoken: token };
+    const values = { day, back: again.getAttribute("hx-get"), csrfmiddlewaretoken: token };
     window.htmx.ajax("POST", row.dataset.move, { source: region, values });
   },
 });

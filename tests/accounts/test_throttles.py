@@ -4,7 +4,9 @@ the tests need not know where in a minute they begin."""
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import httpx
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
@@ -114,8 +116,9 @@ def test_calls_are_taken_uncounted_while_redis_is_away(olga: User, settings: Set
 
 @pytest.fixture
 def strict(product: Product, tmp_path: Path) -> Iterator[Product]:
-    """Another web server of the product, with a small limit in its environment."""
-    environment = {**product.environment, "API_RATES": f"chat={LIMIT},files=0"}
+    """Another web server of the product, behind a proxy, with small limits in its environment."""
+    small = {"API_RATES": f"chat={LIMIT},files=0", "SIGN_IN_LIMITS": f"name={LIMIT}", "TRUSTED_PROXIES": "1"}
+    environment = {**product.environment, **small}
     server = Product(f"http://127.0.0.1:{free_port()}", product.model, environment, tmp_path)
     server.start_web()
     try:
@@ -133,3 +136,17 @@ def test_the_limits_come_from_the_environment(strict: Product, person: Person) -
     assert {each.status_code for each in unlimited} == {200}
     assert "RateLimit-Limit" not in unlimited[0].headers
     assert caller.http.get("projects/").headers["RateLimit-Limit"] == "3000"
+
+
+@pytest.mark.product
+def test_so_do_those_of_signing_in_and_the_proxies_in_front(strict: Product) -> None:
+    with httpx.Client(base_url=strict.url, headers={"Referer": strict.url}) as browser:
+        browser.get("/login/")
+        form = {"username": uuid4().hex, "password": "guess", "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
+
+        def guess(address: str) -> httpx.Response:
+            return browser.post("/login/", data=form, headers={"X-Forwarded-For": f"192.0.2.1, {address}"})
+
+        last = refused([guess("203.0.113.7") for _ in range(ENOUGH)])[-1]
+        assert 1 <= int(last.headers["Retry-After"]) <= 900
+        assert guess("203.0.113.8").status_code == 200

@@ -1,16 +1,21 @@
 """What makes the running product call a webhook, and that it tries again by itself."""
 
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
 import httpx
 import pytest
+from django.utils import timezone
 
 from accounts.models import Webhook
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from chat.models import Run
+from files.ingest import MAX_READS
 from files.models import File
 from llm.models import Model
+from llm.tokens import count
 from tests.accounts.receiver import Receiver, receiving
 from tests.accounts.test_webhooks import is_signed_with
 from tests.chat.working import tool_model
@@ -67,6 +72,54 @@ def test_a_file_that_has_been_read_is_told(person: Person, webhook: Webhook, rec
         "url": f"{person.caller.url}/api/v1/files/{found['id']}/",
     }
     assert File.objects.get(pk=found["id"]).status == "ready"
+
+
+def sent(person: Person, content: bytes, name: str = "a.txt") -> dict[str, Any]:
+    found: dict[str, Any] = person.caller.http.post("files/", files={"file": (name, content)}).json()
+    return found
+
+
+def test_a_file_that_is_too_long_for_every_model_is_told_with_that_state(
+    person: Person, webhook: Webhook, receiver: Receiver
+) -> None:
+    words = " a" * max(model.window for model in Model.objects.usable())
+    assert count(words) > 100_000
+    found = sent(person, words.encode())
+    [call] = receiver.wait_for("file.ready")
+    assert (call.payload["data"]["file"], call.payload["data"]["status"]) == (found["id"], "too_long")
+    assert receiver.of("file.failed") == []
+
+
+def test_a_file_that_cannot_be_read_is_told_with_the_reason(
+    person: Person, webhook: Webhook, receiver: Receiver
+) -> None:
+    found = sent(person, b"%PDF-1.7 and then nothing of the kind", "private words.pdf")
+    [call] = receiver.wait_for("file.failed")
+    file = File.objects.get(pk=found["id"])
+    assert call.payload["data"] == {
+        "file": found["id"],
+        "status": "failed",
+        "code": "damaged",
+        "detail": "It is damaged, so it cannot be opened. Upload an intact copy.",
+        "url": f"{person.caller.url}/api/v1/files/{found['id']}/",
+    }
+    assert (file.status, file.error_code, file.error) == ("failed", "damaged", call.payload["data"]["detail"])
+    assert b"private" not in call.body and receiver.of("file.ready") == []
+
+
+def test_a_file_whose_reading_was_cut_off_twice_is_told_too(
+    person: Person, webhook: Webhook, receiver: Receiver
+) -> None:
+    found = sent(person, b"some words")
+    receiver.wait_for("file.ready")
+    until(lambda: File.objects.get(pk=found["id"]).searchable, "it is searchable")
+    # As a second reader that has died leaves it; the product's sweeper finds it.
+    long_ago = timezone.now() - timedelta(minutes=2)
+    left = {"status": File.Status.PROCESSING, "attempt": MAX_READS, "heartbeat": long_ago, "searchable": False}
+    File.objects.filter(pk=found["id"]).update(**left)
+    [call] = receiver.wait_for("file.failed")
+    assert (call.payload["data"]["file"], call.payload["data"]["code"]) == (found["id"], "interrupted")
+    assert File.objects.get(pk=found["id"]).status == "failed"
 
 
 def test_a_run_that_waits_is_told_once_for_each_reason(

@@ -50,8 +50,9 @@ def refusal(product: Product, person: Person, **body: Any) -> tuple[int, dict[st
     [
         ({"n": 2}, "n", "unsupported_parameter"),
         ({"logprobs": True}, "logprobs", "unsupported_parameter"),
-        ({"response_format": {"type": "json_object"}}, "response_format", "unsupported_parameter"),
-        ({"top_p": 0.5}, "top_p", "unsupported_parameter"),
+        ({"logit_bias": {"50256": -100}}, "logit_bias", "unsupported_parameter"),
+        ({"store": True}, "store", "unsupported_parameter"),
+        ({"service_tier": "priority"}, "service_tier", "unsupported_parameter"),
         ({"functions": [{"name": "f"}]}, "functions", "unsupported_parameter"),
         ({"model": None}, "model", "missing_required_parameter"),
         ({"model": 7}, "model", "invalid_type"),

@@ -125,6 +125,30 @@ def test_a_draft_that_is_too_long_says_so_before_and_keeps_the_message_after(
     assert person.caller.get(f"messages/{failed['user_message']}/")["text"] == text.strip()
 
 
+def test_a_question_that_was_too_long_to_be_sent_does_not_hide_what_came_before_it(
+    product: Product, person: Person, scripted_model_row: Model
+) -> None:
+    model = small_model(scripted_model_row, 1_500)
+    path, before, mark = f"conversations/{past(person.user, 2).pk}", uuid4().hex, uuid4().hex
+
+    def ask(text: str) -> dict[str, Any]:
+        turn = person.caller.post(f"{path}/turns/", {"text": text, "models": [str(model.pk)]})["turns"][0]
+        ended: dict[str, Any] = person.caller.ended(turn["id"])
+        return ended
+
+    assert ask(f"Said before {before}")["status"] == "done"
+    failed = ask("too many words " * 3_000)
+    assert failed["error"]["code"] == "context_too_long"
+    turn = ask(f"In short {mark}")
+    messages = sent(product, mark)
+    assert any(before in message["content"] for message in messages)
+    assert not any("too many words" in message["content"] for message in messages)
+    sources = person.caller.get(f"turns/{turn['id']}/report/")["sources"]
+    [left_out] = [source for source in sources if source["id"] == failed["user_message"]]
+    assert (left_out["state"], left_out["reason"]) == ("left_out", "no_room")
+    assert left_out["title"].startswith("too many words")
+
+
 def test_a_provider_with_a_smaller_limit_is_asked_once_more_and_the_limit_learnt(
     product: Product, person: Person, scripted_model_row: Model
 ) -> None:

@@ -64,6 +64,16 @@ def test_a_model_task_is_drafted_shown_started_and_done_item_by_item(
     assert {change["model"] for change in history if change["field"] == "status"} == {model.name}
 
 
+def test_a_run_that_a_program_begins_with_nothing_else_goes_on_to_its_end(
+    product: Product, person: Person, model: Model
+) -> None:
+    made = work(person, product, model, notes=drafting(OK, OK))
+    persona = Persona.objects.create(owner=person.user, name="Doer", model=model)
+    run = made.caller.post(f"tasks/{made.task['id']}/runs/", {"persona": str(persona.pk)}, expect=202)
+    assert made.until(run["id"], "done", "ready", "waiting")["status"] == "done"
+    assert made.asked() == ["draft", ".C01", ".C02"]
+
+
 def test_a_hybrid_task_stops_at_its_breakpoint_and_goes_on_when_it_is_cleared_or_answered(
     product: Product, person: Person, model: Model
 ) -> None:

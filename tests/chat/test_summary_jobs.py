@@ -117,3 +117,16 @@ def test_two_tabs_at_once_make_one_job(product: Product, person: Person) -> None
     assert codes == [202, 409, 409, 409, 409, 409]
     settled(person, place)
     assert SummaryJob.objects.filter(conversation=place).count() == 1
+
+
+@pytest.mark.parametrize("before", [(), ("Hello.",)])
+def test_a_long_turn_with_nothing_older_worth_a_summary_keeps_nobody_from_sending(
+    product: Product, person: Person, before: tuple[str, ...]
+) -> None:
+    place = conversation(person, small(person))
+    for text in before:
+        person.caller.ended(person.caller.ask(text, {"text": "Hi."}, str(place))["id"])
+    ended = person.caller.ended(person.caller.ask(" ".join([FILLER] * 10), {"text": "Read."}, str(place))["id"])
+    assert ended["status"] == "done" and ended["usage"]["input"] > 1_500  # the ceiling
+    assert person.caller.get(f"conversations/{place}/")["state"] == "idle"
+    assert not SummaryJob.objects.filter(conversation=place).exists()

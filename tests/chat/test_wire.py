@@ -10,6 +10,7 @@ from django.test import Client
 from jsonschema import Draft7Validator, FormatChecker
 
 from accounts.models import ApiToken
+from accounts.news import News
 from accounts.services import create_token, revoke_token
 from chat import sockets, wire
 from chat.events import EventType
@@ -126,7 +127,7 @@ def test_what_the_socket_carries_is_as_the_document_says(
         socket.until("ERROR")
         socket.send("send", id=7, conversation=caller.conversation(), text="Hello", key="k")
         socket.until("ACK")
-    rest = {"CITATION", "TITLE", "NEXT", "SNAPSHOT"}  # below, and where they are tested
+    rest = {"CITATION", "TITLE", "NEXT", "SNAPSHOT", *News}  # below, and where they are tested
     assert {*EventType, *wire.NOTICES} - rest <= socket.seen
 
 

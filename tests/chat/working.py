@@ -49,7 +49,7 @@ class Work:
         return self.person.caller
 
     def begin(self, expect: int = 202, **body: Any) -> Any:
-        fields = {"model": str(self.model.pk), **body}
+        fields = {"model": str(self.model.pk), "start": False, **body}
         return self.caller.post(f"tasks/{self.task['id']}/runs/", fields, expect=expect)
 
     def until(self, run: str, *statuses: str, seconds: float = WAIT) -> Any:

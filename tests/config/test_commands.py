@@ -117,6 +117,12 @@ def test_what_is_wrong_is_said_with_how_to_mend_it(product: Product, tmp_path: P
     assert "Traceback" not in result.stderr
 
 
+def test_behind_a_proxy_it_is_said_whose_address_counts(product: Product) -> None:
+    unset = doctor(product, HTTPS_ONLY="true")
+    assert re.search(r"^warn  Client addresses: .*→ .*TRUSTED_PROXIES", unset.stdout, re.MULTILINE), unset.stdout
+    assert "ok    Client addresses: from X-Forwarded-For" in doctor(product, TRUSTED_PROXIES="1").stdout
+
+
 def test_keys_that_cannot_be_decrypted_and_a_silent_provider_are_found(
     product: Product, committed: None, scripted_model_row: Model
 ) -> None:

@@ -247,12 +247,19 @@ TOO_WIDE = """(width) => [
 
 @dataclass
 class Look:
-    """Somebody's browser of one size in one colour scheme; `page` is signed in."""
+    """A page in somebody's browser of one size in one colour scheme; `options` are its context's."""
 
     visit: Visit
     page: Page
-    phone: bool
-    dark: bool
+    options: dict[str, Any]
+
+    @property
+    def phone(self) -> bool:
+        return "is_mobile" in self.options
+
+    @property
+    def dark(self) -> bool:
+        return bool(self.options["color_scheme"] == "dark")
 
     def go(self, path: str) -> None:
         self.page.goto(self.visit.product.url + path)
@@ -274,17 +281,17 @@ class Look:
 
     def check(self, *shown: Locator) -> None:
         """Nothing is wider than the screen, no control beside it; the page and `shown` have the look's colours."""
-        size = self.page.viewport_size
-        assert size and self.page.evaluate(TOO_WIDE, size["width"]) == []
         for place in (self.page.locator("body"), *shown):
             expect(place).to_be_visible()
             behind = place.evaluate(BEHIND)
             assert (luminance(behind) < 0.2) if self.dark else (luminance(behind) > 0.7), (place, behind)
+        size = self.page.viewport_size
+        assert size and self.page.evaluate(TOO_WIDE, size["width"]) == []
 
 
 @pytest.fixture(params=LOOKS)
 def look(request: pytest.FixtureRequest, visit: OpenBrowser) -> Look:
-    """Every size and colour scheme in turn; the clipboard is open to the test."""
-    name = str(request.param)
-    opened = visit(**LOOKS[name], permissions=["clipboard-read", "clipboard-write"])
-    return Look(opened, opened.sign_in(), phone=name.startswith("phone"), dark=name.endswith("dark"))
+    """Every size and colour scheme in turn, signed in; the clipboard is open to the test."""
+    options = LOOKS[str(request.param)]
+    opened = visit(**options, permissions=["clipboard-read", "clipboard-write"])
+    return Look(opened, opened.sign_in(), options)

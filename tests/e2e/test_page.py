@@ -1,7 +1,5 @@
 """The page around the conversation: without scripts, by keyboard, on a phone, in both colour schemes."""
 
-import re
-
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -13,6 +11,7 @@ from tests.e2e.conftest import (
     ask,
     expect_complete,
     field,
+    luminance,
     ready,
     scripted,
     top_of,
@@ -128,12 +127,6 @@ def test_earlier_messages_come_in_above_what_is_read(visit: OpenBrowser) -> None
     expect(page.locator("article")).to_have_count(44)
     expect(page.locator("article").first).to_contain_text("Question 0.")
     expect(page.get_by_role("link", name="Earlier messages")).to_have_count(0)
-
-
-def luminance(colour: str) -> float:
-    channels = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
-    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -17,7 +17,7 @@ def otto(db: None) -> Program:
 
 @pytest.fixture
 def admin(db: None) -> Program:
-    return Program(User.objects.create_user("admin", is_staff=True), ["chat", "admin"])
+    return Program(User.objects.create_superuser("admin"), ["chat", "admin"])
 
 
 @pytest.fixture

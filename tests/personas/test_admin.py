@@ -55,7 +55,7 @@ def test_an_empty_prompt_is_refused(admin_client: Client) -> None:
 @pytest.mark.django_db
 def test_somebody_elses_change_meanwhile_is_not_overwritten_unseen(admin_client: Client) -> None:
     save_prompt(user=None, kind=SystemPrompt, text="One.")
-    save_prompt(kind=SystemPrompt, user=User.objects.create_user("other", is_staff=True), text="Two, by another.")
+    save_prompt(kind=SystemPrompt, user=User.objects.create_superuser("other"), text="Two, by another.")
     response = admin_client.post(reverse(ADD), prompt_form("Mine.", 1))
     page = response.content.decode()
     assert "v2 by other became active while you were writing" in page

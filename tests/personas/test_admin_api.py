@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 
+from accounts.models import User
 from llm.models import Model
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
 from tests.personas.programs import Program, made, wrong
@@ -87,6 +89,22 @@ def test_budget_profiles_are_read_by_all_and_written_by_administrators(olga: Pro
     assert admin.delete(where, expect=409)["code"] == "default_profile"
     admin.delete(f"budget-profiles/{first['id']}/")
     assert BudgetProfile.objects.get().name == "Small"
+
+
+def test_an_administrator_may_no_more_over_the_api_than_in_the_admin(olga: Program, admin: Program) -> None:
+    profile = admin.post("budget-profiles/", {"name": "Standard", "default": True})["id"]
+    where, change = f"budget-profiles/{profile}/", {"name": "Mine"}
+    User.objects.filter(pk=olga.user.pk).update(is_staff=True)
+    clerk = Program(User.objects.get(pk=olga.user.pk), ["chat", "admin"])
+    refused = clerk.patch(where, change, expect=403)
+    assert (refused["code"], "view_budgetprofile" in refused["detail"]) == ("right_missing", True)
+    olga.user.user_permissions.add(Permission.objects.get(codename="view_budgetprofile"))
+    assert "change_budgetprofile" in clerk.patch(where, change, expect=403)["detail"]
+    assert clerk.get("system-prompts/", expect=403)["code"] == "right_missing"
+    olga.user.user_permissions.add(Permission.objects.get(codename="change_budgetprofile"))
+    assert clerk.patch(where, change)["name"] == "Mine"
+    assert "add_budgetprofile" in clerk.post("budget-profiles/", {"name": "Other"}, expect=403)["detail"]
+    assert "delete_budgetprofile" in clerk.delete(where, expect=403)["detail"]
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,20 @@ def test_the_text_changes_with_the_tasks_and_only_then(actor: Actor) -> None:
     assert text() == first.replace(" (breakpoint, needs: the user's word)", "") != first
 
 
+def test_what_todays_tasks_mention_comes_along_and_what_that_mentions_does_not(
+    actor: Actor, django_assert_max_num_queries: object
+) -> None:
+    goal = new(actor, "English", level="objective", horizon="year")
+    further = new(actor, "Book", horizon="month")
+    old = new(actor, f"Gym, for @{further.code}", date=TODAY - timedelta(days=1))
+    task = new(actor, f"Go on with @{old.code}", notes="Nothing for @D2026-11-01-T09.")
+    new(actor, f"A word for @{goal.code}", level="item", parent=task)
+    new(actor, f"Of @{further.code}", date=TODAY + timedelta(days=1))
+    with django_assert_max_num_queries(4):  # type: ignore[operator]  # pytest-django's fixture
+        found = tasks_for_prompt(user=actor.user, on=TODAY)
+    assert shown(found) == ([task.code], [old.code, goal.code])
+
+
 def test_somebody_elses_code_that_was_mentioned_shows_nothing(actor: Actor) -> None:
     theirs = new(Actor(User.objects.create_user("stranger")), "Secret", level="objective", horizon="year")
     assert tasks_for_prompt(user=actor.user, on=TODAY, mentioned={theirs.code}) == PromptTasks(TODAY)

@@ -23,6 +23,7 @@ _DELTAS = {
     "text": ("text_delta", "text"),
     "arguments": ("input_json_delta", "partial_json"),
 }
+_OF_OTHER_PROTOCOLS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "response_format")
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
@@ -140,8 +141,8 @@ def refusal(body: Mapping[str, Any]) -> str | None:
     """The sentence with which the real service refuses a request that breaks its rules, or None."""
     if not isinstance(body.get("max_tokens"), int):
         return "max_tokens: Field required"
-    if "temperature" in body:
-        return "temperature: Extra inputs are not permitted"
+    if extra := [name for name in _OF_OTHER_PROTOCOLS if name in body]:
+        return f"{extra[0]}: Extra inputs are not permitted"
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return "messages: at least one message is required"

@@ -1,0 +1,244 @@
+"""The parameters of OpenAI's protocol that steer an answer and give it a form: sent on, or refused by their names."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import openai
+import pytest
+from openai import OpenAI
+from pydantic import BaseModel
+
+from chat.models import Conversation
+from chat.options import Options, options_of
+from llm.messages import Sampling
+from llm.models import Model, Provider
+from llm.services import save_provider
+from tests.chat.test_openai_protocol import WEATHER, able, asked, client_of
+from tests.conftest import Person
+from tests.product import WAIT, Product
+
+pytestmark = pytest.mark.product
+__all__ = ["able"]
+
+
+class Town(BaseModel):
+    """What a program wants to know."""
+
+    name: str
+    people: int
+
+
+SCHEMA: Any = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "town",
+        "schema": {"type": "object", "properties": {"people": {"type": "integer"}, "name": {"type": "string"}}},
+    },
+}
+NEUTRAL: dict[str, Any] = {
+    "top_p": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0.0,
+    "seed": None,
+    "response_format": {"type": "text"},
+    "logprobs": False,
+    "logit_bias": {},
+    "n": 1,
+    "store": False,
+    "parallel_tool_calls": True,
+    "service_tier": "auto",
+    "verbosity": "medium",
+    "reasoning_effort": None,
+}
+HARMLESS: dict[str, Any] = {
+    "metadata": {"run": "7"},
+    "user": "somebody",
+    "prompt_cache_key": "k",
+    "stream_options": None,
+}
+
+
+@pytest.fixture
+def client(person: Person) -> OpenAI:
+    return client_of(person, timeout=WAIT)
+
+
+@pytest.fixture
+def foreign(product: Product, committed: None) -> Iterator[str]:
+    """The name of a model behind Anthropic's protocol."""
+    name = f"foreign-{uuid4().hex[:8]}"
+    save_provider(
+        name=name,
+        kind=Provider.Kind.ANTHROPIC,
+        base_url=product.model.url,
+        api_key="key",
+        models=[(name, 64_000)],
+        default=False,
+    )
+    yield name
+    Provider.objects.get(name=name).delete()
+
+
+def sent(product: Product, mark: str) -> dict[str, Any]:
+    [record] = product.model.finished(mark)
+    body: dict[str, Any] = record.body
+    return body
+
+
+def test_what_steers_the_answer_reaches_the_model(product: Product, client: OpenAI) -> None:
+    mark = uuid4().hex
+    steering: dict[str, Any] = {
+        "top_p": 0.25,
+        "presence_penalty": 1.5,
+        "frequency_penalty": -2,
+        "seed": 0,
+        "reasoning_effort": "high",
+        "verbosity": "low",
+    }
+    client.chat.completions.create(model="scripted", messages=asked(f"Hi {mark}"), **steering)
+    assert steering.items() <= sent(product, mark).items()
+
+
+def test_what_says_nothing_new_is_accepted_everywhere_and_not_sent(
+    product: Product, client: OpenAI, foreign: str
+) -> None:
+    for model in ("scripted", foreign):
+        mark = uuid4().hex
+        answer = client.chat.completions.create(
+            model=model, messages=asked(f"Hi {mark}"), extra_body=NEUTRAL | HARMLESS
+        )
+        assert answer.choices[0].message.content
+        assert not (NEUTRAL | HARMLESS).keys() - {"stream_options"} & sent(product, mark).keys()
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"top_p": 0.5}, "top_p"),
+        ({"presence_penalty": 1}, "presence_penalty"),
+        ({"frequency_penalty": 1}, "frequency_penalty"),
+        ({"seed": 7}, "seed"),
+        ({"reasoning_effort": "none"}, "reasoning_effort"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+    ],
+)
+def test_what_another_protocol_has_no_word_for_is_refused_by_name(
+    person: Person, client: OpenAI, foreign: str, body: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(openai.BadRequestError, match=f"{foreign} cannot be given “{param}”") as refused:
+        client.chat.completions.create(model=foreign, messages=asked("Hi"), extra_body=body)
+    assert (refused.value.param, refused.value.code) == (param, "unsupported_parameter")
+    assert not Conversation.objects.filter(owner=person.user).exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"top_p": 1.5}, "top_p"),
+        ({"top_p": "0.5"}, "top_p"),
+        ({"presence_penalty": 3}, "presence_penalty"),
+        ({"frequency_penalty": True}, "frequency_penalty"),
+        ({"seed": 1.5}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"reasoning_effort": "utmost"}, "reasoning_effort"),
+        ({"verbosity": []}, "verbosity"),
+        ({"parallel_tool_calls": "no"}, "parallel_tool_calls"),
+        ({"response_format": "json"}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.name"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
+            "response_format.json_schema.schema",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": []}}},
+            "response_format.json_schema.schema",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}, "strict": 1}}},
+            "response_format.json_schema.strict",
+        ),
+    ],
+)
+def test_a_value_that_is_none_is_refused_by_name(client: OpenAI, body: dict[str, Any], param: str) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="scripted", messages=asked("Hi"), extra_body=body)
+    assert refused.value.param == param
+
+
+def test_structured_output_is_parsed_by_the_clients_own_helper(product: Product, client: OpenAI, foreign: str) -> None:
+    for model in ("scripted", foreign):
+        mark, said = uuid4().hex, {"text": '{"name": "Conwy", "people": 14723}'}
+        answer = client.chat.completions.parse(
+            model=model, messages=asked(f"Which town? {mark}", said), response_format=Town
+        )
+        assert answer.choices[0].message.parsed == Town(name="Conwy", people=14723)
+        body = sent(product, mark)
+        if model == "scripted":
+            format_ = body["response_format"]
+            assert (format_["type"], format_["json_schema"]["name"]) == ("json_schema", "Town")
+            assert format_["json_schema"]["strict"] is True
+            schema = format_["json_schema"]["schema"]
+        else:
+            schema = body["output_config"]["format"]["schema"]
+        assert list(schema["properties"]) == ["name", "people"]
+
+
+def test_structured_output_is_streamed(client: OpenAI) -> None:
+    step = {"text": '{"name": "Conwy", "people": 14723}', "interval": 0.01}
+    with client.chat.completions.stream(
+        model="scripted", messages=asked("Which town?", step), response_format=Town
+    ) as stream:
+        parsed = stream.get_final_completion().choices[0].message.parsed
+    assert parsed == Town(name="Conwy", people=14723)
+
+
+def test_the_schema_takes_room_in_the_report_and_keeps_its_order(
+    product: Product, person: Person, client: OpenAI
+) -> None:
+    mark = uuid4().hex
+    create = client.chat.completions.with_raw_response.create
+    plain = create(model="scripted", messages=asked("Hi"))
+    shaped = create(model="scripted", messages=asked(f"Hi {mark}"), response_format=SCHEMA)
+    without, with_ = (person.caller.http.get(raw.headers["X-Glasshouse-Report"]).json() for raw in (plain, shaped))
+    more = with_["tools_tokens"] - without["tools_tokens"]
+    assert 20 < more < 80
+    assert with_["limit"] == without["limit"] - more
+    properties = sent(product, mark)["response_format"]["json_schema"]["schema"]["properties"]
+    assert list(properties) == ["people", "name"]
+
+
+def test_a_schema_that_leaves_no_room_is_refused_like_a_prompt_that_is_too_long(
+    client: OpenAI, scripted_model_row: Model
+) -> None:
+    small = Model.objects.create(
+        provider=scripted_model_row.provider, name=f"small-{uuid4().hex}", context_window=4_000
+    )
+    described: Any = {"type": "object", "description": " word" * 4_000}
+    format_: Any = {"type": "json_schema", "json_schema": {"name": "long", "schema": described}}
+    with pytest.raises(openai.BadRequestError) as long:
+        client.chat.completions.create(model=small.name, messages=asked("Hi"), response_format=format_)
+    assert long.value.code == "context_length_exceeded"
+    small.delete()
+
+
+def test_calls_one_at_a_time_are_asked_for_where_there_are_tools(product: Product, client: OpenAI, able: Model) -> None:
+    mark = uuid4().hex
+    client.chat.completions.create(
+        model=able.name, messages=asked(f"Hi {mark}"), tools=[WEATHER], parallel_tool_calls=False
+    )
+    assert sent(product, mark)["parallel_tool_calls"] is False
+
+
+def test_options_are_read_as_they_were_kept_and_those_of_earlier_versions_too() -> None:
+    options = Options(sampling=Sampling(top_p=0.5, seed=3), response_format=SCHEMA, parallel_tool_calls=False)
+    assert options_of(json.loads(json.dumps(options.as_json()))) == options
+    earlier = {
+        name: value
+        for name, value in Options(temperature=0.5).as_json().items()
+        if name not in ("sampling", "response_format", "parallel_tool_calls")
+    }
+    assert options_of(earlier) == Options(temperature=0.5)

@@ -1,0 +1,189 @@
+"""What changes the list of conversations, or tasks, is told on every socket of their person, and on nobody else's."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from accounts.news import News
+from accounts.services import create_token
+from chat.models import Conversation
+from llm.models import Model
+from tests.chat.working import DONE, script, tool_model, with_items, work
+from tests.conftest import Person
+from tests.product import Product, until
+from tests.sockets import Socket, opened, socket_of
+
+pytestmark = pytest.mark.product
+QUIET = 0.5  # seconds without a frame; news is told a tenth of a second after the change
+
+
+@contextmanager
+def hearing(product: Product, person: Person) -> Iterator[Socket]:
+    """A socket that is there: what is told from now on reaches it."""
+    with socket_of(product, person) as socket:
+        socket.news = True
+        settled(socket)
+        yield socket
+
+
+def settled(socket: Socket) -> list[str]:
+    """The news that had been told already, or is told of what has just happened."""
+    heard = []
+    while True:
+        try:
+            heard.append(json.loads(socket.connection.recv(QUIET))["type"])
+        except TimeoutError:
+            return heard
+
+
+def export(*titles: str) -> bytes:
+    def said(title: str) -> dict[str, Any]:
+        message = {"uuid": f"m-{title}", "sender": "human", "text": "Hello", "created_at": "2024-05-01T10:00:00Z"}
+        return {"uuid": f"c-{title}", "name": title, "created_at": "2024-05-01T10:00:00Z", "chat_messages": [message]}
+
+    return json.dumps([said(title) for title in titles]).encode()
+
+
+def renamed(person: Person, place: str) -> None:
+    person.caller.http.patch(f"conversations/{place}/", json={"title": "Another name"})
+
+
+def archived(person: Person, place: str) -> None:
+    person.caller.http.patch(f"conversations/{place}/", json={"archived": True})
+
+
+def moved(person: Person, place: str) -> None:
+    project = person.caller.post("projects/", {"name": "Contracts"}, expect=201)
+    person.caller.http.patch(f"conversations/{place}/", json={"project": project["id"]})
+
+
+def deleted(person: Person, place: str) -> None:
+    person.caller.http.delete(f"conversations/{place}/").raise_for_status()
+
+
+def deleted_on_the_page(person: Person, place: str) -> None:
+    client = Client()
+    client.force_login(person.user)
+    assert client.post(f"/c/{place}/delete/").status_code == 302
+
+
+def created(person: Person, place: str) -> None:
+    person.caller.conversation()
+
+
+def asked(person: Person, place: str) -> None:
+    person.caller.ask("Hello.", {"text": "Hello."}, place)
+
+
+@pytest.mark.parametrize("change", [created, renamed, archived, moved, deleted, deleted_on_the_page, asked])
+def test_a_change_of_the_list_is_told_to_all_sockets_of_the_person_and_to_nobody_else(
+    product: Product, person: Person, stranger: Person, change: Callable[[Person, str], None]
+) -> None:
+    place = person.caller.conversation()
+    with (
+        hearing(product, person) as one,
+        hearing(product, person) as other,
+        hearing(product, stranger) as elsewhere,
+    ):
+        change(person, place)
+        for each in (one, other):
+            assert each.receive() == {"type": "CONVERSATIONS"}
+        assert settled(elsewhere) == []
+        stranger.caller.conversation()
+        assert elsewhere.receive() == {"type": "CONVERSATIONS"}
+
+
+def test_unarchiving_and_restoring_are_told(product: Product, person: Person) -> None:
+    place = person.caller.conversation()
+    archived(person, place)
+    with hearing(product, person) as socket:
+        person.caller.http.patch(f"conversations/{place}/", json={"archived": False})
+        assert socket.receive() == {"type": "CONVERSATIONS"}
+        deleted(person, place)
+        assert socket.receive() == {"type": "CONVERSATIONS"}
+        person.caller.post(f"conversations/{place}/restore/", expect=200)
+        assert socket.receive() == {"type": "CONVERSATIONS"}
+
+
+def test_the_title_that_the_model_writes_is_told(product: Product, person: Person) -> None:
+    place = person.caller.conversation()
+    with hearing(product, person) as socket:
+        socket.send("watch", conversation=place)
+        person.caller.ask("What is a monad?", {"text": "A monoid.", "title": "Monads, gently"}, place)
+        assert socket.until("TITLE")[-1]["title"] == "Monads, gently"
+        assert socket.receive() == {"type": "CONVERSATIONS"}
+
+
+def test_an_import_of_many_conversations_is_told_a_few_times(product: Product, person: Person) -> None:
+    client = Client()
+    client.force_login(person.user)
+    with hearing(product, person) as socket:
+        content = export(*(f"Talk {number}" for number in range(300)))
+        files = {"file": ("conversations.json", content, "application/json")}
+        made = person.caller.http.post("imports/", files=files).raise_for_status().json()
+        until(lambda: person.caller.get(f"imports/{made['id']}/")["status"] == "done", "the import is done")
+        heard = settled(socket)
+    assert Conversation.objects.filter(owner=person.user).count() == 300
+    assert 1 <= len(heard) <= 60
+    assert set(heard) == {"CONVERSATIONS"}
+
+
+def test_deletions_in_a_row_are_told_together(product: Product, person: Person) -> None:
+    places = [person.caller.conversation() for _ in range(30)]
+    with hearing(product, person) as socket:
+        for place in places:
+            deleted(person, place)
+        assert 1 <= len(settled(socket)) < 30
+
+
+def test_a_request_in_openais_protocol_changes_no_list(product: Product, person: Person) -> None:
+    model = person.caller.http.get(product.url + "/v1/models").json()["data"][0]["id"]
+    with hearing(product, person) as socket:
+        body = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
+        person.caller.http.post(product.url + "/v1/chat/completions", json=body).raise_for_status()
+        assert settled(socket) == []
+
+
+def test_what_is_refused_and_rolled_back_is_not_told(product: Product, person: Person) -> None:
+    place = person.caller.conversation()
+    with hearing(product, person) as socket:
+        assert person.caller.http.patch(f"conversations/{place}/", json={"title": " "}).status_code == 400
+        assert person.caller.http.post(f"conversations/{place}/turns/", json={"text": " "}).status_code == 400
+        assert settled(socket) == []
+
+
+def test_a_task_that_changes_and_a_run_that_goes_on_are_told(
+    product: Product, person: Person, stranger: Person, scripted_model_row: Model
+) -> None:
+    made = with_items(work(person, product, tool_model(scripted_model_row)), [script(*DONE)])
+    with hearing(product, person) as socket, hearing(product, stranger) as elsewhere:
+        person.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json={"breakpoint": True}).raise_for_status()
+        assert socket.receive() == {"type": "TASKS"}
+        run = made.begin()
+        made.until(run["id"], "waiting")
+        assert "TASKS" in settled(socket)
+        assert settled(elsewhere) == []
+
+
+def test_a_program_hears_of_tasks_only_with_that_scope(product: Product, person: Person) -> None:
+    heard = {}
+    for scopes in (["chat"], ["chat", "tasks"]):
+        _, token = create_token(user=person.user, name="listener", scopes=scopes)
+        with opened(product, {"Authorization": f"Bearer {token}"}) as socket:
+            socket.send("ping")
+            settled(socket)
+            person.caller.post("tasks/", {"title": "Read", "level": "task"}, expect=201)
+            person.caller.conversation()
+            heard[len(scopes)] = set(settled(socket))
+    assert heard == {1: {"CONVERSATIONS"}, 2: set(News)}
+
+
+def test_the_document_describes_what_is_told(client: Client) -> None:
+    messages = client.get("/api/v1/asyncapi/").json()["components"]["messages"]
+    for news in News:
+        assert messages[news]["payload"]["required"] == ["type"]
+        assert messages[news]["summary"]

@@ -1,0 +1,244 @@
+"""Whole ways through a conversation, each in four looks: desktop and phone, light and dark."""
+
+import re
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from llm.models import Model
+from personas.tools import TASKS
+from tests.conftest import Person
+from tests.e2e.conftest import Look, answer, ask, elsewhere, expect_complete, field, ready, scripted, status
+from tests.product import Product
+from tests.projects.uploads import uploaded
+
+pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+
+CODE = "def answer(question):\n    return 42  # " + "and a long line of words " * 6 + "\n"
+COLUMNS = [f"a rather long column {number}" for number in range(12)]
+ALL = f"""# A heading
+
+Some **bold** words.
+
+```python
+{CODE}```
+
+| {" | ".join(COLUMNS)} |
+|{"---|" * len(COLUMNS)}
+| {" | ".join(COLUMNS)} |
+
+It is $E = mc^2$.
+
+$$\\frac{{1}}{{2}}$$
+
+- [x] done
+- [ ] open"""
+CALL = {"tool_calls": [{"name": "list_tasks", "arguments": {}}]}
+CLAUSE = "Clause 7: the fee is limited to 500 euros a year."
+CITED = "The fee is **limited** [1]. What exceeds it is free [1]."
+# Notes every length that an answer has while it is being written.
+WATCH = """() => {
+  const seen = (window.lengths = new Set());
+  new MutationObserver(() => {
+    const growing = document.querySelector("article.answer[data-status=pending] .prose");
+    if (growing) seen.add(growing.textContent.length);
+  }).observe(document.getElementById("messages"), { childList: true, subtree: true, characterData: true });
+}"""
+
+
+@pytest.fixture
+def helper(product: Product, person: Person) -> str:
+    """The path of a conversation whose persona works on tasks, with a model that can."""
+
+    def model() -> str:
+        provider = Model.objects.get(name="scripted").provider
+        return str(provider.models.get_or_create(name="with tools", context_window=64_000, tools=True)[0].pk)
+
+    person.caller.post("tasks/", {"title": "Buy cacao", "level": "task"}, expect=201)
+    body = {"name": "Helper", "instructions": "Help.", "tools": [TASKS], "model": elsewhere(model)}
+    persona = person.caller.post("personas/", body, expect=201)["id"]
+    return f"/c/{person.caller.post('conversations/', {'persona': persona}, expect=201)['id']}/"
+
+
+@pytest.fixture
+def contracts(person: Person) -> str:
+    """The path of a conversation in a project with a file whose text is in the prompt."""
+    caller = person.caller
+    file = uploaded(caller, "contract.txt", CLAUSE)["id"]
+    project = caller.post("projects/", {"name": "Contracts"}, expect=201)["id"]
+    caller.post(f"projects/{project}/files/", {"file": file, "pinned": True}, expect=201)
+    return f"/c/{caller.post('conversations/', {'project': project}, expect=201)['id']}/"
+
+
+@pytest.fixture
+def three(product: Product, committed: None) -> list[str]:
+    """Names of models, each with an answer of its own: "From a.", "From b.", "From c."."""
+    names = [product.model.set_script(f"journey-{each}", {"text": f"From {each}."}) for each in "abc"]
+
+    def make() -> None:
+        provider = Model.objects.get(name="scripted").provider
+        for name in names:
+            provider.models.get_or_create(name=name, context_window=8192)
+
+    elsewhere(make)
+    return names
+
+
+def copied(page: Page) -> str:
+    return str(page.evaluate("navigator.clipboard.readText()"))
+
+
+def test_an_answer_grows_shows_all_it_holds_is_copied_and_judged(look: Look, helper: str) -> None:
+    page = look.page
+    look.go(helper)
+    ready(page)
+    page.evaluate(WATCH)
+    thinking = {"reasoning": "First this, then that.", **CALL}
+    ask(page, "Show me everything", steps=[thinking, {"text": ALL, "interval": 0.008}])
+    expect_complete(page)
+    assert page.evaluate("lengths.size") > 2
+    expect(status(page)).to_contain_text("Answer complete")
+
+    for fold, inside in ((".thinking", "First this, then that."), (".call details", "Buy cacao")):
+        folded = answer(page).locator(fold)
+        expect(folded.get_by_text(inside).first).to_be_hidden()
+        look.press(folded.locator("summary"))
+        expect(folded.get_by_text(inside).first).to_be_visible()
+    expect(answer(page).locator(".call summary")).to_contain_text("done")
+    expect(answer(page).locator("math")).to_have_count(2)
+    boxes = answer(page).get_by_role("checkbox")
+    expect(boxes.nth(0)).to_be_checked()
+    expect(boxes.nth(1)).not_to_be_checked()
+    for wide in (answer(page).locator(".table"), answer(page).locator(".code pre")):
+        assert wide.evaluate("each => each.scrollWidth > each.clientWidth") or not look.phone  # in itself
+    look.check(answer(page).locator(".code"), answer(page).locator("th").first, page.locator("#composer"))
+
+    look.press(answer(page).locator(".code").get_by_role("button", name="Copy"))
+    expect(answer(page).locator(".code").get_by_role("button", name="Copied")).to_be_visible()
+    assert copied(page) == CODE
+    look.press(answer(page).locator("[data-copy-answer]"))
+    expect(answer(page).locator("[data-copy-answer]")).to_contain_text("Copied")
+    assert copied(page) == ALL
+
+    good = answer(page).get_by_role("button", name="Good answer")
+    look.press(good)
+    expect(good).to_have_attribute("aria-pressed", "true")
+    page.reload()
+    expect(good).to_have_attribute("aria-pressed", "true")
+    expect(answer(page).locator("math")).to_have_count(2)
+
+
+def test_a_citation_leads_over_its_card_and_the_panel_to_its_source(look: Look, contracts: str) -> None:
+    page = look.page
+    look.go(contracts)
+    ready(page)
+    ask(page, "Which clause?", text=CITED)
+    expect_complete(page)
+    citation, card = answer(page).locator(".citation").first, page.locator("#citation-preview")
+    if look.phone:
+        citation.tap()
+    else:
+        citation.hover()
+    expect(card).to_contain_text(CLAUSE)
+    expect(card).to_be_in_viewport(ratio=1)
+    look.check(card)
+    with look.visit.context.expect_page() as source:
+        look.press(card.get_by_role("link", name="contract.txt"))
+    expect(source.value.locator("main")).to_contain_text(CLAUSE)
+    source.value.close()
+
+    look.press(answer(page).get_by_role("link", name="1 source"))
+    panel = page.locator("#panel")
+    expect(panel.get_by_role("heading", name="Sources of this answer")).to_be_focused()
+    expect(panel).to_contain_text(CLAUSE)
+    look.check(panel)
+    look.press(panel.get_by_text("Cited 2 times"))
+    look.press(panel.get_by_role("link", name="The fee is limited [1].").first)
+    expect(answer(page)).to_be_focused()
+    expect(panel).to_be_visible(visible=not look.phone)  # there it covers what is quoted
+    if look.phone:
+        look.press(answer(page).get_by_role("link", name="1 source"))
+    look.press(panel.get_by_role("link", name="Those of the whole conversation"))
+    expect(panel.get_by_role("heading", name="Sources of this conversation")).to_be_visible()
+    look.press(panel.get_by_role("button", name="Close the panel"))
+    expect(panel).to_be_hidden()
+
+
+def test_an_answer_is_stopped_continued_edited_and_written_again(look: Look, three: list[str]) -> None:
+    page = look.page
+    page.reload()  # the page knows the models from now on
+    ready(page)
+    ask(page, "Go on for long", tokens=4_000, interval=0.02)
+    for number in (0, 1):
+        expect(answer(page, number).locator(".prose")).to_contain_text("t5")
+        look.press(page.get_by_role("button", name="Stop the answer"))
+        expect(answer(page, number)).to_have_attribute("data-status", "stopped")
+        expect(answer(page, number)).to_contain_text("Stopped. What was written is kept.")
+        if number == 0:
+            look.press(answer(page).get_by_role("button", name="Continue"))
+            expect(page.get_by_text("You asked to continue.")).to_be_visible()
+
+    question = page.locator("article.question").first
+    look.press(question.get_by_role("link", name="Edit"))
+    box = page.get_by_label("Your message, in other words")
+    expect(box).to_have_value(re.compile("^Go on for long"))
+    look.check(box)
+    box.fill(scripted("Only a word", text="One word."))
+    look.press(page.locator("form.edit").get_by_role("button", name="Send"))
+    expect(answer(page)).to_contain_text("One word.")
+    expect_complete(page)
+    expect(page.locator("article")).to_have_count(2)
+
+    look.press(answer(page).get_by_role("button", name="Answer again with another model"))
+    menu = page.get_by_role("form", name="Answer again with")
+    look.check(menu)
+    look.press(menu.get_by_role("button", name=three[1]))
+    expect(answer(page)).to_contain_text("From b.")
+    expect_complete(page)
+    expect(answer(page).locator(".by")).to_have_text(three[1])
+
+    look.press(answer(page).get_by_role("button", name="Previous version"))
+    expect(answer(page)).to_contain_text("One word.")
+    expect(answer(page).get_by_role("group", name="Versions")).to_contain_text("1/2")
+    look.press(question.get_by_role("button", name="Previous version"))
+    expect(answer(page, 0)).to_contain_text("t5")
+    expect(page.locator("article")).to_have_count(4)
+    look.check()
+
+
+def test_models_answer_side_by_side_and_one_is_gone_on_with(look: Look, three: list[str]) -> None:
+    page = look.page
+    page.reload()  # the page knows the models from now on
+    ready(page)
+    page.get_by_role("combobox", name="Model").select_option(label=three[0])
+    look.press(page.get_by_text("Compare", exact=True))
+    for name in three[1:]:
+        page.get_by_role("checkbox", name=name).check()
+    look.check(page.locator("details.also fieldset"))
+    look.press(page.get_by_text("Compare", exact=True))
+    ask(page, f"All three {uuid4().hex}")
+    columns, tabs = page.locator(".columns article"), page.get_by_role("tab")
+    expect(columns).to_have_text([re.compile(f"From {each}") for each in "abc"])
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    if look.phone:
+        expect(tabs).to_have_text(three)
+        for shown in (2, 1):
+            look.press(tabs.nth(shown))
+            for number in range(3):
+                expect(columns.nth(number)).to_be_visible(visible=number == shown)
+    else:
+        expect(tabs.filter(visible=True)).to_have_count(0)
+        places = [each.bounding_box() for each in columns.all()]
+        assert len({place["y"] for place in places if place}) == 1
+        assert len({place["x"] for place in places if place}) == 3
+    look.check(columns.nth(1))
+    look.press(columns.nth(1).get_by_role("button", name="Go on with this one"))
+    expect(columns.nth(1)).to_contain_text("The conversation goes on from here.")
+    field(page).fill("Onwards")
+    look.press(page.get_by_role("button", name="Send"))
+    expect(page.locator(".columns")).to_have_count(0)
+    expect_complete(page)
+    expect(answer(page, 0)).to_contain_text("From b.")
+    expect(answer(page, 0).get_by_role("group", name="Versions")).to_contain_text("2/3")
+    look.check()
