@@ -121,33 +121,32 @@ class ProjectFiles:
 def project_files(project: Project | None, made: Documents, *, room: int, profile: BudgetProfile) -> ProjectFiles:
     """Which of a project's files are inline and which by search (context.md, section 5); failed ones are reported.
 
-    `room`: window − reserved output − system prompt − persona prompt, in tokens. An image is listed, never inline.
+    `room`: window − reserved output − system prompt − persona prompt, in tokens. Images have no text to be found by
+    and are left out; a message can bring them along.
     """
     if project is None:
         return ProjectFiles()
     entries = list(ProjectFile.objects.filter(project=project).select_related("file"))
     readable = [entry for entry in entries if entry.file.status in (File.Status.READY, File.Status.TOO_LONG)]
     for entry in entries:
-        if entry not in readable:
-            made.reports.append(
-                SourceReport("project_file", str(entry.file_id), "left_out", 0, _why_missing(entry.file))
-            )
-    images = [Document(str(e.file_id), e.file.name, tokens=tokens_of(file=e.file)) for e in readable if e.file.is_image]
+        if entry not in readable or entry.file.is_image:
+            why = "project_image" if entry in readable else _why_missing(entry.file)
+            made.reports.append(SourceReport("project_file", str(entry.file_id), "left_out", 0, why))
     documents = {str(entry.file_id): entry.file for entry in readable if not entry.file.is_image}
     sized = made.sized(list(documents.values()))
     pinned = frozenset(str(entry.file_id) for entry in readable if entry.pinned)
     fitting, by_search = split_project_files(sized, room=room, pinned=pinned, share=profile.project_share)
     texts = _texts(documents[each.id] for each in fitting)
     inline = [made.of_file(documents[each.id], texts.get(documents[each.id].pk, "")) for each in fitting]
-    listed = (*by_search, *images)
-    made.reports += [SourceReport("project_file", each.id, "by_search", 0) for each in listed]
+    made.reports += [SourceReport("project_file", each.id, "by_search", 0) for each in by_search]
     line = int(max(0, room) * profile.project_share)
-    return ProjectFiles(tuple(inline), listed, line)
+    return ProjectFiles(tuple(inline), tuple(by_search), line)
 
 
 def _why_missing(file: File | None) -> Reason:
-    unread = file is not None and file.status in (File.Status.UPLOADED, File.Status.PROCESSING)
-    return "unread_file" if unread else "failed_file"
+    if file is None:
+        return "deleted_file"
+    return "unread_file" if file.status in (File.Status.UPLOADED, File.Status.PROCESSING) else "failed_file"
 
 
 def give_numbers(conversation: Conversation, ids: Sequence[str]) -> dict[str, int]:

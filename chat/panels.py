@@ -44,6 +44,8 @@ REASONS = {
     "summarised": gettext_lazy("it is in the summary"),
     "failed_file": gettext_lazy("the file could not be read"),
     "unread_file": gettext_lazy("the file is still being read"),
+    "deleted_file": gettext_lazy("the file was deleted"),
+    "project_image": gettext_lazy("a picture of a project: attach it to a message to show it to the model"),
     "result_without_call": gettext_lazy("a result without its call"),
     "no_vision": gettext_lazy("the model does not see images"),
     "call_without_result": gettext_lazy("a call without its result"),

@@ -23,7 +23,7 @@ from tests.product import ROOT
 APPS = ("accounts", "chat", "config", "files", "llm", "personas", "projects")
 # What is here is read by administrators, models, or programs that expect a protocol's English.
 PROGRAMS = re.compile(
-    r"/(migrations|management|embedded|protocol|tools/(?!servers)|web|\w*admin\w*\.py)"
+    r"/(migrations|management|embedded|protocol|tools/(?!servers|choice)|web|\w*admin\w*\.py)"
     r"|^config/(contracts|doctor|metrics|schema|service_urls|settings)|^chat/(wire|context/(fields|requests|rendering|moving_parts))"
     r"|^chat/summaries/(writing|coverage)|^files/indexing|^llm/(forms|loop|mcp_tools|models|tool\w*|tokens)|^personas/(forms|models)"
 )

@@ -33,6 +33,8 @@ Reason = Literal[
     "summarised",
     "failed_file",
     "unread_file",
+    "deleted_file",
+    "project_image",
     "no_vision",
     "result_without_call",
     "call_without_result",

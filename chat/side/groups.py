@@ -56,7 +56,7 @@ class Side:
 
     @property
     def tag(self) -> str:
-        """Changes with what is shown, so not with every `updated`: a page that has this has nothing to put in its place."""
+        """Changes with what is shown, not with every `updated`: a page that has it has nothing to put in its place."""
         rows = [
             (group.label, group.more, [(each.pk, each.title) for each in group.conversations]) for group in self.groups
         ]

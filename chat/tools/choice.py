@@ -13,7 +13,7 @@ from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
 from files.models import File
 from llm.tool_services import web_search_tool
 from llm.tools import Tool
-from personas.tools import TASKS
+from personas.tools import TASKS, WEB
 
 
 def toolbox_for(setting: Setting, question: str, files: Sequence[File] = ()) -> Toolbox:
@@ -25,7 +25,9 @@ def toolbox_for(setting: Setting, question: str, files: Sequence[File] = ()) -> 
     scope = Scope(conversation, setting.project, question)
     chosen = [*_file_tools(scope, files), *_web_tools(setting, conversation), *_task_tools(setting)]
     tools = {guidance.name: tool for guidance, tool in chosen}
-    return Toolbox(tools, tuple(guidance for guidance, _ in chosen))
+    missing = setting.persona is not None and set(WEB) & set(setting.persona.tools) - set(tools)
+    notes = ("The persona's tools for the web are not there: no search service is set up.",) if missing else ()
+    return Toolbox(tools, tuple(guidance for guidance, _ in chosen), notes)
 
 
 def toolbox_ahead(setting: Setting, question: str, files: Sequence[File]) -> Toolbox:
@@ -42,8 +44,8 @@ def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuida
 
 def _web_tools(setting: Setting, conversation: Conversation) -> Iterator[tuple[ToolGuidance, Tool]]:
     """For personas that name them, and where nobody else answers: without a persona. Only once a search is set up."""
-    wanted = {"web_search", "open_url"} if setting.persona is None else set(setting.persona.tools)
-    search = web_search_tool() if wanted & {"web_search", "open_url"} else None
+    wanted = set(WEB if setting.persona is None else setting.persona.tools)
+    search = web_search_tool() if wanted & set(WEB) else None
     if search is None:
         return
     if "web_search" in wanted:

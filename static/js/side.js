@@ -56,14 +56,18 @@ function refresh() {
 
 const topOf = (row) => row.getBoundingClientRect().top;
 let inView = [];
-let overtaken = false; // by another view of the list
+let asked = ""; // what the list showed when it was asked for anew; meanwhile it may be another view, or have grown
+const shown = () => [...list.querySelectorAll("input[type=hidden]")].map((each) => each.value).join();
 
 list.addEventListener("htmx:beforeRequest", ({ detail }) => {
-  if (detail.target === list) overtaken = detail.elt !== list;
+  if (detail.elt === list) asked = shown();
 });
 list.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.requestConfig.elt !== list || detail.xhr.status !== 200) return;
-  if (overtaken) return void (detail.shouldSwap = false);
+  if (shown() !== asked) {
+    detail.shouldSwap = false;
+    return void refresh();
+  }
   if (!detail.serverResponse.includes('name="seen"')) return void location.reload(); // signed out meanwhile
   const { top, bottom } = list.getBoundingClientRect();
   const rows = [...list.querySelectorAll("li > a:first-child[id]")].map((row) => [row.id, topOf(row)]);

@@ -33,17 +33,18 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
     return;
   }
   const theirs = bare(new DOMParser().parseFromString(event.detail.serverResponse, "text/html"));
-  if (event.detail.requestConfig.elt === again && (overtaken || busy() || theirs === shown)) {
+  if (event.detail.requestConfig.elt === again && (busy() || theirs === shown)) {
+    missed ||= sent.size > 0;
     event.detail.shouldSwap = false;
     return;
   }
   shown = theirs;
-  const sent = event.detail.requestConfig.elt;
+  const form = event.detail.requestConfig.elt;
   const row = current();
   kept = {
     open: [...region.querySelectorAll("[data-checklist][open]")].map((each) => each.id),
     drafts: [...region.querySelectorAll("[data-draft]")]
-      .filter((each) => each.value && !sent.contains(each))
+      .filter((each) => each.value && !form.contains(each))
       .map((each) => [each.id, each.value]),
     focus: document.activeElement.id,
     row: row?.id,
@@ -77,15 +78,23 @@ function refocus({ focus, row, at }) {
 
 // A page that refreshes itself takes nothing away that somebody is editing or dragging: what is new comes with their own
 // change. Drafts and what is written to a run stay where they are.
-const busy = () => written || drag.row || region.querySelector("[data-editing]");
+// Nor does it take away an element whose request is under way: htmx then no longer knows where the response goes.
+const sent = new Set(); // such requests
+const busy = () => sent.size || written || drag.row || region.querySelector("[data-editing]");
 let written = false;
-let overtaken = false; // by a request of their own, which knows as much or more
+let missed = false; // while there were some
 
 region.addEventListener("input", ({ target }) => (written ||= !target.closest("[data-draft], [data-runs]")));
 document.body.addEventListener("htmx:beforeRequest", (event) => {
   if (event.detail.target !== region) return;
-  overtaken = event.detail.elt !== again;
-  if (!overtaken && busy()) event.preventDefault();
+  if (event.detail.elt !== again) return void sent.add(event.detail.xhr);
+  missed ||= sent.size > 0;
+  if (busy()) event.preventDefault();
+});
+document.body.addEventListener("htmx:afterRequest", (event) => {
+  if (!sent.delete(event.detail.xhr) || sent.size || !missed) return;
+  missed = false;
+  document.body.dispatchEvent(new CustomEvent("taskschange"));
 });
 onNews("tasks", () => document.body.dispatchEvent(new CustomEvent("taskschange")));
 

@@ -104,6 +104,15 @@ def test_a_persona_has_only_the_web_tools_it_names(
     assert offered == ["web_search"]
 
 
+def test_a_persona_whose_web_tools_are_not_there_says_so(person: Person, caller_of_tools: Model) -> None:
+    assert not WebSearch.objects.filter(active=True).exists()
+    persona = Persona.objects.create(owner=person.user, name="Scout", instructions="Look.", tools=["open_url"])
+    place = person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"]
+    body = {"text": "Look.", "model": str(caller_of_tools.pk)}
+    plan = person.caller.post(f"conversations/{place}/plan/", body, expect=200)
+    assert plan["notes"] == ["The persona's tools for the web are not there: no search service is set up."]
+
+
 async def test_a_pdf_of_the_web_is_read_like_one_that_was_uploaded() -> None:
     served = answer(pdf("The fee is limited to 1000 euros.", "It is due in May."), media_type="application/pdf")
     text = document_of(await opened(always(served), "/contract.pdf", readers=READERS))["text"]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import pytest
@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, 
 
 from accounts.models import User
 from tests.conftest import Person, make_person
-from tests.product import WAIT, Product
+from tests.product import WAIT, Product, until
 
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
@@ -283,7 +283,8 @@ class Look:
         """Nothing is wider than the screen, no control beside it; the page and `shown` have the look's colours."""
         for place in (self.page.locator("body"), *shown):
             expect(place).to_be_visible()
-            behind = place.evaluate(BEHIND)
+            # What news of the page replace in this moment has no colour; what comes in its place has.
+            behind = until(partial(place.evaluate, BEHIND), "it has a colour")
             assert (luminance(behind) < 0.2) if self.dark else (luminance(behind) > 0.7), (place, behind)
         size = self.page.viewport_size
         assert size and self.page.evaluate(TOO_WIDE, size["width"]) == []
