@@ -20,7 +20,7 @@ let kept = null;
 let wanted = null; // what is to have the focus after the swap, where it is not what had it
 let shown = bare(document);
 
-/** What a list shows, whichever form it is in and without what is new in every response. @param {Document} page */
+/** What a list shows, without what is new in every response. @param {Document} page */
 function bare(page) {
   return page.getElementById("tasks").innerHTML.replace(/(name="csrfmiddlewaretoken" value)="[^"]*"/g, "$1");
 }
@@ -32,16 +32,20 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
     location.reload();
     return;
   }
-  const theirs = bare(new DOMParser().parseFromString(event.detail.serverResponse, "text/html"));
-  if (event.detail.requestConfig.elt === again && (busy() || theirs === shown)) {
-    missed ||= sent.size > 0;
+  const page = new DOMParser().parseFromString(event.detail.serverResponse, "text/html");
+  const theirs = bare(page);
+  const form = event.detail.requestConfig.elt;
+  if (form === again && (busy() || theirs === shown)) {
     event.detail.shouldSwap = false;
     return;
   }
   shown = theirs;
-  const form = event.detail.requestConfig.elt;
+  if (!form.isConnected) inherit(event.detail, page);
   const row = current();
+  const edited = region.querySelector("[data-editing]");
+  const unsaved = written && edited && !edited.contains(form);
   kept = {
+    unsaved: unsaved && [edited.closest("[data-row]").id, edited],
     open: [...region.querySelectorAll("[data-checklist][open]")].map((each) => each.id),
     drafts: [...region.querySelectorAll("[data-draft]")]
       .filter((each) => each.value && !form.contains(each))
@@ -51,7 +55,21 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
     at: rows().indexOf(row),
     changed: event.detail.requestConfig.verb !== "get",
   };
+  if (unsaved) edited.remove(); // before htmx takes it apart
 });
+
+/**
+ * Another response has replaced what sent this request. htmx looks only now for how to swap, and there is nothing to
+ * inherit it from any more.
+ */
+function inherit(detail, page) {
+  detail.selectOverride = "#tasks > *";
+  detail.swapOverride = "innerHTML settle:0ms";
+  for (const id of ["said", "name", "tasks-today"]) {
+    const [here, there] = [document, page].map((each) => each.getElementById(id));
+    if (here && there) here.innerHTML = there.innerHTML;
+  }
+}
 
 document.body.addEventListener("htmx:afterSettle", () => {
   if (!kept) return;
@@ -60,12 +78,21 @@ document.body.addEventListener("htmx:afterSettle", () => {
     const field = document.getElementById(id);
     if (field) field.value = text;
   }
+  written = Boolean(kept.unsaved && restored(...kept.unsaved));
   refocus(kept);
   if (kept.changed) document.body.dispatchEvent(new CustomEvent("nextchange")); // runs stay as they are until they look
   kept = null;
-  written = false;
   prepare();
 });
+
+/** What is being written in a row stays there when another row is changed. @param {string} id @param {HTMLElement} edited */
+function restored(id, edited) {
+  const row = document.getElementById(id);
+  if (!row) return false;
+  own(row, "[data-editing]")?.remove();
+  own(row, ".row-line").after(edited);
+  return true;
+}
 
 function refocus({ focus, row, at }) {
   const field = wanted && region.querySelector(wanted);
@@ -78,23 +105,12 @@ function refocus({ focus, row, at }) {
 
 // A page that refreshes itself takes nothing away that somebody is editing or dragging: what is new comes with their own
 // change. Drafts and what is written to a run stay where they are.
-// Nor does it take away an element whose request is under way: htmx then no longer knows where the response goes.
-const sent = new Set(); // such requests
-const busy = () => sent.size || written || drag.row || region.querySelector("[data-editing]");
+const busy = () => written || drag.row || region.querySelector("[data-editing]");
 let written = false;
-let missed = false; // while there were some
 
 region.addEventListener("input", ({ target }) => (written ||= !target.closest("[data-draft], [data-runs]")));
 document.body.addEventListener("htmx:beforeRequest", (event) => {
-  if (event.detail.target !== region) return;
-  if (event.detail.elt !== again) return void sent.add(event.detail.xhr);
-  missed ||= sent.size > 0;
-  if (busy()) event.preventDefault();
-});
-document.body.addEventListener("htmx:afterRequest", (event) => {
-  if (!sent.delete(event.detail.xhr) || sent.size || !missed) return;
-  missed = false;
-  document.body.dispatchEvent(new CustomEvent("taskschange"));
+  if (event.detail.elt === again && busy()) event.preventDefault();
 });
 onNews("tasks", () => document.body.dispatchEvent(new CustomEvent("taskschange")));
 

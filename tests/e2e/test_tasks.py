@@ -51,101 +51,6 @@ def drag(page: Page, what: Locator, onto: Locator, *, below: bool = False) -> No
     page.mouse.move(place["x"] + 20, place["y"] + place["height"] * (0.9 if below else 0.1), steps=12)
 
 
-def test_a_day_is_worked_through_by_keys_alone(page: Page) -> None:
-    go(page)
-    page.keyboard.press("n")
-    for line in ("Buy cacao", "Call Lan; find the number; ask her", "Write"):
-        page.keyboard.type(line)
-        page.keyboard.press("Enter")
-        expect(row(page, line.split(";")[0])).to_be_visible()
-    expect(page.get_by_label("Add a task")).to_be_focused()
-    page.keyboard.press("Escape")
-    page.keyboard.press("j")
-    selected(page, "Buy cacao")
-    page.keyboard.press("x")
-    expect(said(page)).to_have_text("D2024-11-21-T01: Done.")
-    expect(row(page, "Buy cacao")).to_contain_text("Done")
-    selected(page, "Buy cacao")
-    page.keyboard.press("J")
-    expect(said(page)).to_have_text("D2024-11-21-T01 is now in place 2.")
-    page.keyboard.press("J")
-    expect(said(page)).to_have_text("D2024-11-21-T01 is now in place 3.")
-    page.keyboard.press("k")
-    page.keyboard.press("K")
-    expect(said(page)).to_have_text("D2024-11-21-T03 is now in place 1.")
-    page.keyboard.press("e")
-    expect(page.get_by_label("Title")).to_be_focused()
-    page.keyboard.press("End")
-    page.keyboard.type(" a letter")
-    page.keyboard.press("Enter")
-    expect(said(page)).to_have_text("D2024-11-21-T03 is saved.")
-    selected(page, "Write a letter")
-    page.reload()
-    expect(row(page, "Write a letter")).to_be_visible()
-    assert titles(page) == ["Write a letter", "Call Lan", "Buy cacao"]
-
-
-def test_keys_move_a_task_to_another_day_and_open_it(page: Page) -> None:
-    go(page)
-    add(page, "Repair the shelf")
-    page.get_by_label("Add a task").blur()
-    page.keyboard.press("j")
-    page.keyboard.press("m")
-    expect(page.get_by_label("Another day")).to_be_focused()
-    page.get_by_label("Another day").fill("2024-11-25")
-    page.keyboard.press("Enter")
-    expect(said(page)).to_have_text("D2024-11-21-T01 goes on as D2024-11-25-T01, Mon 25 November 2024.")
-    expect(row(page, "Repair")).to_contain_text("goes on as D2024-11-25-T01")
-    selected(page, "Repair")
-    page.keyboard.press("Enter")
-    page.wait_for_url(re.compile(r"/tasks/[0-9a-f-]{36}/"))
-    page.get_by_role("link", name="D2024-11-25-T01").first.click()
-    expect(page.get_by_role("heading", name="Repair the shelf")).to_be_visible()
-    expect(page.locator("main")).to_contain_text("goes on from D2024-11-21-T01")
-    go(page)
-    page.keyboard.press("]")
-    expect(page.get_by_role("heading", name="Fri 22 November 2024")).to_be_visible()
-
-
-def test_a_checklist_is_reached_by_keys_and_stays_open(page: Page) -> None:
-    go(page)
-    add(page, "Pack; tent; book a place !stop which town; go")
-    page.get_by_label("Add a task").blur()
-    for key in "jojx":
-        page.keyboard.press(key)
-    expect(said(page)).to_have_text("D2024-11-21-T01.C01: Done.")
-    selected(page, "tent")
-    expect(page.locator("summary", has_text="Checklist")).to_contain_text("1 of 3 done")
-    stop = row(page, "book a place")
-    expect(stop).to_contain_text("breakpoint")
-    expect(stop).to_contain_text("needs: which town")
-    stop.get_by_role("button", name="Clear").click()
-    expect(stop).to_contain_text("breakpoint, cleared")
-    page.keyboard.press("j")
-    page.locator("[data-draft]").fill("a thing not sent")
-    row(page, "go").get_by_role("button", name="Done: go").click()
-    expect(said(page)).to_have_text("D2024-11-21-T01.C03: Done.")
-    expect(page.locator("[data-draft]")).to_have_value("a thing not sent")
-    page.locator("[data-draft]").press("Enter")
-    expect(row(page, "a thing not sent")).to_be_visible()
-    expect(page.locator("[data-draft]")).to_have_value("")
-
-
-def test_the_keys_are_shown_and_can_be_turned_off(page: Page) -> None:
-    go(page)
-    add(page, "Buy cacao")
-    page.get_by_label("Add a task").blur()
-    page.keyboard.press("?")
-    expect(page.get_by_role("heading", name="Keys")).to_be_visible()
-    page.get_by_label("Single letters are keys").uncheck()
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("heading", name="Keys")).to_be_hidden()
-    page.keyboard.press("j")
-    expect(page.locator(".row-title")).not_to_be_focused()
-    page.reload()
-    expect(page.get_by_label("Single letters are keys", exact=True)).not_to_be_checked()
-
-
 def test_tasks_are_dragged_into_order_and_a_drag_is_given_up(page: Page) -> None:
     go(page)
     add(page, "one", "two", "three")
@@ -298,3 +203,16 @@ def test_tasks_fit_on_a_dark_phone_and_are_moved_by_touch(visit: OpenBrowser) ->
     go(page, "/tasks/month/2024-11/")
     assert overflow(page) == 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 22)"
+
+
+def test_what_is_written_in_a_row_stays_when_another_is_ticked(page: Page) -> None:
+    go(page)
+    add(page, "one", "two")
+    page.get_by_role("link", name="Edit D2024-11-21-T01").click()
+    page.get_by_label("Title").fill("one, but longer")
+    page.get_by_role("button", name="Done: two").click()
+    expect(page.get_by_role("button", name="Done: two")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_label("Title")).to_have_value("one, but longer")
+    page.get_by_role("button", name="Save").click()
+    expect(row(page, "one, but longer")).to_be_visible()
+    expect(page.get_by_label("Title")).to_have_count(0)
