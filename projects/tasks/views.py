@@ -49,7 +49,7 @@ def period(request: Request, horizon: str = "day", start: date | None = None) ->
         return _board(request, on, error.status, problem=error, draft=text)
     elsewhere = "" if pages.of_task(made) == on else _(" It is on another page: %(day)s.") % {"day": _day(made)}
     messages.success(request, _("Added %(code)s.") % {"code": made.code} + elsewhere)
-    return redirect(request.path)
+    return redirect(f"{request.path}?added={made.pk}")
 
 
 @login_required
@@ -194,7 +194,7 @@ def _common(request: Request) -> dict[str, Any]:
 
 
 def _asked(request: Request) -> pages.Asked:
-    return pages.Asked(edit=request.GET.get("edit", ""), open=request.GET.get("open", ""))
+    return pages.Asked(**{name: request.GET.get(name, "") for name in ("edit", "open", "added")})
 
 
 def _back(request: Request, row: Task) -> str:

@@ -140,3 +140,27 @@ def test_what_is_meant_by_an_at_sign_is_chosen_with_the_keyboard(page: Page, per
     field(page).press("Enter")
     link = page.locator("article.question").get_by_role("link", name=f"@{task['code']}")
     expect(link).to_have_attribute("href", f"/tasks/code/{task['code']}/")
+
+
+def test_a_model_task_is_drafted_as_soon_as_it_is_added_and_starts_when_it_was_looked_at(
+    page: Page, product: Product, model: Model
+) -> None:
+    page.goto(f"{product.url}/tasks/")
+    page.get_by_label("Add a task").fill(f"Plan it !model {drafting('One', 'Two')}")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(run_of(page).locator(".run-status")).to_have_text("Ready to start")
+    expect(run_of(page).locator(".run-items > li")).to_have_text([re.compile("One"), re.compile("Two")])
+    expect(run_of(page).get_by_role("button", name="Start")).to_be_visible()
+    page.reload()
+    expect(run_of(page).locator(".run-status")).to_have_text("Ready to start")
+
+
+def test_a_task_for_a_model_that_cannot_do_it_says_so_and_stays(visit: OpenBrowser, product: Product) -> None:
+    opened = visit()
+    page = opened.sign_in()
+    opened.expected += ["409 (Conflict)", "Code 409"]
+    page.goto(f"{product.url}/tasks/")
+    page.get_by_label("Add a task").fill("Plan it !model")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(run_of(page).get_by_role("alert")).to_contain_text("A run needs a model that can call tools")
+    expect(run_of(page).get_by_role("button", name="Have the model do it")).to_be_visible()
