@@ -19,6 +19,8 @@ const own = (row, selector) => [...(row?.querySelectorAll(selector) ?? [])].find
 let kept = null;
 let wanted = null; // what is to have the focus after the swap, where it is not what had it
 let shown = bare(document);
+const asked = new WeakMap(); // the requests of the list, numbered as they were sent
+let [newest, taken] = [0, 0];
 
 /** What a list shows, without what is new in every response. @param {Document} page */
 function bare(page) {
@@ -32,6 +34,12 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
     location.reload();
     return;
   }
+  const number = asked.get(event.detail.xhr);
+  if (number < taken) {
+    event.detail.shouldSwap = false; // overtaken: the list is newer than this
+    return;
+  }
+  taken = number;
   const page = new DOMParser().parseFromString(event.detail.serverResponse, "text/html");
   const theirs = bare(page);
   const form = event.detail.requestConfig.elt;
@@ -111,6 +119,7 @@ let written = false;
 region.addEventListener("input", ({ target }) => (written ||= !target.closest("[data-draft], [data-runs]")));
 document.body.addEventListener("htmx:beforeRequest", (event) => {
   if (event.detail.elt === again && busy()) event.preventDefault();
+  else if (event.detail.target === region) asked.set(event.detail.xhr, ++newest);
 });
 onNews("tasks", () => document.body.dispatchEvent(new CustomEvent("taskschange")));
 
