@@ -6,7 +6,10 @@
  */
 
 import { showApproval } from "./approval.js";
+import { say } from "./words.js";
 
+/** @type {WeakMap<Element, string>} */
+const rendered = new WeakMap();
 const OVER = { RUN_FINISHED: "done", RUN_STOPPED: "stopped", RUN_ERROR: "failed", SNAPSHOT: "done" };
 
 export class Answer {
@@ -123,7 +126,12 @@ function place(part, index, html) {
     block.dataset.block = String(part.children.length);
     part.append(block);
   }
-  if (part.children[index].innerHTML !== html) part.children[index].innerHTML = html;
+  const block = part.children[index];
+  if ((rendered.get(block) ?? block.innerHTML) === html) return;
+  rendered.set(block, html);
+  block.innerHTML = html;
+  // Whoever rendered it does not know the reader's language.
+  for (const button of block.querySelectorAll("[data-copy]")) button.textContent = say("copyCode");
 }
 
 function raw(part) {
