@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -142,17 +143,20 @@ def test_what_is_meant_by_an_at_sign_is_chosen_with_the_keyboard(page: Page, per
     expect(link).to_have_attribute("href", f"/tasks/code/{task['code']}/")
 
 
-def test_a_model_task_is_drafted_as_soon_as_it_is_added_and_starts_when_it_was_looked_at(
-    page: Page, product: Product, model: Model
+def test_a_model_begins_to_draft_a_task_as_soon_as_it_is_added(
+    page: Page, person: Person, product: Product, model: Model
 ) -> None:
+    mark = uuid4().hex
     page.goto(f"{product.url}/tasks/")
-    page.get_by_label("Add a task").fill(f"Plan it !model {drafting('One', 'Two')}")
+    page.get_by_label("Add a task").fill(f"Plan it {mark} !model")
     page.get_by_role("button", name="Add", exact=True).click()
-    expect(run_of(page).locator(".run-status")).to_have_text("Ready to start")
-    expect(run_of(page).locator(".run-items > li")).to_have_text([re.compile("One"), re.compile("Two")])
-    expect(run_of(page).get_by_role("button", name="Start")).to_be_visible()
+    # It says something and drafts nothing, so the run asks what to do.
+    expect(run_of(page).locator(".run-status")).to_have_text("Waiting for you")
+    assert len(person.caller.get("runs/")["results"]) == 1
+    assert "draft_checklist" in str(product.model.requests(mark)[0].body["tools"])
     page.reload()
-    expect(run_of(page).locator(".run-status")).to_have_text("Ready to start")
+    expect(run_of(page).locator(".run-status")).to_have_text("Waiting for you")
+    assert len(person.caller.get("runs/")["results"]) == 1
 
 
 def test_a_task_for_a_model_that_cannot_do_it_says_so_and_stays(visit: OpenBrowser, product: Product) -> None:
