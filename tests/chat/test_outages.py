@@ -10,8 +10,7 @@ from tests.product import Caller, installed
 from tests.scripted_model import expected_text
 from tests.services import Services
 
-# One after the other on one set of services: starting these takes longer than the tests.
-pytestmark = [pytest.mark.product, pytest.mark.xdist_group("outages")]
+pytestmark = pytest.mark.product
 
 SCRIPT = {"tokens": 400, "interval": 0.02}
 

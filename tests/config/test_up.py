@@ -17,7 +17,7 @@ import pytest
 from config.embedded.paths import database_url
 from tests.product import ROOT, WAIT, until
 
-pytestmark = [pytest.mark.product, pytest.mark.xdist_group("up")]
+pytestmark = pytest.mark.product
 OURS = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "SECRET_KEY", "PYTEST_XDIST_WORKER")
 
 

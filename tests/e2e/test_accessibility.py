@@ -13,7 +13,7 @@ from tests.e2e.conftest import DESKTOP, PHONE, OpenBrowser, ask, elsewhere, expe
 from tests.house import PROFILE, House
 from tests.product import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 COLOURS = {"runOnly": ["color-contrast"]}  # the one rule of them that asks for colours

@@ -11,7 +11,7 @@ from llm.models import Model
 from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, ready, scripted
 from tests.product import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from tests.conftest import Person
 from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready, scripted
 from tests.product import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
 def test_a_slash_at_the_beginning_offers_prompts(page: Page, person: Person) -> None:

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, answer, ask, expect_complete, field, status
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
 def test_somebody_signs_in_and_out(visit: OpenBrowser) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import FilePayload, Locator, Page, expect
 from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field
 from tests.projects.uploads import pdf
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 BROKEN = FilePayload(name="broken.pdf", mimeType="application/pdf", buffer=b"%PDF-1.4 and nothing more")
 CARRY = """([kind, name, base]) => {

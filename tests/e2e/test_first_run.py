@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import answer, ask, expect_complete, field
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
 def test_an_empty_home_page_offers_places_to_begin_at_until_somebody_has_begun(page: Page) -> None:

@@ -14,7 +14,7 @@ from tests.conftest import Person
 from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready
 from tests.product import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 CALL = {"tool_calls": [{"name": "list_tasks", "arguments": {}}]}
 BAD = {"tool_calls": [{"name": "no_such_tool", "arguments": {}}]}

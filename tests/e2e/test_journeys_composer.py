@@ -20,7 +20,7 @@ from tests.e2e.test_files import attach, carry, chip, text_file
 from tests.product import Product
 from tests.projects.uploads import uploaded
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
 @pytest.fixture

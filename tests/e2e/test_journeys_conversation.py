@@ -13,7 +13,7 @@ from tests.e2e.conftest import Look, answer, ask, elsewhere, expect_complete, fi
 from tests.product import Product
 from tests.projects.uploads import uploaded
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 CODE = "def answer(question):\n    return 42  # " + "and a long line of words " * 6 + "\n"
 COLUMNS = [f"a rather long column {number}" for number in range(12)]

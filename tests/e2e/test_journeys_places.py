@@ -12,7 +12,7 @@ from tests.e2e.test_tasks import DAY, said, selected, titles
 from tests.e2e.test_tasks import row as task_row
 from tests.product import Caller
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
 def test_a_persona_and_a_project_are_made_and_answer_from_a_file(look: Look) -> None:

@@ -10,7 +10,7 @@ from tests.chat.exports import as_json, as_zip, branched, claude
 from tests.e2e.conftest import Look, OpenBrowser, answer, field, ready
 from tests.product import Caller
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 LONG = "\n\n".join(f"Line {line}." for line in range(40))
 

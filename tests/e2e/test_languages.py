@@ -10,7 +10,7 @@ from tests.e2e.conftest import OpenBrowser, ask, expect_complete, field, ready, 
 from tests.product import Product
 from tests.projects.uploads import uploaded
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 HEBREW = "שלום, מה כתוב בחוזה?"
 ARABIC = "عقد الإيجار"

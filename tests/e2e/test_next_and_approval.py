@@ -15,7 +15,7 @@ from tests.chat.tool_servers import Diary, diary
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, ready, scripted, status
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 Result = TypeVar("Result")
 SLOW = {"text": "word " * 40, "interval": 0.1}
 

@@ -17,7 +17,7 @@ from tests.e2e.conftest import (
     top_of,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
 def test_a_conversation_is_renamed_and_deleted(page: Page) -> None:

@@ -10,7 +10,7 @@ from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field,
 from tests.e2e.test_files import go_to, overflow
 from tests.product import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
 def make(page: Page, name: str, instructions: str, **fields: str) -> None:

@@ -11,7 +11,7 @@ from tests.e2e.test_files import attach, chip, go_to, overflow, row, send_button
 from tests.e2e.test_projects import make, search
 from tests.projects.uploads import searchable, uploaded
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
 def open_picker(page: Page) -> Locator:

@@ -9,7 +9,7 @@ from tests.e2e.conftest import OpenBrowser
 from tests.e2e.test_files import choose, go_to, overflow, row, text_file
 from tests.projects.uploads import pdf
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 CONTRACT = FilePayload(
     name="contract.pdf",

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import MARKDOWN, OpenBrowser, answer, ask, expect_complete, field
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 HOSTILE = """<script>window.hacked = 1</script><img src="https://evil.example/a.png" onerror="window.hacked = 1">
 

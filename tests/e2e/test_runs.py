@@ -16,7 +16,7 @@ from tests.e2e.conftest import OpenBrowser, answer, field, ready
 from tests.product import Product
 from tests.projects.uploads import uploaded
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 OK = script(*DONE)
 ASK = script({"tool_calls": [{"name": "ask_user", "arguments": {"question": "Which colour?"}}]}, SAID)

@@ -16,7 +16,7 @@ from tests.e2e.test_runs import model
 from tests.e2e.test_side import options, talk
 from tests.product import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 PLACES = ["/", "/projects/", "/tasks/", "/settings/"]
 ASK = script({"tool_calls": [{"name": "ask_user", "arguments": {"question": "Which colour?"}}]}, SAID)
 

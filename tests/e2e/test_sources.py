@@ -10,7 +10,7 @@ from tests.conftest import Person
 from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready
 from tests.product import until
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 CLAUSE = "Clause 7: the fee is limited to 500 euros a year."
 ANSWER = "The fee is **limited** [1]. What exceeds it is free [1]."

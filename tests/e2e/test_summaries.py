@@ -16,7 +16,7 @@ from tests.conftest import Person
 from tests.e2e.conftest import PHONE, OpenBrowser, ask, expect_complete, field, ready, status
 from tests.product import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 GOOD = "## Earlier\nThey counted words for a while.\n\n## Now\nAda wants to know which clause limits the fee."
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.e2e.conftest import PHONE, OpenBrowser
 from tests.e2e.test_files import go_to, overflow
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 DAY = "/tasks/day/2024-11-21/"  # a Thursday in the past, so that no test runs on it
 

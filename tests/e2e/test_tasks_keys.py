@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.test_tasks import add, go, row, said, selected, titles
 
-pytestmark = [pytest.mark.browser, pytest.mark.product, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
 def test_a_day_is_worked_through_by_keys_alone(page: Page) -> None:
