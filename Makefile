@@ -33,7 +33,7 @@ lint: $(INSTALLED_TO_TEST)
 	$(BIN)/mypy .
 
 test: $(INSTALLED_TO_TEST) $(NODE_CLIENT) chromium lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2
 
 fuzz: $(INSTALLED_TO_TEST)
 	FUZZ_EXAMPLES=40 $(BIN)/python -m pytest -n 2 tests/config/test_fuzz.py
