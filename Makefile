@@ -71,11 +71,11 @@ $(INSTALLED_TO_TEST): requirements-dev.txt $(INSTALLED_TO_RUN)
 	@$(PIP) -r requirements-dev.txt
 	@touch $@
 
-# OpenAI's client for Node, which one test drives; where there is no npm, that test is skipped and says so.
+# The clients for Node of OpenAI's protocol and AG-UI, which tests drive; without npm those are skipped and say so.
 $(NODE_CLIENT): tests/node/package-lock.json
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
-	  echo "Installing OpenAI's client for Node into tests/node." && \
+	  echo "Installing the clients for Node into tests/node." && \
 	  npm ci --prefix tests/node --silent --no-audit --no-fund && touch $@; \
 	else \
-	  echo "There is no npm here: the test with OpenAI's client for Node will be skipped."; \
+	  echo "There is no npm here: the tests with clients for Node will be skipped."; \
 	fi

@@ -16,7 +16,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from accounts import services
 from accounts.models import ApiToken, User
 from accounts.webhooks import admin as webhook_admin
-from llm.administration import Confirmation, ReadOnlyAdmin, RowAdmin, acting, confirmed, go
+from core.admin import Confirmation, ReadOnlyAdmin, RowAdmin, acting, confirmed, go
 
 __all__ = ["webhook_admin"]  # Django looks for admin pages here alone
 

@@ -3,22 +3,15 @@
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, status, viewsets
-from rest_framework.pagination import CursorPagination
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts import services
+from accounts.access.permissions import ScopedView
 from accounts.models import ApiToken
-from accounts.permissions import ScopedView
 from accounts.serializers import MeSerializer, NewTokenSerializer, TokenSerializer
-
-
-class NewestFirst(CursorPagination):
-    ordering = ("-created", "-id")
-    page_size_query_param = "page_size"
-    page_size = 50
-    max_page_size = 200
+from core.rest import NewestFirst, valid
 
 
 class MeView(ScopedView):
@@ -54,10 +47,8 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
     @extend_schema(request=TokenSerializer, responses={201: NewTokenSerializer})
     def create(self, request: Request) -> Response:
         """Makes a token. One made with a token has no scope that this lacks, and ends no later."""
-        body = TokenSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
         asking = request.auth if isinstance(request.auth, ApiToken) else None
-        row, token = services.create_token(user=self.person, asking=asking, **body.validated_data)
+        row, token = services.create_token(user=self.person, asking=asking, **valid(TokenSerializer, request))
         shown = {**TokenSerializer(row).data, "token": token}
         return Response(shown, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 

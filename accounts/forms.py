@@ -16,10 +16,17 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from unfold.forms import AuthenticationForm as UnfoldSignInForm
 
-from accounts import attempts
+from accounts.access import login_throttle
 from accounts.models import User
-from accounts.pages import SCOPES
 
+# What each scope lets a token do.
+SCOPES = {
+    "chat": _("Conversations: read them, send messages, follow and stop answers; personas and models."),
+    "files": _("Files: upload, read, search and delete them."),
+    "projects": _("Projects: their instructions, files, members and search."),
+    "tasks": _("Tasks: plan them, run them, read what came of it."),
+    "admin": _("Your account: make and revoke tokens, change settings; if you administer the workspace, that too."),
+}
 DAYS = {"30": _("after 30 days"), "90": _("after 90 days"), "365": _("after a year"), "": _("never")}
 
 
@@ -31,7 +38,7 @@ class SignInForm(AuthenticationForm):
     def clean(self) -> dict[str, Any]:
         if self.request is None or not self.cleaned_data.get("username") or not self.cleaned_data.get("password"):
             return super().clean()
-        attempt = attempts.begin(self.request, self.cleaned_data["username"])
+        attempt = login_throttle.begin(self.request, self.cleaned_data["username"])
         self.retry_after = attempt.retry_after
         _require(attempt)
         cleaned = super().clean()
@@ -53,7 +60,7 @@ class PasswordForm(PasswordChangeForm):
         self.request = request
 
     def clean_old_password(self) -> str:
-        attempt = attempts.begin(self.request, self.user.get_username())
+        attempt = login_throttle.begin(self.request, self.user.get_username())
         self.retry_after = attempt.retry_after
         _require(attempt)
         password: str = super().clean_old_password()
@@ -61,7 +68,7 @@ class PasswordForm(PasswordChangeForm):
         return password
 
 
-def _require(attempt: attempts.Attempt) -> None:
+def _require(attempt: login_throttle.Attempt) -> None:
     if attempt.retry_after is None:
         return
     minutes = ceil(attempt.retry_after / 60)

@@ -1,6 +1,5 @@
 """Every change to people, their sessions and tokens."""
 
-import hashlib
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -12,19 +11,15 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
+from accounts.access.authentication import token_digest
+from accounts.access.sessions import close_sockets, cut_off, group_of_token, public_name
 from accounts.models import ApiToken, Session, User
-from accounts.sessions import close_sockets, cut_off, group_of_token, public_name
-from llm.errors import NotFound, ProductError
-from llm.rights import has_right, require_right, require_store
+from core.errors import NotFound, ProductError, invalid_setting
+from core.permissions import has_right, require_right, require_store
 
 MAX_NAME = 100
 PREFERENCES = ("language", "timezone", "theme")
 TOKEN_PREFIX = "gh_"  # noqa: S105 - a marker by which secret scanners recognise our tokens, not a secret
-
-
-def token_digest(token: str) -> str:
-    # A plain hash is enough: the token carries 256 random bits, so there is nothing to guess.
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def create_token(
@@ -93,8 +88,7 @@ def change_preferences(*, user: User, fields: Mapping[str, Any]) -> User:
     try:
         user.clean_fields(exclude={field.name for field in User._meta.fields} - set(changes))
     except ValidationError as error:
-        name, messages = next(iter(error.message_dict.items()))
-        raise ProductError("invalid_setting", f"{name}: {messages[0]}") from error
+        raise invalid_setting(error.message_dict) from error
     user.save(update_fields=list(changes))
     return user
 
@@ -107,7 +101,7 @@ def change_password(*, user: User, password: str) -> None:
 
 
 def end_session(*, user: User, name: str) -> None:
-    """`name` is the public one, see `accounts.sessions`."""
+    """`name` is the public one, see `accounts.access.sessions`."""
     for row in Session.objects.visible_to(user):
         if public_name(row.session_key) == name:
             _end([row])

@@ -2,12 +2,9 @@
 
 from celery import shared_task
 
-from accounts import idempotency
-from accounts.sessions import SessionStore
+from accounts.access import idempotency
+from accounts.access.sessions import SessionStore
 from accounts.webhooks import services as webhooks
-from accounts.webhooks import tasks as webhook_tasks
-
-__all__ = ["forget_expired", "webhook_tasks"]  # Celery looks for tasks here alone
 
 
 @shared_task

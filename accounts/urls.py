@@ -2,6 +2,7 @@ from django.urls import path
 
 from accounts import views
 from accounts.webhooks import views as webhook_views
+from core.permissions import signed_in
 
 app_name = "settings"
 urlpatterns = [
@@ -18,3 +19,4 @@ urlpatterns = [
     path("sessions/end/", views.end_others, name="end_others"),
     path("sessions/<slug:pk>/end/", views.end_session, name="end_session"),
 ]
+urlpatterns = signed_in(urlpatterns)

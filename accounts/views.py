@@ -1,12 +1,13 @@
 """Signing in, and the settings pages: preferences, password, tokens, sessions. A view calls one service."""
 
+import zoneinfo
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -14,12 +15,21 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts import pages, services
+from accounts import services
+from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import sessions_of
 from accounts.forms import PasswordForm, PreferencesForm, TokenForm
-from accounts.middleware import SignedInRequest as Request
-from accounts.models import ApiToken
-from accounts.sessions import sessions_of
-from llm.errors import NotFound
+from accounts.models import ApiToken, User
+from core.lookups import get_or_404
+
+ENDED = 20  # tokens of the past that are listed
+
+
+@cache
+def zones() -> list[str]:
+    """Places, as people know them, and UTC; other names of the database are accepted, but not offered."""
+    places = (name for name in zoneinfo.available_timezones() if "/" in name and not name.startswith("Etc/"))
+    return ["UTC", *sorted(places)]
 
 
 def sign_in(view: Callable[..., HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
@@ -34,19 +44,18 @@ def sign_in(view: Callable[..., HttpResponseBase]) -> Callable[[HttpRequest], Ht
     return answer
 
 
-@login_required
 @require_http_methods(["GET", "POST"])
 def preferences(request: Request) -> HttpResponse:
-    person = pages.fresh(request.user)  # a form that is refused must not change whose language this page is in
+    person = User.objects.get(pk=request.user.pk)  # a refused form must not change whose language this page is in
     form = PreferencesForm(request.POST if request.method == "POST" else None, instance=person)
     if request.method == "POST" and form.is_valid():
         services.change_preferences(user=request.user, fields=form.cleaned_data)
         return _saved("settings:preferences")
-    return _page(request, "preferences", {"form": form, **pages.preferences()}, invalid=form.is_bound)
+    choices = {"languages": settings.LANGUAGES, "themes": User.Theme.choices, "zones": zones()}
+    return _page(request, "preferences", {"form": form, **choices}, invalid=form.is_bound)
 
 
 @sensitive_post_parameters()
-@login_required
 @require_http_methods(["GET", "POST"])
 def password(request: Request) -> HttpResponseBase:
     form = PasswordForm(request, request.user, request.POST if request.method == "POST" else None)
@@ -58,7 +67,6 @@ def password(request: Request) -> HttpResponseBase:
 
 
 @never_cache
-@login_required
 @require_http_methods(["GET", "POST"])
 def tokens(request: Request) -> HttpResponse:
     """A POST makes a token and shows it, this once: there is no address at which it could be read again."""
@@ -66,34 +74,31 @@ def tokens(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         made, token = services.create_token(user=request.user, **form.token())
         form = TokenForm()
-    context = {"form": form, "made": made, "token": token, **pages.tokens_of(request.user)}
+    rows = ApiToken.objects.visible_to(request.user).defer("digest")
+    usable = rows.usable()
+    ended = rows.exclude(pk__in=usable.values("pk"))[:ENDED]
+    context = {"form": form, "made": made, "token": token, "tokens": usable, "ended": ended}
     return _page(request, "tokens", context, invalid=form.is_bound)
 
 
-@login_required
 @require_POST
 def revoke(request: Request, pk: UUID) -> HttpResponse:
-    token = ApiToken.objects.visible_to(request.user).filter(pk=pk).first()
-    if token is None:
-        raise NotFound("token")
+    token = get_or_404(ApiToken.objects.visible_to(request.user), pk, "token")
     services.revoke_token(user=request.user, token=token)
     return redirect("settings:tokens")
 
 
-@login_required
 @require_GET
 def sessions(request: Request) -> HttpResponse:
     return _page(request, "sessions", {"sessions": sessions_of(request.user, request.session.session_key)})
 
 
-@login_required
 @require_POST
 def end_session(request: Request, pk: str) -> HttpResponse:
     services.end_session(user=request.user, name=pk)
     return redirect("settings:sessions")
 
 
-@login_required
 @require_POST
 def end_others(request: Request) -> HttpResponse:
     services.end_sessions(user=request.user, but=request.session.session_key)

@@ -8,11 +8,11 @@ from django.db.models import F, QuerySet
 from django.http import HttpRequest
 from unfold.decorators import display
 
+from chat.conversations.sharing.admin import ImportAdmin, ShareAdmin
 from chat.models import Conversation, Turn
-from chat.record_admin import STATES, RecordAdmin
 from chat.runs.admin import RunAdmin
-from chat.shares.admin import ImportAdmin, ShareAdmin
 from chat.summaries.admin import SummaryAdmin, SummaryJobAdmin
+from core.admin import STATES, RecordAdmin
 from personas.models import Persona
 
 __all__ = [

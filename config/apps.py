@@ -2,7 +2,7 @@ from contextlib import suppress
 
 from django.apps import AppConfig
 
-from config import catalogues
+from config import compile_messages
 from config.embedded.errors import StartError
 
 
@@ -12,4 +12,4 @@ class ConfigConfig(AppConfig):
     def ready(self) -> None:
         # What needs the data directory says so itself when it cannot be written; until then pages are in English.
         with suppress(OSError, StartError):
-            catalogues.compile_changed()
+            compile_messages.compile_changed()

@@ -2,19 +2,24 @@
 
 import os
 
+import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
+from django.urls import re_path
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-http = get_asgi_application()  # before the routes: they import models
+django.setup()  # before the routes: they import models
 
-from accounts.socket_tokens import TokenOrSession  # noqa: E402 - see above
-from config.limits import BodyLimit  # noqa: E402 - see above
-from config.routing import websocket_urlpatterns  # noqa: E402 - see above
+from accounts.access.socket_auth import TokenOrSession  # noqa: E402 - see above
+from chat.sockets.consumer import ConversationConsumer  # noqa: E402 - see above
+from config.http.body_limit import BodyLimit  # noqa: E402 - see above
+from config.static_files.collecting import collect_changed  # noqa: E402 - see above
 
-sockets = URLRouter(websocket_urlpatterns)
+collect_changed()  # before the middleware looks which files there are
+http = get_asgi_application()
+sockets = URLRouter([re_path(r"^ws/$", ConversationConsumer.as_asgi())])  # type: ignore[list-item,arg-type]  # stubs know views only
 application = ProtocolTypeRouter(
     {
         "http": BodyLimit(http),

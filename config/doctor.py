@@ -18,13 +18,13 @@ from django.db.models import CharField
 from django.db.models.functions import Cast, Length
 from kombu.exceptions import KombuError
 
-from chat.streams import worker_is_alive
 from config.celery import app as celery
 from config.embedded.errors import StartError
 from config.embedded.external import check_database, check_redis
 from config.embedded.paths import make_data_dir
+from core import jobs
+from core.errors import ModelError
 from llm import tokens
-from llm.errors import ModelError
 from llm.models import Model, Provider
 from llm.services import test_connection
 
@@ -102,16 +102,17 @@ def _migrations() -> Iterator[Finding]:
 def _redis() -> Iterator[Finding]:
     try:
         check_redis(settings.STREAMS_URL)
-        alive = worker_is_alive()
+        heard, missing = jobs.queues_heard(), jobs.missing_queues()
     except (StartError, redis.RedisError) as error:
         yield Finding("fail", "Redis", str(error))
         return
     yield Finding("ok", "Redis", "answers")
-    if alive:
-        yield Finding("ok", "Worker", "was heard of in the last 20 seconds")
+    if missing:
+        mend = f"Start one: celery -A config worker --pool threads --concurrency 16 -Q {','.join(missing)}."
+        yield Finding("fail", "Worker", f"none of {' and '.join(missing)} has been heard of for 20 seconds", mend)
     else:
-        mend = "Start a worker and beat: celery -A config worker -Q turns,background; celery -A config beat."
-        yield Finding("fail", "Worker", "none has been heard of for 20 seconds", mend)
+        ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in heard.items())
+        yield Finding("ok", "Worker", f"last heard of: {ages}")
 
 
 def _broker() -> Iterator[Finding]:

@@ -1,6 +1,5 @@
 """One settings module for every environment; what differs comes from environment variables (table in the README)."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +30,16 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
-    "django.contrib.staticfiles",
+    "config.static_files.apps.CollectedFilesConfig",
     "django.contrib.postgres",
     "django.contrib.humanize",
     "channels",
     "django_htmx",
     "rest_framework",
-    "django_filters",
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "drf_standardized_errors",
+    "core",
     "llm",
     "accounts",
     "files",
@@ -51,10 +50,11 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "config.middleware.RequestIdMiddleware",
+    "config.http.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "config.middleware.ContentSecurityPolicyMiddleware",
+    "config.http.middleware.PageCompressionMiddleware",
+    "config.http.middleware.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -62,8 +62,9 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "accounts.middleware.UserPreferencesMiddleware",
-    "config.middleware.ProductErrorMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "accounts.access.middleware.UserPreferencesMiddleware",
+    "config.http.middleware.ProductErrorMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -109,6 +110,8 @@ CELERY_TASK_ACKS_LATE = False
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# Without options of its own a worker is one of threads: the event loop carries what waits, they only begin it.
+CELERY_WORKER_POOL = "threads"
 CELERY_TASK_DEFAULT_QUEUE = "background"
 CELERY_TASK_ROUTES = {"chat.tasks.run_turn": {"queue": "turns"}}
 CELERY_BEAT_SCHEDULE = {
@@ -136,24 +139,25 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("vi", "Tiếng Việt")]
 FORMAT_MODULE_PATH = ["config.formats"]
-LOCALE_PATHS = [DATA_DIR / "locale"]  # compiled there from locale/ at start, see config/catalogues.py
+LOCALE_PATHS = [DATA_DIR / "locale"]  # compiled there from locale/ at start, see config/compile_messages.py
 TIME_ZONE = env.str("TIME_ZONE", default="UTC")
 USE_I18N = True
 USE_TZ = True
 
-# Files are served from where they stand, so a start needs no collectstatic; WhiteNoise would warn about it each time.
-warnings.filterwarnings("ignore", message="No directory at", category=UserWarning)
+# The web server collects them when it starts. With DEBUG they are served from where they stand, as they are now.
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(BASE_DIR / "staticfiles")))
-WHITENOISE_USE_FINDERS = True
-WHITENOISE_AUTOREFRESH = DEBUG
+STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(DATA_DIR / "static")))
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "config.static_files.storage.HashedStaticFiles"},
+}
 
 # Originals of uploaded files; other places through STORAGES. There is no MEDIA_URL: only views hand them out.
 MEDIA_ROOT = DATA_DIR / "files"
 MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
 
-SESSION_ENGINE = "accounts.sessions"
+SESSION_ENGINE = "accounts.access.sessions"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
@@ -167,14 +171,14 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "accounts.authentication.TokenAuthentication",
-        "accounts.authentication.SessionAuthentication",
+        "accounts.access.authentication.TokenAuthentication",
+        "accounts.access.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "config.schema.Schema",
-    "EXCEPTION_HANDLER": "config.problems.handle",
+    "DEFAULT_SCHEMA_CLASS": "config.api_docs.schema.Schema",
+    "EXCEPTION_HANDLER": "config.http.problems.handle",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 # Calls of the API that one person and their programs may make in a minute, by kind; 0 is no limit.
@@ -196,7 +200,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {"MessageRole": "chat.models.Message.Role", "MemberRole": "projects.models.Membership.Role"},
-    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.schema.complete"],
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.api_docs.schema.complete"],
     "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
@@ -231,6 +235,9 @@ LOGGING = {
 
 # How long requests in OpenAI's protocol are kept as conversations, in days; 0 is for ever.
 API_CONVERSATION_DAYS = env.float("API_CONVERSATION_DAYS", default=30.0)
+# Answers that one worker process writes at a time, those that wait for a model or a person included; more wait for
+# room, or for another worker. Each holds a connection, and a process may often open but 1,024 files.
+TURNS_PER_WORKER = env.int("TURNS_PER_WORKER", default=800)
 # How long a tool call waits for the person who has to allow it.
 APPROVAL_SECONDS = env.float("APPROVAL_SECONDS", default=600.0)
 # Whether webhooks may go to addresses that are not on the public internet, and to any port.

@@ -9,22 +9,25 @@ from accounts import api as accounts_api
 from accounts.forms import SignInForm
 from accounts.views import sign_in
 from accounts.webhooks import api as webhook_api
-from chat import api as chat_api
-from chat import export_views
-from chat.daily import api as daily_api
-from chat.importing import api as import_api
-from chat.protocol import api as protocol_api
+from chat.ag_ui.api import AgUiView
+from chat.api import conversations as chat_api
+from chat.api import queued_message as waiting_api
+from chat.conversations import views
+from chat.conversations.daily import api as daily_api
+from chat.conversations.importing import api as import_api
+from chat.conversations.search import api as search_api
+from chat.conversations.sharing import api as share_api
+from chat.openai_api import api as protocol_api
 from chat.runs import api as run_api
-from chat.search import api as search_api
-from chat.shares import api as share_api
 from chat.summaries import api as summary_api
-from chat.waiting import api as waiting_api
-from config import contracts, examples, metrics, operations, schema
+from config.api_docs import contracts, examples, schema
+from config.http import health, metrics
+from files import api
+from personas import api as model_api
 from personas import api as personas_api
-from personas import model_api, prompt_api
+from personas.prompts import api as prompt_api
 from projects import api as projects_api
-from projects import file_api
-from projects.tasks import api as task_api
+from projects.planner import api as task_api
 
 __all__ = ["handler404", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
 
@@ -34,7 +37,7 @@ router.include_format_suffixes = False  # `….json` would hand the views an arg
 router.register("conversations", chat_api.ConversationViewSet)
 router.register("messages", chat_api.MessageViewSet)
 router.register("turns", chat_api.TurnViewSet)
-router.register("files", file_api.FileViewSet)
+router.register("files", api.FileViewSet)
 router.register("projects", projects_api.ProjectViewSet)
 router.register("shares", share_api.ShareViewSet)
 router.register("imports", import_api.ImportViewSet)
@@ -51,13 +54,13 @@ router.register("budget-profiles", personas_api.BudgetProfileViewSet)
 router.register("system-prompts", personas_api.SystemPromptViewSet)
 router.register("models", model_api.ModelViewSet)
 
-handler404 = "config.operations.not_found"
+handler404 = "config.http.health.not_found"
 
 urlpatterns = [
     path("", include("chat.urls")),
-    path("files/", include("projects.file_urls")),
+    path("files/", include("files.urls")),
     path("projects/", include("projects.urls")),
-    path("tasks/", include("projects.tasks.urls")),
+    path("tasks/", include("projects.planner.urls")),
     path("personas/", include("personas.urls")),
     path("settings/", include("accounts.urls")),
     path(
@@ -84,11 +87,12 @@ urlpatterns = [
     path("api/v1/turns/<uuid:pk>/approvals/", waiting_api.ApprovalView.as_view(), name="approvals"),
     path("api/v1/turns/<uuid:pk>/events/", chat_api.turn_events, name="turn-events"),
     path("api/v1/conversations/<uuid:pk>/shares/", share_api.ConversationSharesView.as_view(), name="shares"),
-    path("api/v1/conversations/<uuid:pk>/export/", export_views.api_export, name="export"),
-    path("api/v1/export/", export_views.api_export_all, name="export-all"),
+    path("api/v1/conversations/<uuid:pk>/export/", views.api_export, name="export"),
+    path("api/v1/export/", views.api_export_all, name="export-all"),
     path("api/v1/search/", search_api.SearchView.as_view(), name="search"),
     path("api/v1/max-selected-document-tokens/", chat_api.DocumentBudgetView.as_view(), name="document-budget"),
     path("api/v1/me/", accounts_api.MeView.as_view(), name="me"),
+    path("api/v1/ag-ui/", AgUiView.as_view(), name="ag-ui"),
     path("api/v1/", include(router.urls)),
     path("api/v1/schema/", SpectacularAPIView.as_view(), name="schema"),
     path(
@@ -100,7 +104,7 @@ urlpatterns = [
     path("v1/models/<path:name>", protocol_api.model, name="openai-model"),
     path("v1/chat/completions", protocol_api.chat_completions, name="openai-chat"),
     path("v1/embeddings", protocol_api.embeddings, name="openai-embeddings"),
-    path("livez", operations.livez, name="livez"),
+    path("livez", health.livez, name="livez"),
     path("metrics", metrics.MetricsView.as_view(), name="metrics"),
-    path("readyz", operations.readyz, name="readyz"),
+    path("readyz", health.readyz, name="readyz"),
 ]

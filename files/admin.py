@@ -9,21 +9,16 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.decorators import display
-from unfold.paginator import InfinitePaginator
 from unfold.widgets import UnfoldAdminPasswordWidget
 
+from core.admin import RecordAdmin, RowAdmin
 from files.models import Embedder, File
-from files.pages import tokens
-from llm.administration import ReadOnlyAdmin, RowAdmin
 
 STATES = {"uploaded": "info", "processing": "info", "ready": "success", "too_long": "warning", "failed": "danger"}
 
 
 @admin.register(File)
-class FileAdmin(ReadOnlyAdmin):
-    paginator = InfinitePaginator
-    show_full_result_count = False
-    list_per_page = 50
+class FileAdmin(RecordAdmin):
     ordering = ("-id",)
     list_display = ("id", "owner", "media_type", "bytes", "status_label", "counted", "error_code", "created")
     list_select_related = ("owner",)
@@ -51,8 +46,7 @@ class FileAdmin(ReadOnlyAdmin):
 
     @display(description="Tokens")
     def counted(self, file: File) -> str:
-        count = tokens(file)
-        return "–" if count is None else f"{count:,}"
+        return "–" if file.token_count is None else f"{file.token_count:,}"
 
 
 class EmbedderForm(forms.ModelForm[Embedder]):

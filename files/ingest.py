@@ -6,29 +6,28 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
 from accounts.webhooks.services import emit
-from files import chunking, storage
+from core.jobs import STALE_AFTER, UNCLAIMED_AFTER, claim, silent
+from files import storage
 from files.extraction.process import extract
-from files.extraction.values import Extracted, ExtractionError
+from files.extraction.readers.result import Extracted, ExtractionError
+from files.index import chunking
 from files.models import Chunk, File, FileText
 from llm import tokens
 from llm.models import Model
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
 BEAT_SECONDS = 5.0
-STALE_AFTER = timedelta(seconds=30)  # without a heartbeat, whoever was at work is gone
-WAITED_LONG = timedelta(seconds=10)  # an uploaded file whose task the broker lost
 MAX_READS = 2
 MAX_INDEXINGS = 10
-RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of context.md, section 3
+RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/context.md, “The room”
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = "Reading it was cut off twice. Try again; if that fails too, upload it in parts."
 LOST = "Its bytes are gone from the storage. Upload it again."
@@ -65,20 +64,17 @@ class Unfinished:
 
 def unfinished() -> Unfinished:
     """What nobody is at work on, a few of each; a file whose reader died twice is marked failed."""
-    now = timezone.now()
-    dead = _unread(File.Status.PROCESSING).filter(heartbeat__lt=now - STALE_AFTER)
+    dead = silent(_unread(File.Status.PROCESSING))
     _give_up(dead.filter(attempt__gte=MAX_READS))
-    dead.update(status=File.Status.UPLOADED, heartbeat=now - STALE_AFTER)
-    unread = _unread(File.Status.UPLOADED).filter(heartbeat__lt=now - WAITED_LONG)
-    unindexed = _unindexed().filter(heartbeat__lt=now - STALE_AFTER, attempt__lt=MAX_INDEXINGS)
-    return Unfinished(_first(unread), _first(unindexed))
+    dead.update(status=File.Status.UPLOADED, heartbeat=timezone.now() - STALE_AFTER)
+    unread = silent(_unread(File.Status.UPLOADED), UNCLAIMED_AFTER)
+    return Unfinished(_first(unread), _first(silent(_unindexed().filter(attempt__lt=MAX_INDEXINGS))))
 
 
 def claim_index(file_id: UUID) -> File | None:
     """The file, ours to index; None when it is indexed, or somebody else is at it."""
-    free = Q(attempt=0) | Q(heartbeat__lt=timezone.now() - STALE_AFTER)
-    claimed = _unindexed().filter(free, pk=file_id).update(attempt=F("attempt") + 1, heartbeat=timezone.now())
-    return File.objects.get(pk=file_id) if claimed else None
+    free = _unindexed().filter(attempt=0) | silent(_unindexed())
+    return File.objects.get(pk=file_id) if claim(free, file_id, attempt=F("attempt") + 1) else None
 
 
 @contextmanager
@@ -121,9 +117,8 @@ def _first(files: "QuerySet[File]") -> list[UUID]:
 
 
 def _claim(file_id: UUID) -> File | None:
-    claimed = File.objects.filter(pk=file_id, status=File.Status.UPLOADED).update(
-        status=File.Status.PROCESSING, attempt=F("attempt") + 1, heartbeat=timezone.now()
-    )
+    waiting = File.objects.filter(status=File.Status.UPLOADED)
+    claimed = claim(waiting, file_id, status=File.Status.PROCESSING, attempt=F("attempt") + 1)
     return File.objects.filter(pk=file_id).first() if claimed else None
 
 

@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from files import pages
+from core.i18n import translated
 from files.models import File
-from llm.sentences import translated
+from files.pages import Piece
 
 
 class FileErrorSerializer(serializers.Serializer[dict[str, str]]):
@@ -16,7 +16,9 @@ class FileErrorSerializer(serializers.Serializer[dict[str, str]]):
 
 
 class FileSerializer(serializers.ModelSerializer[File]):
-    tokens = serializers.SerializerMethodField(help_text="Null until they are counted.")
+    tokens = serializers.IntegerField(
+        source="token_count", read_only=True, allow_null=True, help_text="Null until they are counted."
+    )
     error = serializers.SerializerMethodField(help_text="Why it failed.")
     note = serializers.SerializerMethodField(help_text="A remark on a file that could be read: pages without text.")
 
@@ -27,9 +29,6 @@ class FileSerializer(serializers.ModelSerializer[File]):
             "error", "note", "created",
         ]  # fmt: skip
         read_only_fields = fields
-
-    def get_tokens(self, file: File) -> int | None:
-        return pages.tokens(file)
 
     @extend_schema_field(FileErrorSerializer(allow_null=True))
     def get_error(self, file: File) -> dict[str, str] | None:
@@ -44,7 +43,7 @@ class UploadSerializer(serializers.Serializer[dict[str, Any]]):
     file = serializers.FileField(allow_empty_file=True, help_text="The bytes; what it is is told from them.")
 
 
-class PieceSerializer(serializers.Serializer[pages.Piece]):
+class PieceSerializer(serializers.Serializer[Piece]):
     page = serializers.IntegerField(help_text="From 1; 0 where there are none.")
     start = serializers.IntegerField(help_text="Characters [start, end) of the file's text.")
     end = serializers.IntegerField()

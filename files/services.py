@@ -11,10 +11,12 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import User
-from files import ingest, storage, tasks
+from core.errors import NotFound, ProductError
+from core.jobs import enqueue
+from core.lookups import get_or_404
+from files import ingest, storage
 from files.models import File, FileText
 from llm import tokens
-from llm.errors import NotFound, ProductError
 
 MAX_NAME = 255
 # Control characters, and those that turn the direction of writing around to make "exe.txt" of "txt.exe".
@@ -40,7 +42,7 @@ def upload(*, user: User, name: str, content: "Content[Any]") -> File:
                     blob=storage.keep(received),
                     heartbeat=timezone.now(),
                 )
-                transaction.on_commit(partial(tasks.enqueue, tasks.read_file, file.pk))
+                transaction.on_commit(partial(enqueue, "files.tasks.read_file", file.pk))
     except storage.TooLarge as error:
         most = settings.MAX_UPLOAD_BYTES / 1_000_000
         raise ProductError(
@@ -78,13 +80,13 @@ def retry(*, user: User, file: File) -> None:
     fresh = {"attempt": 0, "heartbeat": timezone.now()}
     failed = mine.filter(status=File.Status.FAILED)
     if failed.update(status=File.Status.UPLOADED, error_code="", error="", **fresh):
-        task = tasks.read_file
+        task = "files.tasks.read_file"
     elif mine.filter(status__in=ingest.READABLE, searchable=False, attempt__gte=ingest.MAX_INDEXINGS).update(**fresh):
-        task = tasks.index_file
+        task = "files.tasks.index_file"
     else:
         raise ProductError("not_failed", "This file has not failed, so there is nothing to try again.", status=409)
     file.refresh_from_db()
-    transaction.on_commit(partial(tasks.enqueue, task, file.pk))
+    transaction.on_commit(partial(enqueue, task, file.pk))
 
 
 def open_blob(*, file: File) -> IO[bytes]:
@@ -116,15 +118,9 @@ def store_tokens(*, file: File, tokenizer: str, count: int) -> None:
     file.tokens = fresh.tokens
 
 
-def mark_if_too_long(*, file: File, limit: int) -> bool:
-    """Sets `too_long` or `ready` by a model's input limit in tokens; returns whether it is too long."""
-    size = tokens_of(file=file)
-    if size is None:
-        return False
-    too_long = size > limit
-    file.status = File.Status.TOO_LONG if too_long else File.Status.READY
-    File.objects.filter(pk=file.pk, status__in=ingest.READABLE).update(status=file.status)
-    return too_long
+def visible_file(user: User, pk: object) -> File:
+    """Raises `NotFound`."""
+    return get_or_404(File.objects.visible_to(user), pk, "file")
 
 
 def _counted(file: File, tokenizer: str) -> int:

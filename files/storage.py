@@ -13,8 +13,9 @@ from typing import Any
 from django.core.files.base import File as Content
 from django.core.files.storage import default_storage
 from django.core.files.uploadedfile import TemporaryUploadedFile
-from django.db import connection, transaction
+from django.db import transaction
 
+from core.locks import lock
 from files.models import File
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -62,7 +63,7 @@ def keep(received: Received) -> str:
     Call it in the transaction that adds the row: until it ends nobody else stores or deletes the same content.
     """
     name = _name(received.sha256)
-    _lock(received.sha256)
+    lock(received.sha256)
     if not default_storage.exists(name):
         default_storage.save(name, received.content)
     return name
@@ -71,7 +72,7 @@ def keep(received: Received) -> str:
 def release(sha256: str) -> None:
     """Deletes the blob if no row needs it any more. Call it after the transaction that deleted one."""
     with transaction.atomic():
-        _lock(sha256)
+        lock(sha256)
         if not File.objects.filter(sha256=sha256).exists():
             default_storage.delete(_name(sha256))
 
@@ -116,9 +117,3 @@ def local_path(file: File) -> Iterator[Path]:
 
 def _name(sha256: str) -> str:
     return f"{sha256[:2]}/{sha256[2:4]}/{sha256}"
-
-
-def _lock(sha256: str) -> None:
-    """Holds everybody else who stores or deletes this content until the transaction ends."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [sha256])

@@ -1,30 +1,26 @@
 """Celery tasks: each loads, calls one function, returns. The row, not the broker, is the truth about a file."""
 
-import logging
 import time
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-from celery import Task, shared_task
+from celery import shared_task
 from celery.signals import worker_ready
-from kombu.exceptions import KombuError, OperationalError
-from redis.exceptions import RedisError
 
-from files import indexing, ingest, storage
+from core.jobs import enqueue
+from files import ingest, storage
+from files.index import indexing
 from files.models import File
 from llm import tokens
 
 SWEEP_EVERY = 15  # seconds, as in the schedule
-BROKER_ERRORS = (KombuError, OperationalError, RedisError, OSError)
-
-logger = logging.getLogger(__name__)
 
 
 @shared_task
 def read_file(file_id: str) -> None:
     for read in ingest.read_waiting(UUID(file_id)):
-        enqueue(index_file, read)
+        enqueue("files.tasks.index_file", read)
 
 
 @shared_task
@@ -41,23 +37,15 @@ def sweep_files() -> None:
     """Runs every few seconds: finds what the broker or a dead worker lost."""
     found = ingest.unfinished()
     for file_id in found.unread:
-        enqueue(read_file, file_id)
+        enqueue("files.tasks.read_file", file_id)
     for file_id in found.unindexed:
-        enqueue(index_file, file_id)
+        enqueue("files.tasks.index_file", file_id)
 
 
 @shared_task
 def sweep_blobs() -> None:
     """Each run looks at one of 256 parts of the storage, in turn by the clock: at one run in 15 s, at all in 64 min."""
     storage.sweep(f"{int(time.time() / SWEEP_EVERY) % 256:02x}")
-
-
-def enqueue(task: "Task[[str], None]", file_id: UUID) -> None:
-    """Hands the file to a worker. A broker that is away is not an error here: the sweeper finds the row."""
-    try:
-        task.apply_async((str(file_id),), retry=False)
-    except BROKER_ERRORS:
-        logger.warning("the broker is away; file %s waits for the sweeper", file_id)
 
 
 @worker_ready.connect

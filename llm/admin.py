@@ -1,6 +1,6 @@
-"""Providers and models, as administrators set them up."""
+"""Providers, models and the services that tools use, as administrators set them up."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -16,16 +16,13 @@ from django.views.decorators.debug import sensitive_post_parameters
 from unfold.decorators import display
 from unfold.widgets import UnfoldAdminTextInputWidget
 
+from core.admin import Confirmation, RowAdmin, acting, button, confirmed
+from core.errors import ModelError, ProductError
 from llm import services
-from llm.administration import Confirmation, RowAdmin, acting, button, confirmed, go
-from llm.errors import ModelError
-from llm.forms import ModelForm, ProviderForm
+from llm.forms import ModelForm, ProviderForm, ToolServerForm, WebSearchForm
 from llm.known_models import SOURCE
-from llm.models import UNKNOWN_WINDOW, Model, Provider
-from llm.tool_admin import ToolServerAdmin, WebSearchAdmin
-
-# Django finds only this module by itself.
-__all__ = ["ModelRowAdmin", "ProviderAdmin", "ToolServerAdmin", "WebSearchAdmin"]
+from llm.models import UNKNOWN_WINDOW, Model, Provider, ToolServer, WebSearch
+from llm.tools import services as tools
 
 IN_WORDS = {
     "context_window": "a window of {:,} tokens",
@@ -43,8 +40,33 @@ def in_words(found: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
+class KeyedAdmin(RowAdmin):
+    """A row with a write-only key; `general` are the fields that are not secret."""
+
+    general: tuple[str, ...] = ()
+    readonly_fields: ClassVar[Any] = ("key_state",)
+    actions_detail: Any = ()  # again, as unfold annotates it as an empty tuple
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Whoever may only look sees whether there is a key; the switch is there when there is one to remove."""
+        # What a new row has become is known once it is stored.
+        general = (None, {"fields": [name for name in self.general if obj or name not in self.readonly_fields]})
+        if obj and not self.has_change_permission(request, obj):
+            return (general, ("Secret", {"fields": ("key_state",)}))
+        removable = ("clear_api_key",) if obj and obj.api_key else ()
+        return (general, ("Secret", {"fields": ("new_api_key", *removable)}))
+
+    @method_decorator(sensitive_post_parameters("new_api_key"))
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return super().changeform_view(request, *args, **kwargs)
+
+    @display(description="Secret", label={"stored": "success", "none": "info"})
+    def key_state(self, row: Any) -> str:
+        return "stored" if row.api_key else "none"
+
+
 @admin.register(Provider)
-class ProviderAdmin(RowAdmin):
+class ProviderAdmin(KeyedAdmin):
     form = ProviderForm
     list_display = ("name", "kind", "address", "key_state", "enabled", "model_count")
     list_filter = ("kind", "enabled")
@@ -52,29 +74,15 @@ class ProviderAdmin(RowAdmin):
     actions = ("test_selected",)
     actions_detail = ("test",)
     readonly_fields = ("models_of_it", "key_state")
-    fieldsets = (
-        (None, {"fields": ("name", "kind", "base_url", "enabled", "silence_timeout")}),
-        ("Secret", {"fields": ("new_api_key", "clear_api_key")}),
-        ("Models", {"fields": ("models_of_it",)}),
-    )
+    general = ("name", "kind", "base_url", "enabled", "silence_timeout")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Provider]:
         rows: QuerySet[Provider] = super().get_queryset(request)
         return rows.annotate(number_of_models=Count("models"))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Whoever may only look sees whether there is a key; the switch is there when there is one to remove."""
-        general, secret, models = self.fieldsets
-        changeable = obj is None or self.has_change_permission(request, obj)
-        if not changeable:
-            secret = ("Secret", {"fields": ("key_state",)})
-        elif obj is None or not obj.api_key:
-            secret = ("Secret", {"fields": ("new_api_key",)})
-        return (general, secret, models) if obj else (general, secret)
-
-    @method_decorator(sensitive_post_parameters("new_api_key"))
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        return super().changeform_view(request, *args, **kwargs)
+        fieldsets = super().get_fieldsets(request, obj)
+        return (*fieldsets, ("Models", {"fields": ("models_of_it",)})) if obj else fieldsets
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.store_provider(user=acting(request), provider=obj, api_key=form.api_key)
@@ -237,5 +245,99 @@ class ModelRowAdmin(RowAdmin):
     def make_default(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
         services.set_default_model(user=acting(request), model=model)
-        self.message_user(request, f"{model} is now the default model.", messages.SUCCESS)
-        return go(reverse("admin:llm_model_change", args=[model.pk]))
+        return self.back(request, model, f"{model} is now the default model.")
+
+
+@admin.register(WebSearch)
+class WebSearchAdmin(KeyedAdmin):
+    form = WebSearchForm
+    list_display = ("name", "kind", "address", "key_state", "state")
+    list_filter = ("kind",)
+    search_fields = ("name", "base_url")
+    actions_detail = ("try_it", "use", "stop_using")
+    general = ("name", "kind", "base_url", "state")
+    readonly_fields = ("key_state", "state")
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        tools.store_web_search(user=acting(request), web_search=obj, api_key=form.api_key)
+
+    @display(description="Address")
+    def address(self, web_search: WebSearch) -> str:
+        return web_search.base_url or "Brave's own"
+
+    @display(description="Use", ordering="active", label={"active": "success", "not in use": "warning"})
+    def state(self, web_search: WebSearch) -> str:
+        return "active" if web_search.active else "not in use"
+
+    @confirmed(
+        "Try a search",
+        icon="network_check",
+        ask="Search the web with this service now?",
+        explain="One query is sent, as an answer would send it. A paid service may count it.",
+    )
+    def try_it(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        web_search = self.row(request, object_id)
+        try:
+            found = tools.try_web_search(web_search=web_search)
+        except ProductError as error:
+            return self.back(request, web_search, f"{web_search}: {error.detail}", messages.ERROR)
+        return self.back(request, web_search, f"{web_search} answers: {found} results.")
+
+    @confirmed(
+        "Search with this",
+        icon="check_circle",
+        ask="Search the web with this service?",
+        explain="It takes the place of the one in use until now.",
+    )
+    def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        web_search = self.row(request, object_id)
+        tools.use_web_search(user=acting(request), web_search=web_search, active=True)
+        return self.back(request, web_search, f"Answers now search the web with {web_search}.")
+
+    @confirmed(
+        "Stop searching",
+        icon="block",
+        ask="Stop searching the web with this service?",
+        explain="If it is the one in use, answers no longer search the web.",
+    )
+    def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        web_search = self.row(request, object_id)
+        tools.use_web_search(user=acting(request), web_search=web_search, active=False)
+        return self.back(request, web_search, f"Answers no longer search the web with {web_search}.")
+
+
+@admin.register(ToolServer)
+class ToolServerAdmin(KeyedAdmin):
+    form = ToolServerForm
+    list_display = ("name", "kind", "address", "key_state", "approval_required", "enabled")
+    list_filter = ("kind", "approval_required", "enabled")
+    search_fields = ("name", "base_url", "command")
+    actions_detail = ("list_tools",)
+    general = ("name", "kind", "base_url", "command", "secret_name", "approval_required", "enabled")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return acting(request).is_superuser
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return acting(request).is_superuser
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        tools.store_tool_server(user=acting(request), tool_server=obj, api_key=form.api_key)
+
+    @display(description="Address")
+    def address(self, tool_server: ToolServer) -> str:
+        return tool_server.base_url if tool_server.kind == ToolServer.Kind.HTTP else tool_server.command
+
+    @confirmed(
+        "List its tools",
+        icon="build",
+        ask="Ask this server for its tools now?",
+        explain="A process is started for it, and ended.",
+    )
+    def list_tools(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        tool_server = self.row(request, object_id)
+        try:
+            names = tools.try_tool_server(tool_server=tool_server)
+        except ProductError as error:
+            return self.back(request, tool_server, f"{tool_server}: {error.detail}", messages.ERROR)
+        return self.back(request, tool_server, f"{tool_server} offers: {', '.join(names) or 'no tools'}.")

@@ -1,12 +1,12 @@
-"""The admin's forms for providers and models."""
+"""The admin's forms for providers, models, and what tools use."""
 
 from typing import Any, ClassVar
 
 from django import forms
 from unfold.widgets import UnfoldAdminNullBooleanSelectWidget, UnfoldAdminPasswordWidget, UnfoldBooleanSwitchWidget
 
-from llm.addresses import is_http, origin
-from llm.models import Model, Provider
+from core.net.url_safety import is_http, origin
+from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.providers import DEFAULT_BASE_URLS
 from llm.services import UNKNOWN
 
@@ -68,6 +68,33 @@ class ProviderForm(forms.ModelForm[Provider]):
 def _origin(kind: str, base_url: str) -> tuple[str, str | None, int | None] | None:
     url = base_url.strip() or DEFAULT_BASE_URLS.get(kind, "")
     return origin(url) if is_http(url) else None
+
+
+class WebSearchForm(ProviderForm):
+    """An address and a key that never comes back, as of a provider: so its rules for both hold here."""
+
+    class Meta:
+        model = WebSearch
+        fields: ClassVar = ["name", "kind", "base_url"]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        keyless = self.api_key == "" or (self.api_key is None and not self.instance.api_key)
+        if cleaned.get("kind") == WebSearch.Kind.BRAVE and keyless and not self.errors:
+            self.add_error("new_api_key", "Brave answers only with a key. Enter one.")
+        return cleaned
+
+
+class ToolServerForm(ProviderForm):
+    class Meta:
+        model = ToolServer
+        fields: ClassVar = ["name", "kind", "base_url", "command", "secret_name", "approval_required", "enabled"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, label in (("new_api_key", "Secret"), ("clear_api_key", "Remove the stored secret")):
+            if name in self.fields:
+                self.fields[name].label = label
 
 
 class ModelForm(forms.ModelForm[Model]):

@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 from rest_framework import serializers
 
+from core.i18n import translated
 from llm.models import Model
-from llm.sentences import translated
 
 
 class SentenceField(serializers.CharField):

@@ -6,17 +6,18 @@ from typing import Any
 
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import ValidationError
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F
 
-from llm.errors import ModelError, ProductError
+from core.errors import ModelError, ProductError, invalid_setting
+from core.locks import lock
+from core.permissions import require_right, require_store
 from llm.known_models import suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import create
-from llm.providers.base import Provider as ProviderClient
-from llm.rights import require_right, require_store
+from llm.types.client import Provider as ProviderClient
 
-DEFAULT_LOCK = 7_302  # an advisory lock: two admins choosing a default at once choose one after the other
+DEFAULT_LOCK = "default model"  # two admins choosing a default at once choose one after the other
 # What `fill_from_known` can fill, and what stands there when nothing is known.
 UNKNOWN: dict[str, Any] = {
     "context_window": UNKNOWN_WINDOW,
@@ -42,7 +43,7 @@ _clients: dict[tuple[str, str, str, int], ProviderClient] = {}
 def shared_client(provider: Provider) -> ProviderClient:
     """The process's one client for these connection settings; building one costs about 15 ms.
 
-    To be used on the event loop of `llm.runtime` only: its connections belong to that loop.
+    To be used on the event loop of `core.event_loop` only: its connections belong to that loop.
     """
     key = (provider.kind, provider.base_url, provider.api_key, provider.silence_timeout)
     if key not in _clients:
@@ -71,8 +72,7 @@ def test_connection(*, provider: Provider) -> list[str]:
 @transaction.atomic
 def set_default_model(*, user: AbstractUser | None = None, model: Model) -> None:
     require_right(user, "change", model)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [DEFAULT_LOCK])
+    lock(DEFAULT_LOCK)
     Model.objects.filter(default=True).exclude(pk=model.pk).update(default=False)
     Model.objects.filter(pk=model.pk).update(default=True)
     model.default = True
@@ -151,8 +151,7 @@ def _check(row: Provider | Model) -> None:
     try:
         row.full_clean(validate_unique=False, validate_constraints=False)
     except ValidationError as error:
-        field, messages = next(iter(error.message_dict.items()))
-        raise ProductError("invalid_setting", f"{row or 'The name'}: {field}: {messages[0]}") from error
+        raise invalid_setting(error.message_dict, str(row) or "The name") from error
 
 
 def learn_ratio(*, model: Model, counted: int, reported: int) -> None:

@@ -2,23 +2,26 @@
 
 from typing import Any
 
-from django.db.models import Model, Prefetch, QuerySet
+from django.db import models
+from django.db.models import Prefetch, QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.filters import SearchFilter
-from rest_framework.pagination import CursorPagination
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
+from accounts.access.permissions import ScopedView
 from accounts.models import ApiToken
-from accounts.permissions import ScopedView
-from llm.errors import NotFound, ProductError
-from llm.rights import require_right
+from core.errors import ProductError
+from core.lookups import or_404
+from core.permissions import require_right
+from core.rest import ETAG, IF_MATCH, ByName, ByUpdate, OldestFirst, expected, pages, tagged
+from llm.models import Model
+from llm.serializers import ModelSerializer
 from personas import services
-from personas.etags import ETAG, IF_MATCH, expected, tagged
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
 from personas.serializers import (
     BudgetProfileSerializer,
@@ -30,30 +33,11 @@ from personas.serializers import (
 METHODS = ("get", "post", "patch", "delete", "head", "options")
 
 
-class ByUpdate(CursorPagination):
-    ordering: Any = ("-updated", "-id")
-    page_size_query_param = "page_size"
-    page_size = 50
-    max_page_size = 200
-
-
-class ByCreation(ByUpdate):
-    ordering = ("created", "id")
-
-
-class ByName(ByUpdate):
-    ordering = ("name",)
-
-
-class NewestVersion(ByUpdate):
-    ordering = ("-version",)
-
-
 class AdminView(ScopedView):
     """For administrators alone; with `reading`, whoever has the scope `chat` may read."""
 
     reading = False
-    administers: type[Model]
+    administers: type[models.Model]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         self.scope = "chat" if self.reading and request.method in SAFE_METHODS else "admin"
@@ -130,7 +114,7 @@ class ReminderViewSet(ScopedView, viewsets.ModelViewSet[Reminder]):
     """Those that stand everywhere are for administrators to change, a persona's for whoever may change the persona."""
 
     serializer_class = ReminderSerializer
-    pagination_class = ByCreation
+    pagination_class = OldestFirst
     queryset = Reminder.objects.none()
     http_method_names = METHODS
 
@@ -201,7 +185,7 @@ class SystemPromptViewSet(
 
     administers = SystemPrompt
     serializer_class = SystemPromptSerializer
-    pagination_class = NewestVersion
+    pagination_class = pages("-version")
     queryset = SystemPrompt.objects.all()
     http_method_names = ("get", "post", "head", "options")
 
@@ -219,10 +203,7 @@ class SystemPromptViewSet(
     @action(detail=False)
     def active(self, request: Request) -> Response:
         """The one that the next answers are written under."""
-        prompt = SystemPrompt.objects.filter(active=True).first()
-        if prompt is None:
-            raise NotFound("active system prompt")
-        return self._shown(prompt)
+        return self._shown(or_404(SystemPrompt.objects.filter(active=True).first(), "active system prompt"))
 
     @extend_schema(request=None, responses=SystemPromptSerializer, parameters=[IF_MATCH, ETAG])
     @action(detail=True, methods=["post"])
@@ -235,3 +216,12 @@ class SystemPromptViewSet(
     def _shown(self, prompt: SystemPrompt, code: int = 200) -> Response:
         response = Response(self.get_serializer(prompt).data, status=code)
         return tagged(response, prompt.tag) if prompt.active else response
+
+
+class ModelViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Model]):
+    serializer_class = ModelSerializer
+    pagination_class = OldestFirst
+    queryset = Model.objects.none()
+
+    def get_queryset(self) -> QuerySet[Model]:
+        return Model.objects.usable()

@@ -5,11 +5,15 @@ from typing import Any, ClassVar, cast
 from django import forms
 from django.db.models import Q
 from django.http import QueryDict
+from django.utils.translation import gettext as _
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldBooleanSwitchWidget
 
+from core.errors import ProductError
+from core.i18n import grouped
 from llm.models import Model
 from personas import tools
-from personas.models import Persona, PromptVersion, Reminder
+from personas.models import BudgetProfile, Persona, PromptVersion, Reminder
+from personas.services import default_profile, model_for
 
 
 class Lines(forms.CharField):
@@ -72,6 +76,15 @@ class ToolNames(forms.MultipleChoiceField):
         return True
 
 
+class ModelField(forms.ModelChoiceField[Model]):
+    """The models that can answer, and the one that is chosen already."""
+
+    def label_from_instance(self, obj: Model) -> str:
+        if not (obj.enabled and obj.provider.enabled):
+            return _("%(name)s (switched off; the default answers)") % {"name": obj.name}
+        return _("%(name)s (%(window)s tokens)") % {"name": obj.name, "window": grouped(obj.window)}
+
+
 class PersonaPageForm(forms.ModelForm[Persona]):
     """A persona as its owner writes it. `tag`: the state that the form was opened with; empty for a new one."""
 
@@ -87,12 +100,21 @@ class PersonaPageForm(forms.ModelForm[Persona]):
             *("name", "description", "instructions", "replaces_system_prompt", "model", "budget_profile", "tools"),
             *("date_awareness", "starter_messages", "visibility"),
         ]
+        widgets: ClassVar = dict.fromkeys(("budget_profile", "date_awareness", "visibility"), forms.RadioSelect)
 
     def __init__(self, data: QueryDict | None = None, *, instance: Persona | None = None) -> None:
         initial = {"reminder": instance.own_reminder, "tag": instance.tag} if instance else {}
-        super().__init__(data, instance=instance, initial=initial)
+        super().__init__(data, instance=instance, initial=initial, auto_id="%s")
         usable = Q(enabled=True, provider__enabled=True) | Q(pk=self.instance.model_id)
-        self.fields["model"] = forms.ModelChoiceField(Model.objects.filter(usable), required=False)
+        models = Model.objects.filter(usable).select_related("provider")
+        default = _("The workspace's default (%(name)s)")
+        try:
+            named = default % {"name": model_for(None).name}
+        except ProductError:
+            named = _("The workspace's default")
+        self.fields["model"] = ModelField(models, required=False, empty_label=named)
+        profiles = cast("forms.ModelChoiceField[BudgetProfile]", self.fields["budget_profile"])
+        profiles.empty_label = default % {"name": default_profile().name}
 
     def clean_instructions(self) -> str:
         return str(self.cleaned_data["instructions"]).replace("\r\n", "\n")  # forms are sent so; it is no change

@@ -1,42 +1,16 @@
 """Personas, reminders, budget profiles and system prompts as programs see them."""
 
-from collections.abc import Mapping
 from copy import copy
 from typing import Any, ClassVar
 
 from django.db.models import Q, QuerySet
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from core.rest import Strict, VisibleField
 from llm.models import Model
-from llm.tokens import CATCH_ALL
 from personas import tools
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
 from personas.services import may_change
-
-
-class Strict(serializers.Serializer[Any]):
-    """Refuses fields that it does not have, and those that only it sets, by their names."""
-
-    def to_internal_value(self, data: Any) -> Any:
-        wrong: dict[str, Any] = {}
-        if isinstance(data, Mapping):
-            known = [name for name, field in self.fields.items() if not field.read_only]
-            for name in map(str, data):
-                if name in self.fields and name not in known:
-                    wrong[name] = ["This field cannot be set."]
-                elif name not in known:
-                    wrong[name] = [f"There is no such field. The fields are: {', '.join(known)}."]
-        try:
-            valid = super().to_internal_value(data)
-        except serializers.ValidationError as error:
-            if not wrong or not isinstance(error.detail, dict):
-                raise
-            raise serializers.ValidationError({**error.detail, **wrong}) from error
-        if wrong:
-            raise serializers.ValidationError(wrong)
-        return valid
 
 
 class UsableModelField(serializers.PrimaryKeyRelatedField[Model]):
@@ -45,12 +19,6 @@ class UsableModelField(serializers.PrimaryKeyRelatedField[Model]):
     def get_queryset(self) -> QuerySet[Model]:
         chosen = self.root.instance.model_id if isinstance(self.root.instance, Persona) else None
         return Model.objects.filter(Q(enabled=True, provider__enabled=True) | Q(pk=chosen))
-
-
-@extend_schema_field(OpenApiTypes.UUID)
-class VisiblePersonaField(serializers.PrimaryKeyRelatedField[Persona]):
-    def get_queryset(self) -> QuerySet[Persona]:
-        return Persona.objects.visible_to(self.context["request"].user)
 
 
 class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
@@ -71,7 +39,12 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
     starter_messages = serializers.ListField(
         child=serializers.CharField(max_length=Persona.MAX_STARTER), required=False, max_length=Persona.MAX_STARTERS
     )
-    tokens = serializers.SerializerMethodField(help_text="Of the instructions, counted with the catch-all.")
+    tokens = serializers.IntegerField(
+        source="token_count",
+        read_only=True,
+        allow_null=True,
+        help_text="Of the instructions, counted with the catch-all.",
+    )
     editable = serializers.SerializerMethodField(help_text="Whether you may change it; what you see you may use.")
 
     class Meta:
@@ -82,10 +55,6 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
             "created", "updated",
         ]  # fmt: skip
         read_only_fields: ClassVar = ["owner", "version", "created", "updated"]
-
-    def get_tokens(self, persona: Persona) -> int | None:
-        found: int | None = persona.tokens.get(CATCH_ALL)
-        return found
 
     def get_editable(self, persona: Persona) -> bool:
         return may_change(self.context["request"].user, persona)
@@ -102,8 +71,8 @@ class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
     scope = serializers.ChoiceField(
         choices=Reminder.Scope.choices, required=False, help_text="persona when a persona is named, else everywhere."
     )
-    persona = VisiblePersonaField(
-        required=False, write_only=True, help_text="Whose it is. It stays so: delete it and make another one."
+    persona = VisibleField(
+        Persona, required=False, write_only=True, help_text="Whose it is. It stays so: delete it and make another one."
     )
     personas = serializers.SerializerMethodField(help_text="Those that you see of the personas that use it.")
 
@@ -160,13 +129,11 @@ class BudgetProfileSerializer(Strict, serializers.ModelSerializer[BudgetProfile]
 class SystemPromptSerializer(Strict, serializers.ModelSerializer[SystemPrompt]):
     text = serializers.CharField(max_length=Persona.MAX_INSTRUCTIONS, trim_whitespace=False)
     activate = serializers.BooleanField(default=True, write_only=True)
-    tokens = serializers.SerializerMethodField(help_text="Counted with the catch-all.")
+    tokens = serializers.IntegerField(
+        source="token_count", read_only=True, allow_null=True, help_text="Counted with the catch-all."
+    )
 
     class Meta:
         model = SystemPrompt
         fields: ClassVar = ["id", "version", "text", "note", "tokens", "author", "active", "activate", "created"]
         read_only_fields: ClassVar = ["version", "author", "active", "created"]
-
-    def get_tokens(self, prompt: SystemPrompt) -> int | None:
-        found: int | None = prompt.tokens.get(CATCH_ALL)
-        return found

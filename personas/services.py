@@ -4,20 +4,24 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Max, Q
 from django.utils import timezone
 
 from accounts.models import User
+from core.errors import NotFound, ProductError
+from core.locks import lock
+from core.lookups import get_or_404
+from core.permissions import has_right, require_right, require_store
 from llm import tokens
-from llm.errors import NotFound, ProductError
 from llm.models import Model
-from llm.rights import has_right, require_right, require_store
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder
 
 Version = TypeVar("Version", bound=PromptVersion)
 
-ONE_AT_A_TIME = 7_301  # an advisory lock: two admins saving at once get two versions, of which one is active
+ONE_AT_A_TIME = "active prompts and default profile"  # two who save at once get two versions, of which one is active
+# Of a persona; everything else goes into a copy.
+NOT_COPIED = {"id", "owner", "name", "visibility", "version", "tokens", "created", "updated"}
 
 
 def counted(text: str) -> dict[str, int]:
@@ -52,7 +56,7 @@ def save_prompt(
     if not text.strip():
         name = kind._meta.verbose_name
         raise ProductError("empty_prompt", f"The {name} is empty. Write one, or go back to an earlier version.")
-    _wait_for_other_admins()
+    lock(ONE_AT_A_TIME)
     _require_active(kind, based_on)
     newest = kind._default_manager.aggregate(newest=Max("version"))["newest"] or 0
     prompt = kind(version=newest + 1, text=text, note=note, author=user, tokens=counted(text))
@@ -68,7 +72,7 @@ def activate_prompt(
 ) -> None:
     """Also the way back to an earlier version. `based_on` as with `save_prompt`."""
     require_right(user, "change", prompt)
-    _wait_for_other_admins()
+    lock(ONE_AT_A_TIME)
     _require_active(type(prompt), based_on)
     rows = type(prompt)._default_manager
     rows.filter(active=True).exclude(pk=prompt.pk).update(active=False)
@@ -80,12 +84,6 @@ def _require_active(kind: type[PromptVersion], based_on: Collection[str] | None)
     active = kind._default_manager.filter(active=True).first()
     if based_on is not None and (active is None or active.tag not in based_on):
         raise changed_meanwhile(f"the {kind._meta.verbose_name}")
-
-
-def _wait_for_other_admins() -> None:
-    """Until the transaction ends nobody else changes what is active or the default."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ONE_AT_A_TIME])
 
 
 @transaction.atomic
@@ -100,7 +98,7 @@ def save_profile(*, user: User, profile: BudgetProfile, default: bool = False) -
 @transaction.atomic
 def set_default_profile(*, user: User | None = None, profile: BudgetProfile) -> None:
     require_right(user, "change", profile)
-    _wait_for_other_admins()
+    lock(ONE_AT_A_TIME)
     BudgetProfile.objects.filter(default=True).exclude(pk=profile.pk).update(default=False)
     BudgetProfile.objects.filter(pk=profile.pk).update(default=True)
     profile.default = True
@@ -110,7 +108,7 @@ def set_default_profile(*, user: User | None = None, profile: BudgetProfile) -> 
 def delete_profile(*, user: User, profile: BudgetProfile) -> None:
     """Personas that name it go over to the default. Raises `default_profile` for the default itself."""
     require_right(user, "delete", profile)
-    _wait_for_other_admins()
+    lock(ONE_AT_A_TIME)
     if BudgetProfile.objects.filter(pk=profile.pk, default=True).exists():
         raise ProductError(
             "default_profile", "This is the default profile. Make another one the default, then delete it.", status=409
@@ -136,10 +134,7 @@ def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "")
 def visible_persona(user: User, pk: UUID | str) -> Persona:
     """Raises `NotFound` for a persona that is not there or that this user may not use."""
     rows = Persona.objects.visible_to(user).select_related("owner", "budget_profile", "model__provider")
-    found = rows.filter(pk=pk).first()
-    if found is None:
-        raise NotFound("persona")
-    return found
+    return get_or_404(rows, pk, "persona")
 
 
 @transaction.atomic
@@ -171,8 +166,8 @@ def update_persona(
 
 def duplicate_persona(*, user: User, persona: Persona) -> Persona:
     """A private copy of a persona that the user can see, with its reminders; its `version` counts anew."""
-    names = ("description", "instructions", "replaces_system_prompt", "model", "budget_profile", "tools")
-    fields = {name: getattr(persona, name) for name in (*names, "date_awareness", "starter_messages")}
+    names = [field.name for field in Persona._meta.concrete_fields if field.name not in NOT_COPIED]
+    fields = {name: getattr(persona, name) for name in names}
     fields["name"] = f"Copy of {persona.name}"[: Persona.MAX_NAME]
     return create_persona(user=user, fields=fields, reminder=persona.own_reminder)
 
@@ -224,9 +219,7 @@ def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | 
 
 def _locked(user: User, persona: Persona, based_on: Collection[str] | None) -> Persona:
     """The row as it is stored, locked until the transaction ends, for somebody who may change it."""
-    locked = Persona.objects.select_for_update().filter(pk=persona.pk).first()
-    if locked is None:
-        raise NotFound("persona")
+    locked = get_or_404(Persona.objects.select_for_update(), persona.pk, "persona")
     require_owner(user=user, persona=locked)
     if based_on is not None and locked.tag not in based_on:
         raise changed_meanwhile("this persona")

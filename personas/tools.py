@@ -2,15 +2,28 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from llm.mcp_tools import Server, ServerFailed, tools_of
-from llm.tool_services import tool_servers
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from llm.tools.mcp import Server, ServerFailed, tools_of
+from llm.tools.services import tool_servers
 
 WEB = ("web_search", "open_url")
 TASKS = "tasks"  # stands for all of those with which a model reads and changes tasks
-AUTOMATIC = ("search_files", "read_file")  # there wherever there are files; naming them changes nothing
+# The product's own, with what they do, for whoever chooses. Those without words are there wherever there are files;
+# naming them changes nothing.
+OWN = {
+    "web_search": gettext_lazy("Searches the web and cites what it finds."),
+    "open_url": gettext_lazy("Reads a page whose address a person or a search has given."),
+    "search_files": "",
+    "read_file": "",
+    TASKS: gettext_lazy(
+        "Lists your tasks, creates them, drafts checklists and ticks items. Only you clear a breakpoint."
+    ),
+}
 SEPARATOR = "__"
 EVERY = "*"
 MAX_TOOLS = 100  # names of one persona
@@ -63,7 +76,7 @@ def checked(names: Iterable[Any], already: Collection[str] = ()) -> list[str]:
     given = list(dict.fromkeys(str(name) for name in names))
     if len(given) > MAX_TOOLS:
         raise BadTools(f"A persona has at most {MAX_TOOLS} tools; name a server's whole set as server{SEPARATOR}*.")
-    fresh = [name for name in given if name not in (*WEB, TASKS, *AUTOMATIC, *already)]
+    fresh = [name for name in given if name not in (*OWN, *already)]
     if not fresh:
         return given
     servers = server_names()
@@ -72,9 +85,30 @@ def checked(names: Iterable[Any], already: Collection[str] = ()) -> list[str]:
     for offer in asked:
         if offer.failure:
             raise BadTools(f"{offer.failure} Until it is back, choose all of its tools as “{offer.every}”, or none.")
-    known = [*WEB, *AUTOMATIC, TASKS, *(f"{name}{SEPARATOR}{EVERY}" for name in servers)]
+    known = [*OWN, *(f"{name}{SEPARATOR}{EVERY}" for name in servers)]
     known += [name for offer in asked for name, _ in offer.tools]
     unknown = [name for name in fresh if name not in known]
     if unknown:
         raise BadTools(f"There is no tool “{unknown[0][:100]}”. The tools are: {', '.join(known)}.")
     return given
+
+
+def tickable(asked: Iterable[Offer], chosen: Iterable[str]) -> list[Offer]:
+    """For each server what can be ticked: all its tools, those it has named, and those that are chosen all the same."""
+    left = [name for name in chosen if name not in OWN]
+    servers = [_tickable(offer, left) for offer in asked]
+    known = {name for server in servers for name, _words in server.tools}
+    gone: dict[str, list[tuple[str, str]]] = {}
+    for name in left:
+        if name not in known:
+            gone.setdefault(name.partition(SEPARATOR)[0], []).append((name, ""))
+    why = _("This server is not set up or switched off.")
+    return servers + [Offer(server, names, why) for server, names in gone.items()]
+
+
+def _tickable(offer: Offer, chosen: Iterable[str]) -> Offer:
+    every = (offer.every, _("All tools of this server, also those it gets later."))
+    absent = _("Not offered at the moment.") if offer.tools or offer.failure else ""
+    known = {offer.every, *(name for name, _words in offer.tools)}
+    named = [name for name in chosen if name.startswith(f"{offer.server}{SEPARATOR}") and name not in known]
+    return replace(offer, tools=[every, *offer.tools, *((name, absent) for name in named)])

@@ -1,28 +1,29 @@
-"""The pages of personas. A view reads the request, calls one service or one page function, and renders."""
+"""The pages of personas. A view reads the request, calls one service, and renders."""
 
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.middleware import SignedInRequest as Request
-from llm.errors import ProductError
-from personas import pages, services, tools
+from accounts.access.middleware import SignedInRequest as Request
+from core.errors import ProductError
+from llm import tokens
+from llm.models import Model, WebSearch
+from personas import services, tools
 from personas.forms import CountForm, PersonaPageForm
-from personas.models import Persona
+from personas.models import Persona, SystemPrompt
 
 
-@login_required
 @require_GET
 def personas(request: Request) -> HttpResponse:
-    context = {"section": "personas", "list": pages.persona_list(request.user)}
-    return render(request, "personas/list.html", context)
+    rows = Persona.objects.visible_to(request.user).select_related("owner", "model").defer("instructions")
+    mine = [each for each in rows if each.owner_id == request.user.pk]
+    others = [each for each in rows if each.owner_id != request.user.pk]
+    return render(request, "personas/list.html", {"section": "personas", "mine": mine, "others": others})
 
 
-@login_required
 @require_http_methods(["GET", "POST"])
 def new(request: Request) -> HttpResponse:
     form = PersonaPageForm(request.POST if request.method == "POST" else None)
@@ -33,7 +34,6 @@ def new(request: Request) -> HttpResponse:
     return redirect("personas:persona", made.pk)
 
 
-@login_required
 @require_http_methods(["GET", "POST"])
 def persona(request: Request, pk: UUID) -> HttpResponse:
     """The persona to read, or to edit for whoever may; a POST saves it."""
@@ -43,8 +43,8 @@ def persona(request: Request, pk: UUID) -> HttpResponse:
         return _save(request, found)
     if services.may_change(request.user, found):
         return _form_page(request, PersonaPageForm(instance=found), found)
-    context = {"persona": found, "profile": pages.profile_words(found.budget_profile or services.default_profile())}
-    return render(request, "personas/persona.html", {"section": "personas", **context})
+    profile = found.budget_profile or services.default_profile()
+    return render(request, "personas/persona.html", {"section": "personas", "persona": found, "profile": profile})
 
 
 def _save(request: Request, found: Persona) -> HttpResponse:
@@ -78,40 +78,56 @@ def _form_page(
     request: Request, form: PersonaPageForm, found: Persona | None, *, meanwhile: bool = False
 ) -> HttpResponse:
     written = form.is_bound and (form.is_valid() or form.errors)  # either way there are the data that were right
-    chosen = form.cleaned_data.get("model") if written else form.instance.model
+    model = form.cleaned_data.get("model") if written else form.instance.model
+    chosen = [str(name) for name in form["tools"].value() or ()]
     context: dict[str, Any] = {
         "section": "personas",
         "form": form,
         "persona": found,
         "meanwhile": meanwhile,
-        "count": pages.count(form["instructions"].value() or "", chosen),
-        **pages.choices(form),
+        "count": _count(form["instructions"].value() or "", model),
+        "system_prompt": SystemPrompt.objects.filter(active=True).first(),
+        "default_profile": services.default_profile(),
+        "searching": WebSearch.objects.filter(active=True).exists(),
+        "chosen": chosen,
+        "own_tools": [(name, words) for name, words in tools.OWN.items() if words],
+        "kept": [name for name in chosen if tools.OWN.get(name) == ""],
+        "servers": tools.tickable(map(tools.Offer, tools.server_names()), chosen),
     }
     wrong = 412 if meanwhile else 400 if form.is_bound else 200
     return render(request, "personas/edit.html", context, status=wrong)
 
 
-@login_required
 @require_POST
 def duplicate(request: Request, pk: UUID) -> HttpResponse:
     copy = services.duplicate_persona(user=request.user, persona=services.visible_persona(request.user, pk))
     return redirect("personas:persona", copy.pk)
 
 
-@login_required
 @require_POST
 def count(request: Request) -> HttpResponse:
     """The tokens of instructions as they are being written: a fragment."""
     form = CountForm(request.POST)
     context: dict[str, Any] = {"errors": list(form.errors.values())}
     if form.is_valid():
-        context = {"count": pages.count(form.cleaned_data["instructions"], form.cleaned_data["model"])}
+        context = {"count": _count(form.cleaned_data["instructions"], form.cleaned_data["model"])}
     return render(request, "personas/_count.html", context)
 
 
-@login_required
+def _count(text: str, model: Model | None) -> dict[str, Any]:
+    """`text` as the model counts it, and what part of its window that is; without a usable one, as the default does."""
+    try:
+        counting = services.model_for(Persona(model=model))
+    except ProductError:
+        return {"tokens": tokens.count(text.strip())}
+    size = tokens.count(text.strip(), counting.tokenizer or tokens.CATCH_ALL)
+    percent = -(-100 * size // counting.window) if counting.window else 0
+    return {"tokens": size, "exact": bool(counting.tokenizer), "model": counting, "percent": percent}
+
+
 @require_GET
 def server_tools(request: Request) -> HttpResponse:
     """What can be ticked of tool servers, after asking them: a fragment. `tools` are those ticked so far."""
-    found = pages.server_tools(tools.offers(), request.GET.getlist("tools"))
-    return render(request, "personas/_server_tools.html", {"servers": found})
+    chosen = request.GET.getlist("tools")
+    context = {"servers": tools.tickable(tools.offers(), chosen), "chosen": chosen}
+    return render(request, "personas/_server_tools.html", context)

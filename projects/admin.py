@@ -7,9 +7,9 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from unfold.decorators import display
 
-from llm.administration import ReadOnlyAdmin
+from core.admin import ReadOnlyAdmin
 from projects.models import Project
-from projects.tasks.admin import TaskAdmin, TaskChangeAdmin
+from projects.planner.admin import TaskAdmin, TaskChangeAdmin
 
 # Django finds only this module by itself.
 __all__ = ["ProjectAdmin", "TaskAdmin", "TaskChangeAdmin"]

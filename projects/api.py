@@ -7,13 +7,14 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import status, viewsets
 from rest_framework.decorators import action
-from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import BaseSerializer, Serializer
+from rest_framework.serializers import BaseSerializer
 
-from accounts.permissions import ScopedView
-from files.search import search
+from accounts.access.permissions import ScopedView
+from core.rest import ByUpdate, OldestFirst, Pages, pages, valid
+from files.index.search import search
+from files.services import visible_file
 from projects import services
 from projects.models import Membership, Project, ProjectFile
 from projects.serializers import (
@@ -32,19 +33,7 @@ FILE = OpenApiParameter("file", OpenApiTypes.UUID, OpenApiParameter.PATH)
 MEMBER = OpenApiParameter("member", OpenApiTypes.UUID, OpenApiParameter.PATH, description="The id of the person.")
 
 
-class ByUpdate(CursorPagination):
-    ordering = ("-updated", "-id")
-    page_size_query_param = "page_size"
-    page_size = 50
-    max_page_size = 200
-
-
-class InOrder(ByUpdate):
-    ordering = ("ordinal", "id")
-
-
-class ByName(ByUpdate):
-    ordering = ("created", "id")
+InOrder = pages("ordinal", "id")
 
 
 class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
@@ -80,8 +69,8 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def add_file(self, request: Request, pk: str) -> Response:
         """Adds a file that you can see; one that is there already stays in its place."""
         project = self.get_object()
-        body = _valid(AddFileSerializer, request)
-        file = services.visible_file(self.person, body["file"])
+        body = valid(AddFileSerializer, request)
+        file = visible_file(self.person, body["file"])
         entry = services.add_file(user=self.person, project=project, file=file, pinned=body["pinned"])
         return Response(EntrySerializer(entry).data, status=status.HTTP_201_CREATED)
 
@@ -90,7 +79,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def file(self, request: Request, pk: str, file: str) -> Response:
         """Pins a file or moves it."""
         project = self.get_object()
-        body = _valid(ChangeEntrySerializer, request)
+        body = valid(ChangeEntrySerializer, request)
         entry = services.change_file(user=self.person, project=project, file=file, **body)
         return Response(EntrySerializer(entry).data)
 
@@ -102,18 +91,18 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(responses=MemberSerializer(many=True), filters=True)
-    @action(detail=True, pagination_class=ByName, filter_backends=[])
+    @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
     def members(self, request: Request, pk: str) -> Response:
         """Who else may read or edit the project; its owner is not among them."""
         rows = Membership.objects.filter(project=self.get_object()).select_related("user")
-        return self._page(rows, ByName(), MemberSerializer)
+        return self._page(rows, OldestFirst(), MemberSerializer)
 
     @extend_schema(request=AddMemberSerializer, responses={201: MemberSerializer})
     @members.mapping.post
     def add_member(self, request: Request, pk: str) -> Response:
         """Adds somebody by their user name, or gives them another role. For the owner."""
         project = self.get_object()
-        member = services.add_member(user=self.person, project=project, **_valid(AddMemberSerializer, request))
+        member = services.add_member(user=self.person, project=project, **valid(AddMemberSerializer, request))
         return Response(MemberSerializer(member).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ChangeMemberSerializer, responses=MemberSerializer, parameters=[MEMBER])
@@ -121,7 +110,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def member(self, request: Request, pk: str, member: str) -> Response:
         """Gives a member another role. For the owner."""
         project = self.get_object()
-        role = _valid(ChangeMemberSerializer, request)["role"]
+        role = valid(ChangeMemberSerializer, request)["role"]
         return Response(
             MemberSerializer(services.change_role(user=self.person, project=project, member=member, role=role)).data
         )
@@ -138,17 +127,10 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def search(self, request: Request, pk: str) -> Response:
         """The passages of the project's files that answer a query best, best first."""
         project = self.get_object()
-        body = _valid(QuerySerializer, request)
+        body = valid(QuerySerializer, request)
         hits = search(query=body["query"], files=services.files_of(project), limit=body["limit"])
         return Response(HitsSerializer({"results": hits}).data)
 
-    def _page(self, rows: "QuerySet[Any]", pages: CursorPagination, shown: "type[BaseSerializer[Any]]") -> Response:
-        page = pages.paginate_queryset(rows, self.request, self)
-        return pages.get_paginated_response(shown(page or [], many=True).data)
-
-
-def _valid(serializer: "type[Serializer[dict[str, Any]]]", request: Request) -> dict[str, Any]:
-    body = serializer(data=request.data)
-    body.is_valid(raise_exception=True)
-    valid: dict[str, Any] = body.validated_data
-    return valid
+    def _page(self, rows: "QuerySet[Any]", paginator: Pages, shown: "type[BaseSerializer[Any]]") -> Response:
+        page = paginator.paginate_queryset(rows, self.request, self)
+        return paginator.get_paginated_response(shown(page or [], many=True).data)

@@ -2,12 +2,11 @@
 
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from files import pages
-from files.search import MAX_LIMIT, MAX_QUERY
+from core.rest import VisibleField
+from files.index.search import MAX_LIMIT, MAX_QUERY
 from personas.models import Persona
 from projects.models import Membership, Project, ProjectFile
 from projects.services import MAX_INSTRUCTIONS, OWNER
@@ -15,13 +14,8 @@ from projects.services import MAX_INSTRUCTIONS, OWNER
 ROLES = [OWNER, *Membership.Role.values]
 
 
-class VisiblePersonaField(serializers.PrimaryKeyRelatedField[Persona]):
-    def get_queryset(self) -> QuerySet[Persona]:
-        return Persona.objects.visible_to(self.context["request"].user)
-
-
 class ProjectSerializer(serializers.ModelSerializer[Project]):
-    persona = VisiblePersonaField(required=False, allow_null=True)
+    persona = VisibleField(Persona, required=False, allow_null=True)
     instructions = serializers.CharField(
         required=False, allow_blank=True, max_length=MAX_INSTRUCTIONS, trim_whitespace=False
     )
@@ -48,15 +42,12 @@ class EntrySerializer(serializers.ModelSerializer[ProjectFile]):
     file = serializers.UUIDField(source="file_id")
     name = serializers.CharField(source="file.name", read_only=True)
     status = serializers.CharField(source="file.status", read_only=True)
-    tokens = serializers.SerializerMethodField()
+    tokens = serializers.IntegerField(source="file.token_count", read_only=True, allow_null=True)
 
     class Meta:
         model = ProjectFile
         fields: ClassVar = ["file", "name", "status", "tokens", "pinned", "ordinal", "added_by", "created"]
         read_only_fields: ClassVar = ["ordinal", "added_by", "created"]
-
-    def get_tokens(self, entry: ProjectFile) -> int | None:
-        return pages.tokens(entry.file)
 
 
 class AddFileSerializer(serializers.Serializer[dict[str, Any]]):

@@ -1,16 +1,18 @@
-"""Every change to projects, their members and the list of their files; and who may see which project and file."""
+"""Every change to projects, their members and the list of their files; and who may see which project."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Max, Q, QuerySet
+from django.db.models import F, Max, QuerySet
 from django.utils import timezone
 
 from accounts.models import User
+from core.errors import NotFound, ProductError
+from core.lookups import get_or_404, identifier, or_404
 from files.models import File
-from llm.errors import NotFound, ProductError
+from files.services import visible_file
 from personas.models import Persona
 from projects.models import Membership, Project, ProjectFile
 
@@ -19,35 +21,10 @@ MAX_INSTRUCTIONS = 100_000  # characters
 MAX_NAME = 100
 
 
-def identifier(value: object, what: str) -> UUID:
-    """A row's id as it came from outside; raises `NotFound` for what is none, as for a row that is not there."""
-    try:
-        return UUID(str(value))
-    except ValueError as error:
-        raise NotFound(what) from error
-
-
 def visible_project(user: User, pk: object) -> Project:
     """Raises `NotFound`."""
     rows = Project.objects.visible_to(user).select_related("owner", "persona")
-    found = rows.filter(pk=identifier(pk, "project")).first()
-    if found is None:
-        raise NotFound("project")
-    return found
-
-
-def visible_files(user: User) -> QuerySet[File]:
-    """One's own files and those in projects that one owns or is a member of."""
-    in_projects = ProjectFile.objects.filter(project__in=Project.objects.visible_to(user)).values("file")
-    return File.objects.filter(Q(owner=user) | Q(pk__in=in_projects))
-
-
-def visible_file(user: User, pk: object) -> File:
-    """Raises `NotFound`."""
-    found = visible_files(user).filter(pk=identifier(pk, "file")).first()
-    if found is None:
-        raise NotFound("file")
-    return found
+    return get_or_404(rows, pk, "project")
 
 
 def files_of(project: Project) -> QuerySet[File]:
@@ -58,9 +35,7 @@ def role_of(user: User, project: Project) -> str:
     """owner, editor or reader. Raises `NotFound` for everybody else."""
     if project.owner_id == user.pk:
         return OWNER
-    membership = Membership.objects.filter(project=project, user=user).first()
-    if membership is None:
-        raise NotFound("project")
+    membership = or_404(Membership.objects.filter(project=project, user=user).first(), "project")
     return membership.role
 
 
@@ -172,10 +147,7 @@ def remove_member(*, user: User, project: Project, member: object) -> None:
 
 def _membership(project: Project, member: object) -> Membership:
     rows = Membership.objects.filter(project=project, user=identifier(member, "member"))
-    found = rows.select_related("user").first()
-    if found is None:
-        raise NotFound("member")
-    return found
+    return or_404(rows.select_related("user").first(), "member")
 
 
 def _known_role(role: str) -> str:
@@ -232,10 +204,7 @@ def remove_file(*, user: User, project: Project, file: object) -> None:
 def entry_of(project: Project, file: object) -> ProjectFile:
     """Raises `NotFound` when the file of this id is not in the project."""
     rows = ProjectFile.objects.filter(project=project, file=identifier(file, "file")).select_related("file")
-    found = rows.first()
-    if found is None:
-        raise NotFound("file")
-    return found
+    return or_404(rows.first(), "file")
 
 
 def _move(entry: ProjectFile, position: int) -> None:

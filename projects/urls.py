@@ -1,18 +1,21 @@
 from django.urls import path
 
+from core.permissions import signed_in
 from projects import views
 
 app_name = "projects"
-urlpatterns = [
-    path("", views.projects, name="list"),
-    path("<uuid:pk>/", views.project, name="project"),
-    path("<uuid:pk>/search/", views.search, name="search"),
-    path("<uuid:pk>/delete/", views.delete, name="delete"),
-    path("<uuid:pk>/upload/", views.upload_files, name="upload"),
-    path("<uuid:pk>/files/", views.files, name="files"),
-    path("<uuid:pk>/files/<uuid:file>/", views.change_file, name="file"),
-    path("<uuid:pk>/files/<uuid:file>/remove/", views.remove_file, name="remove_file"),
-    path("<uuid:pk>/members/", views.add_member, name="members"),
-    path("<uuid:pk>/members/<uuid:member>/", views.change_member, name="member"),
-    path("<uuid:pk>/members/<uuid:member>/remove/", views.remove_member, name="remove_member"),
-]
+urlpatterns = signed_in(
+    [
+        path("", views.projects, name="list"),
+        path("<uuid:pk>/", views.project, name="project"),
+        path("<uuid:pk>/search/", views.search, name="search"),
+        path("<uuid:pk>/delete/", views.delete, name="delete"),
+        path("<uuid:pk>/upload/", views.upload_files, name="upload"),
+        path("<uuid:pk>/files/", views.files, name="files"),
+        path("<uuid:pk>/files/<uuid:file>/", views.change_file, name="file"),
+        path("<uuid:pk>/files/<uuid:file>/remove/", views.remove_file, name="remove_file"),
+        path("<uuid:pk>/members/", views.add_member, name="members"),
+        path("<uuid:pk>/members/<uuid:member>/", views.change_member, name="member"),
+        path("<uuid:pk>/members/<uuid:member>/remove/", views.remove_member, name="remove_member"),
+    ]
+)

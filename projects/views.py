@@ -1,24 +1,29 @@
-"""The pages of projects. A view reads the request, calls one service or one page function, and renders."""
+"""The pages of projects. A view reads the request, calls one service, and renders."""
 
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.middleware import SignedInRequest as Request
-from llm.errors import NotFound
+from accounts.access.middleware import SignedInRequest as Request
+from accounts.models import User
+from core.lookups import get_or_404
+from files.api import whole_number
+from files.index.excerpts import Result, passages
+from files.models import File
+from files.services import visible_file
+from files.views import upload
 from personas.models import Persona
-from projects import pages, services
-from projects.file_api import whole_number
-from projects.file_views import upload
-from projects.models import Membership, Project
+from projects import services
+from projects.models import Membership, Project, ProjectFile
+
+CHOICES = 200  # files that one can add to a project
+RESULTS = 10
 
 
-@login_required
 @require_http_methods(["GET", "POST"])
 def projects(request: Request) -> HttpResponse:
     if request.method == "POST":
@@ -28,7 +33,6 @@ def projects(request: Request) -> HttpResponse:
     return render(request, "projects/list.html", {"section": "projects", "projects": rows})
 
 
-@login_required
 @require_http_methods(["GET", "POST"])
 def project(request: Request, pk: UUID) -> HttpResponse:
     """Everything about a project; a POST saves its name, instructions and persona."""
@@ -42,12 +46,12 @@ def project(request: Request, pk: UUID) -> HttpResponse:
     context = {
         **_context(request, found),
         "section": "projects",
-        "members": pages.members_of(found),
+        "members": Membership.objects.filter(project=found).select_related("user").order_by("created"),
         "roles": Membership.Role.choices,
-        "personas": pages.personas_for(request.user, found),
-        "addable": pages.addable(request.user, found),
+        "personas": _personas(request.user, found),
+        "addable": File.objects.owned_by(request.user).exclude(project_entries__project=found)[:CHOICES],
         "query": query,
-        "results": pages.results(found, query) if query.strip() else None,
+        "results": _results(found, query),
     }
     return render(request, "projects/project.html", context)
 
@@ -61,40 +65,46 @@ def _fields(request: Request, found: Project) -> dict[str, Any]:
     return fields
 
 
+def _personas(user: User, found: Project) -> list[Persona]:
+    """Those to choose from, and the one that is chosen, which may be somebody's private one."""
+    personas = list(Persona.objects.visible_to(user))
+    if found.persona is not None and found.persona not in personas:
+        personas.insert(0, found.persona)
+    return personas
+
+
 def _persona(request: Request, found: Project, pk: str) -> Persona | None:
     if not pk:
         return None
     if pk == str(found.persona_id):
         return found.persona
-    chosen = Persona.objects.visible_to(request.user).filter(pk=services.identifier(pk, "persona")).first()
-    if chosen is None:
-        raise NotFound("persona")
-    return chosen
+    return get_or_404(Persona.objects.visible_to(request.user), pk, "persona")
 
 
-@login_required
 @require_GET
 def search(request: Request, pk: UUID) -> HttpResponse:
     """The results alone, for the page that is there already."""
     found = services.visible_project(request.user, pk)
     query = request.GET.get("q", "")
-    shown = pages.results(found, query) if query.strip() else None
-    return render(request, "projects/_results.html", {"project": found, "query": query, "results": shown})
+    context = {"project": found, "query": query, "results": _results(found, query)}
+    return render(request, "projects/_results.html", context)
 
 
-@login_required
+def _results(found: Project, query: str) -> list[Result] | None:
+    return passages(services.files_of(found), query, limit=RESULTS) if query.strip() else None
+
+
 @require_http_methods(["GET", "POST"])
 def files(request: Request, pk: UUID) -> HttpResponse:
     """The rows of the project's files; a POST adds one of one's own."""
     found = services.visible_project(request.user, pk)
     if request.method == "POST":
         services.require_editor(user=request.user, project=found)
-        file = services.visible_file(request.user, request.POST.get("file", ""))
+        file = visible_file(request.user, request.POST.get("file", ""))
         services.add_file(user=request.user, project=found, file=file)
     return _entries(request, found)
 
 
-@login_required
 @require_POST
 def upload_files(request: Request, pk: UUID) -> HttpResponse:
     """Uploads files and puts them into the project."""
@@ -105,7 +115,6 @@ def upload_files(request: Request, pk: UUID) -> HttpResponse:
     return _entries(request, found)
 
 
-@login_required
 @require_POST
 def change_file(request: Request, pk: UUID, file: UUID) -> HttpResponse:
     """Pins (`pinned`: true or false) or moves (`position`)."""
@@ -116,7 +125,6 @@ def change_file(request: Request, pk: UUID, file: UUID) -> HttpResponse:
     return _entries(request, found)
 
 
-@login_required
 @require_POST
 def remove_file(request: Request, pk: UUID, file: UUID) -> HttpResponse:
     found = services.visible_project(request.user, pk)
@@ -124,7 +132,6 @@ def remove_file(request: Request, pk: UUID, file: UUID) -> HttpResponse:
     return _entries(request, found)
 
 
-@login_required
 @require_POST
 def add_member(request: Request, pk: UUID) -> HttpResponse:
     found = services.visible_project(request.user, pk)
@@ -137,7 +144,6 @@ def add_member(request: Request, pk: UUID) -> HttpResponse:
     return _go(request, reverse("projects:project", args=[found.pk]))
 
 
-@login_required
 @require_POST
 def change_member(request: Request, pk: UUID, member: UUID) -> HttpResponse:
     found = services.visible_project(request.user, pk)
@@ -146,7 +152,6 @@ def change_member(request: Request, pk: UUID, member: UUID) -> HttpResponse:
     return redirect("projects:project", found.pk)
 
 
-@login_required
 @require_POST
 def remove_member(request: Request, pk: UUID, member: UUID) -> HttpResponse:
     found = services.visible_project(request.user, pk)
@@ -156,7 +161,6 @@ def remove_member(request: Request, pk: UUID, member: UUID) -> HttpResponse:
     return redirect("projects:project", found.pk)
 
 
-@login_required
 @require_POST
 def delete(request: Request, pk: UUID) -> HttpResponse:
     services.delete_project(user=request.user, project=services.visible_project(request.user, pk))
@@ -165,28 +169,31 @@ def delete(request: Request, pk: UUID) -> HttpResponse:
 
 def _go(request: Request, url: str) -> HttpResponse:
     """htmx follows a redirect inside a fragment; HX-Redirect makes the page itself go there."""
-    if request.headers.get("HX-Request"):
+    if request.htmx:
         return HttpResponse(status=204, headers={"HX-Redirect": url})
     return redirect(url)
 
 
 def _context(request: Request, found: Project) -> dict[str, Any]:
     role = services.role_of(request.user, found)
+    entries = list(ProjectFile.objects.filter(project=found).select_related("file"))
     return {
         "project": found,
         "role": role,
         "editor": role != Membership.Role.READER,
         "mine": role == services.OWNER,
-        "list": pages.entries_of(found),
+        "entries": entries,
+        "unread": any(entry.file.unread for entry in entries),
+        "tokens": sum(entry.file.token_count or 0 for entry in entries),
     }
 
 
 def _entries(request: Request, found: Project) -> HttpResponse:
     """After a change the page again; for a script only the rows, and the word that the meter may have changed."""
-    if not request.headers.get("HX-Request"):
+    if not request.htmx:
         return redirect("projects:project", found.pk)
     context = _context(request, found)
     response = render(request, "projects/_entries.html", context)
-    if request.method == "POST" or not context["list"].unread:
+    if request.method == "POST" or not context["unread"]:
         response["HX-Trigger"] = "meterchange"
     return response

@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 from django.conf import settings as django_settings
 from django.db import connection
-from django.test.utils import setup_databases
+from django.test.utils import override_settings, setup_databases
 from pytest_django import DjangoDbBlocker
 
 from accounts.models import User
@@ -36,6 +36,14 @@ def _fast_passwords() -> Iterator[None]:
     django_settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", *before]
     yield
     django_settings.PASSWORD_HASHERS = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_collected() -> Iterator[None]:
+    """Pages that a test asks Django for need no static files; the product that it starts collects its own."""
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    with override_settings(STATIC_ROOT=None, STORAGES={**django_settings.STORAGES, "staticfiles": plain}):
+        yield
 
 
 @pytest.fixture(scope="session")

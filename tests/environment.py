@@ -5,6 +5,7 @@ would be shared, its own four database numbers of the one Redis.
 """
 
 import os
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests import services
@@ -20,4 +21,6 @@ else:
 os.environ.setdefault("SECRET_KEY", "only-for-tests-only-for-tests-only-for-tests-12345")
 os.environ.setdefault("API_RATES", services.UNLIMITED)
 os.environ.setdefault("WEBHOOK_ALLOW_PRIVATE", "true")  # what receives them in tests is on this machine
+# Every product that a test starts would collect them anew; the next run finds them, too.
+os.environ.setdefault("STATIC_ROOT", str(Path(__file__).resolve().parents[1] / "staticfiles"))
 os.environ.pop("BUNDLED_MODEL_URL", None)

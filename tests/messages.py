@@ -17,21 +17,33 @@ from django.template import Context, engines
 from django.template.base import Lexer, Template
 from django.templatetags.i18n import BlockTranslateNode, TranslateNode
 
-from llm.sentences import CONTEXT
+from core.i18n import CONTEXT
 from tests.product import ROOT
 
-APPS = ("accounts", "chat", "config", "files", "llm", "personas", "projects")
+APPS = ("accounts", "chat", "config", "core", "files", "llm", "personas", "projects")
 # What is here is read by administrators, models, or programs that expect a protocol's English.
 PROGRAMS = re.compile(
-    r"/(migrations|management|embedded|protocol|tools/(?!servers|choice)|web|\w*admin\w*\.py)"
-    r"|^config/(contracts|doctor|metrics|schema|service_urls|settings)|^chat/(wire|context/(fields|requests|rendering|moving_parts))"
-    r"|^chat/summaries/(writing|coverage)|^files/indexing|^llm/(forms|loop|mcp_tools|models|tool\w*|tokens)|^personas/(forms|models)"
+    r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!servers|choice)|\w*admin\w*\.py)"
+    r"|^config/(api_docs|doctor|http/metrics|schema|service_urls|settings|static_files|templatetags)"
+    r"|^chat/(realtime/event(s|_schema)|context/(plan_io|rendering|layout)|summaries/writing|models/summary)"
+    r"|^files/index/indexing|^llm/(forms|agent_loop|models|types|tokens)|^personas/(forms|models)"
 )
-MODELS = {"DRAFT", "BREAKPOINTS", "ITEM", "DRAFT_AGAIN", "ITEM_AGAIN", "INSTRUCTION", "BY_SEARCH", "FOUND", "CONTINUE"}
+MODELS = {
+    "DRAFT",
+    "BREAKPOINTS",
+    "ITEM",
+    "DRAFT_AGAIN",
+    "ITEM_AGAIN",
+    "INSTRUCTION",
+    "BY_SEARCH",
+    "FOUND",
+    "CONTINUE",
+    "NOT_ALLOWED",
+}
 # Arguments that describe fields and calls to programmers and administrators.
 DESCRIPTIONS = {"help_text", "description", "summary", "violation_error_message"}
 # Callables and tables whose words are put into a sentence: “There is no such {what}”; and states, as in “is {status}”.
-FRAGMENTS = {"NotFound", "check_person", "_storable", "_unknown", "changed_meanwhile", "_PARTS"}
+FRAGMENTS = {"NotFound", "get_or_404", "or_404", "check_person", "_storable", "_unknown", "changed_meanwhile", "_PARTS"}
 STATES = ("open", "doing", "waiting", "done", "dropped", "moved")
 GETTEXT = {
     **dict.fromkeys(("_", "gettext", "gettext_lazy", "gettext_noop"), ("one",)),

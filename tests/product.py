@@ -58,7 +58,8 @@ class Product:
             )
 
     def start_worker(self) -> None:
-        options = ("--pool", "threads", "--concurrency", "120", "-Q", "turns,background")
+        """One for everything, with far fewer threads than tests have answers in the making."""
+        options = ("--pool", "threads", "--concurrency", "16", "-Q", "turns,background")
         quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
         self.start("worker", "celery", "-A", "config", "worker", *options, *quiet)
 
@@ -79,19 +80,20 @@ class Product:
 
     def wait_until_ready(self) -> None:
         try:
-            until(lambda: self._answers("/readyz"), "the product is ready")
+            until(self._is_ready, "the product is ready")
         except AssertionError as error:
             logs = "\n".join(f"{name}:\n{self.log(name)[-3000:]}" for name in self.processes)
             raise RuntimeError(f"{error}\n{self._last_answer}\n{logs}") from error
 
-    def _answers(self, path: str) -> bool:
+    def _is_ready(self) -> bool:
+        """The web process serves, and it has heard of a worker."""
         for name, process in self.processes.items():
             if process.poll() is not None:
                 raise RuntimeError(f"{name} ended:\n{self.log(name)}")
         try:
-            response = httpx.get(self.url + path, timeout=5)
+            response = httpx.get(self.url + "/readyz", timeout=5)
             self._last_answer = response.text[:2000]
-            return response.status_code == 200
+            return response.status_code == 200 and response.json()["worker"] == "ok"
         except httpx.TransportError:
             return False
 

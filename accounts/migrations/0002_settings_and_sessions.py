@@ -3,7 +3,7 @@
 import accounts.models
 import django.db.models.deletion
 import django.utils.timezone
-import llm.secrets
+import core.crypto
 from django.conf import settings
 from django.db import migrations, models
 
@@ -47,7 +47,7 @@ class Migration(migrations.Migration):
                 ('request', models.CharField(max_length=64)),
                 ('status', models.PositiveSmallIntegerField()),
                 ('headers', models.JSONField(default=dict)),
-                ('body', llm.secrets.EncryptedTextField()),
+                ('body', core.crypto.EncryptedTextField()),
                 ('created', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],

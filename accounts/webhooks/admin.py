@@ -4,18 +4,16 @@ their hosts are shown; of what was sent, only ids."""
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from unfold.decorators import display
-from unfold.paginator import InfinitePaginator
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
 from accounts.webhooks.sending import switch_off
-from llm.administration import Confirmation, ReadOnlyAdmin, acting, confirmed, go
+from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed
 
 BY_ADMIN = "Switched off by an administrator."
 
@@ -52,15 +50,11 @@ class WebhookAdmin(ReadOnlyAdmin):
         webhook = self.row(request, object_id)
         switch_off(webhook, BY_ADMIN)
         self.log_change(request, webhook, "Switched off.")
-        self.message_user(request, "The webhook is switched off.", messages.SUCCESS)
-        return go(reverse("admin:accounts_webhook_change", args=[object_id]))
+        return self.back(request, webhook, "The webhook is switched off.")
 
 
 @admin.register(WebhookDelivery)
-class WebhookDeliveryAdmin(ReadOnlyAdmin):
-    paginator = InfinitePaginator
-    show_full_result_count = False
-    list_per_page = 50
+class WebhookDeliveryAdmin(RecordAdmin):
     list_display = ("id", "person", "host", "type", "status_label", "attempts", "response_status", "created")
     list_select_related = ("webhook__owner",)
     list_filter = ("status", "type")
@@ -111,5 +105,4 @@ class WebhookDeliveryAdmin(ReadOnlyAdmin):
         delivery = self.row(request, object_id)
         webhooks.retry_delivery(user=cast("User", delivery.webhook.owner), delivery=delivery)
         self.log_change(request, delivery, "Tried again.")
-        self.message_user(request, "It is tried again.", messages.SUCCESS)
-        return go(reverse("admin:accounts_webhookdelivery_change", args=[object_id]))
+        return self.back(request, delivery, "It is tried again.")

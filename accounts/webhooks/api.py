@@ -1,7 +1,6 @@
 """`/api/v1/webhooks/`: where programs are told what happened."""
 
 from typing import Any, ClassVar
-from uuid import UUID
 
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
@@ -12,11 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.api import NewestFirst
+from accounts.access.permissions import ScopedView
 from accounts.models import Webhook, WebhookDelivery
-from accounts.permissions import ScopedView
 from accounts.webhooks import services as webhooks
-from llm.errors import NotFound
+from core.lookups import identifier
+from core.rest import NewestFirst, valid
 
 
 class WebhookSerializer(serializers.ModelSerializer[Webhook]):
@@ -76,10 +75,8 @@ class WebhookViewSet(ScopedView, viewsets.ModelViewSet[Webhook]):
     @extend_schema(request=WebhookSerializer, responses={201: NewWebhookSerializer})
     def create(self, request: Request) -> Response:
         """Tells an address from now on. Keep the `secret` of the answer: with it you check that a call is ours."""
-        body = WebhookSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
         origin = request.build_absolute_uri("/").rstrip("/")
-        made = webhooks.create_webhook(user=self.person, origin=origin, **body.validated_data)
+        made = webhooks.create_webhook(user=self.person, origin=origin, **valid(WebhookSerializer, request))
         shown = NewWebhookSerializer(made).data
         return Response(shown, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 
@@ -112,12 +109,7 @@ class WebhookDeliveryViewSet(
     def get_queryset(self) -> QuerySet[WebhookDelivery]:
         rows = WebhookDelivery.objects.visible_to(self.person).select_related("webhook")
         of = self.request.query_params.get("webhook") if self.action == "list" else None
-        if not of:
-            return rows
-        try:
-            return rows.filter(webhook=UUID(of))
-        except ValueError as error:
-            raise NotFound("webhook") from error
+        return rows.filter(webhook=identifier(of, "webhook")) if of else rows
 
     @extend_schema(parameters=[OpenApiParameter("webhook", OpenApiTypes.UUID, description="Those of one webhook.")])
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:

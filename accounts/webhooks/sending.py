@@ -24,9 +24,9 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from accounts.webhooks.models import Webhook, WebhookDelivery
-from llm.web.addresses import Guard, Refused
-from llm.web.fetch import CheckedTransport
+from accounts.models.webhook import Webhook, WebhookDelivery
+from core.net.fetch import CheckedTransport
+from core.net.url_safety import Guard, Refused
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the specification's marker of a secret, not a secret
 TIMEOUT = 10.0  # seconds for one try, all of it

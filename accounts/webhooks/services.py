@@ -14,16 +14,17 @@ from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from accounts.models import User
-from accounts.webhooks import tasks as webhook_tasks
-from accounts.webhooks.models import Webhook, WebhookDelivery
+from accounts.models.webhook import Webhook, WebhookDelivery
 from accounts.webhooks.sending import SECRET_PREFIX, switch_off
-from llm.addresses import is_http
-from llm.errors import ProductError
+from core.errors import ProductError
+from core.jobs import enqueue
+from core.net.url_safety import is_http
 
 MAX_WEBHOOKS = 20  # a person
 MAX_URL = 500  # characters
 KEPT_FOR = timedelta(days=30)
 TEST = "webhook.test"
+DELIVER = "accounts.webhooks.tasks.deliver"
 FIELDS = ("url", "events", "enabled")
 
 
@@ -78,7 +79,7 @@ def retry_delivery(*, user: User, delivery: WebhookDelivery) -> WebhookDelivery:
     if not changed:
         sentence = "This delivery waits for its next try already. See “next_attempt” for when that is."
         raise ProductError("still_waiting", sentence, status=409)
-    transaction.on_commit(partial(webhook_tasks.enqueue, [delivery.pk]))
+    transaction.on_commit(partial(enqueue, DELIVER, delivery.pk))
     delivery.refresh_from_db()
     return delivery
 
@@ -113,7 +114,8 @@ def _store(hooks: list[Webhook], type_: str, ids: Mapping[str, Any], paths: Mapp
         for hook in hooks
     ]
     WebhookDelivery.objects.bulk_create(rows)
-    transaction.on_commit(partial(webhook_tasks.enqueue, [row.pk for row in rows]))
+    for row in rows:
+        transaction.on_commit(partial(enqueue, DELIVER, row.pk))
     return rows
 
 

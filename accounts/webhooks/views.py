@@ -1,20 +1,26 @@
 """The settings page of webhooks. A view reads the request and calls one service."""
 
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django import forms
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from accounts.middleware import SignedInRequest as Request
+from accounts.access.middleware import SignedInRequest as Request
 from accounts.models import Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
-from accounts.webhooks.pages import listed
-from llm.errors import NotFound, ProductError
+from core.errors import ProductError
+from core.lookups import get_or_404
+
+SHOWN = 10  # deliveries of each webhook
+
+
+class Listed(NamedTuple):
+    webhook: Webhook
+    deliveries: list[WebhookDelivery]
 
 
 class WebhookForm(forms.Form):
@@ -23,7 +29,6 @@ class WebhookForm(forms.Form):
 
 
 @never_cache
-@login_required
 @require_http_methods(["GET", "POST"])
 def page(request: Request) -> HttpResponse:
     """A POST makes a webhook and shows its secret, this once."""
@@ -35,12 +40,13 @@ def page(request: Request) -> HttpResponse:
             form = WebhookForm()
         except ProductError as error:
             form.add_error("url", error.detail)
-    context: dict[str, Any] = {"form": form, "made": made, "webhooks": listed(request.user)}
+    rows = Webhook.objects.visible_to(request.user)
+    listed = [Listed(webhook, list(webhook.deliveries.order_by("-id")[:SHOWN])) for webhook in rows]
+    context: dict[str, Any] = {"form": form, "made": made, "webhooks": listed}
     context |= {"section": "settings", "place": "webhooks"}
     return render(request, "accounts/webhooks.html", context, status=422 if form.is_bound else 200)
 
 
-@login_required
 @require_POST
 def switch(request: Request, pk: UUID) -> HttpResponse:
     webhook = _own(request, pk)
@@ -48,32 +54,25 @@ def switch(request: Request, pk: UUID) -> HttpResponse:
     return redirect("settings:webhooks")
 
 
-@login_required
 @require_POST
 def test(request: Request, pk: UUID) -> HttpResponse:
     webhooks.send_test(user=request.user, webhook=_own(request, pk))
     return redirect("settings:webhooks")
 
 
-@login_required
 @require_POST
 def remove(request: Request, pk: UUID) -> HttpResponse:
     webhooks.delete_webhook(user=request.user, webhook=_own(request, pk))
     return redirect("settings:webhooks")
 
 
-@login_required
 @require_POST
 def retry(request: Request, pk: UUID) -> HttpResponse:
-    delivery = WebhookDelivery.objects.visible_to(request.user).select_related("webhook").filter(pk=pk).first()
-    if delivery is None:
-        raise NotFound("delivery")
+    rows = WebhookDelivery.objects.visible_to(request.user).select_related("webhook")
+    delivery = get_or_404(rows, pk, "delivery")
     webhooks.retry_delivery(user=request.user, delivery=delivery)
     return redirect("settings:webhooks")
 
 
 def _own(request: Request, pk: UUID) -> Webhook:
-    webhook = Webhook.objects.visible_to(request.user).filter(pk=pk).first()
-    if webhook is None:
-        raise NotFound("webhook")
-    return webhook
+    return get_or_404(Webhook.objects.visible_to(request.user), pk, "webhook")

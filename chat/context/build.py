@@ -4,13 +4,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from chat.context import required
-from chat.context.history import History
 from chat.context.layout import LAYOUTS
-from chat.context.priority import keep_by_priority
-from chat.context.recent import keep_recent
+from chat.context.policies import keep_by_priority, keep_recent
 from chat.context.rendering import Renderer
 from chat.context.report import Prompt, Report
-from chat.context.turns import current_turn_start, first_whole_turn, read_turn
+from chat.context.turns import History, current_turn_start, first_whole_turn, read_turn
 from chat.context.types import ContextRequest, PromptMessage
 
 OMISSION_NOTE = "[Earlier messages were left out to fit the context.]"
@@ -59,7 +57,7 @@ def build(request: ContextRequest) -> Prompt:
 
 
 def _omission_note(renderer: Renderer, history: History, left: int) -> list[PromptMessage]:
-    """The line that stands where messages are missing, if there are any and it fits in what is left (section 3)."""
+    """The line that stands where messages are missing, if there are any and it fits in what is left (“The room”)."""
     request = renderer.request
     left_out = history.left_out or history.orphans or request.unloaded
     if not (request.omission_note and left_out):

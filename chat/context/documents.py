@@ -1,4 +1,4 @@
-"""Documents as the model sees them, and their numbers (context.md, section 2; project files: section 5)."""
+"""Documents as the model sees them, and their numbers (docs/context.md, “Order” and “Files and projects”)."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

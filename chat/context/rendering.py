@@ -1,4 +1,4 @@
-"""What each source is sent as, and what that costs (context.md, sections 3 and 8).
+"""What each source is sent as, and what that costs (docs/context.md, “The room” and “manage.py plan”).
 
 A message costs its tokens, its images and the overhead; the files uploaded with it are a message of their own above it.
 `tokens` beats counting the text, and text is counted only when it is asked for.
@@ -19,7 +19,7 @@ from chat.context.types import (
     Section,
     Tokenizer,
 )
-from llm.messages import ToolCall
+from llm.types.messages import ToolCall
 
 STUB = "This tool result is no longer available."
 
@@ -124,3 +124,55 @@ def cost(messages: list[PromptMessage]) -> int:
 def _call_json(call: ToolCall) -> str:
     """A call as it is counted. Its arguments are put in as written: they may be invalid JSON."""
     return f'{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {call.arguments}}}'
+
+
+SYSTEM_MARKER = "[System prompt truncated to fit context]"
+
+
+def cut_end(text: str, limit: int, tokenizer: Tokenizer) -> str | None:
+    """The beginning of a system prompt and the marker, at most `limit` tokens; None if not even the marker fits.
+
+    A text that fits (its given count was larger than the real one) stays as it is.
+    """
+    if tokenizer.count(text) <= limit:
+        return text
+    kept = limit - tokenizer.count(SYSTEM_MARKER)
+    while kept >= 0:
+        shortened = f"{tokenizer.head(text, kept)}\n{SYSTEM_MARKER}"
+        # Texts put together may count a little more than their parts.
+        excess = tokenizer.count(shortened) - limit
+        if excess <= 0:
+            return shortened
+        kept -= excess
+    return None
+
+
+def cut_middle(text: str, limit: int, least: int, tokenizer: Tokenizer) -> str:
+    """Head and tail of a tool result around a marker that says how much was left out: at most `limit` tokens.
+
+    Not every count can be met, as a character may be several tokens. The closest from below is taken unless it is under
+    `least`; then the closest from above.
+    """
+    total = tokenizer.count(text)
+    if total <= limit:
+        return text
+    kept = limit - tokenizer.count(_marker(total))
+    tried: dict[int, str] = {}
+    below: dict[int, str] = {}
+    above: dict[int, str] = {}
+    while kept not in tried:
+        tried[kept] = candidate = _around(text, kept, total, tokenizer)
+        tokens = tokenizer.count(candidate)
+        (below if tokens <= limit else above)[tokens] = candidate
+        kept = max(kept + limit - tokens, 0)
+    closest = max(below, default=0)
+    return below[closest] if closest >= least or not above else above[min(above)]
+
+
+def _around(text: str, kept: int, total: int, tokenizer: Tokenizer) -> str:
+    tail = kept // 2
+    return f"{tokenizer.head(text, kept - tail)}\n{_marker(total - kept)}\n{tokenizer.tail(text, tail)}"
+
+
+def _marker(tokens: int) -> str:
+    return f"[… {tokens} tokens left out …]"

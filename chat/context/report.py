@@ -1,4 +1,4 @@
-"""What became of every source (context.md, section 4).
+"""What became of every source (docs/context.md, “What comes back”).
 
 A report is stored with the answer it produced. Making it costs more than making the prompt, so all but the totals is
 worked out when it is asked for.
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from chat.context.history import History
 from chat.context.required import system_block
+from chat.context.turns import History
 from chat.context.types import (
     Block,
     ContextMessage,

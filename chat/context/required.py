@@ -1,12 +1,18 @@
-"""What must be sent (context.md, section 3): every section but older turns, and what happens when it does not fit."""
+"""What must be sent, every section but older turns; what happens if it does not fit (docs/context.md, “The room”)."""
 
-from chat.context import priority
-from chat.context.errors import ContextError, context_too_long, file_too_long
+from chat.context import policies
 from chat.context.layout import Slot
-from chat.context.rendering import Renderer, cost
-from chat.context.shorten import cut_middle
+from chat.context.rendering import Renderer, cost, cut_middle
 from chat.context.turns import Turn
-from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage
+from chat.context.types import (
+    Block,
+    ContextError,
+    ContextMessage,
+    ContextRequest,
+    PromptMessage,
+    context_too_long,
+    file_too_long,
+)
 
 SHORTEST_RESULT = 256
 
@@ -49,14 +55,14 @@ def fit(sections: Sections, current: Turn, limit: int, renderer: Renderer, *, cu
     """
     block = system_block(renderer.request)
     if cuts_system and block:
-        _put_system(sections, priority.cut_to_share(sections["system"][0], block, limit, renderer))
+        _put_system(sections, policies.cut_to_share(sections["system"][0], block, limit, renderer))
     excess = total(sections) - limit
     if excess <= 0:
         return
     excess -= _shorten_results(sections, current, excess, renderer)
     if excess > 0 and cuts_system and block and "system" in sections:
         system = sections["system"][0]
-        _put_system(sections, priority.cut_to_rest(system, block, system.tokens - excess, renderer))
+        _put_system(sections, policies.cut_to_rest(system, block, system.tokens - excess, renderer))
         excess = total(sections) - limit
     if excess > 0:
         raise _refusal(sections, current.messages[0], limit, renderer)

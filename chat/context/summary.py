@@ -1,4 +1,4 @@
-"""When to summarise, what, and how long the summary may be (context.md, section 6)."""
+"""When to summarise, what, and how long the summary may be (docs/context.md, “Summaries”)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,10 +28,6 @@ class Bounds:
     ceiling: int
     floor: int
     keep_recent: int = 8
-
-
-WENDY = Bounds(ceiling=7_800, floor=3_000, keep_recent=8)
-WENDY_WINDOW = 12_288
 
 
 def bounds_by_share(

@@ -1,4 +1,4 @@
-"""Turns, tool groups and orphans (context.md, sections 1 and 8).
+"""Turns, tool groups and orphans (docs/context.md, “Words” and “manage.py plan”).
 
 A turn is a user message and everything up to the next one; what stands before the first user message is a turn of its
 own. A tool group is an assistant message with tool calls together with all of its results.
@@ -7,8 +7,7 @@ own. A tool group is an assistant message with tool calls together with all of i
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from chat.context.errors import no_user_message
-from chat.context.types import ContextMessage, Reason
+from chat.context.types import ContextMessage, PromptMessage, Reason, no_user_message
 
 
 @dataclass(slots=True)
@@ -94,3 +93,18 @@ def _match_results(messages: Sequence[ContextMessage], turn: Turn) -> dict[str, 
             # Some models number their calls from zero in every cycle, so the same id may come again.
             caller.update((call.id, message.id) for call in message.tool_calls)
     return results
+
+
+@dataclass(slots=True)
+class History:
+    """`messages` oldest first, of `tokens` in total; `left_out` says whether there was no room for some older message.
+
+    `gap` is the index of the turn that ended the walk because it did not fit, None if none did. `orphans`: messages
+    that are left out for another reason than room, by id.
+    """
+
+    messages: list[PromptMessage] = field(default_factory=list)
+    tokens: int = 0
+    left_out: bool = False
+    gap: int | None = None
+    orphans: dict[str, Reason] = field(default_factory=dict)

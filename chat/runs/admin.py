@@ -2,17 +2,15 @@
 
 from typing import Any, cast
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
 from unfold.decorators import display
 
 from accounts.models import User
 from chat.models import Run
-from chat.record_admin import RecordAdmin
-from chat.runs.caps import used
+from chat.runs.limits import used
 from chat.runs.services import stop_run
-from llm.administration import Confirmation, acting, confirmed, go
+from core.admin import Confirmation, RecordAdmin, acting, confirmed
 
 STATES = {
     "drafting": "info",
@@ -67,6 +65,5 @@ class RunAdmin(RecordAdmin):
         explain="The answer that is being written is stopped too. Its owner can go on with it.",
     )
     def stop(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        stop_run(user=cast("User", request.user), run=self.row(request, object_id))
-        self.message_user(request, "The run is stopped.", messages.SUCCESS)
-        return go(reverse("admin:chat_run_change", args=[object_id]))
+        run = stop_run(user=cast("User", request.user), run=self.row(request, object_id))
+        return self.back(request, run, "The run is stopped.")

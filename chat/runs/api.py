@@ -7,24 +7,17 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import mixins, status, viewsets
 from rest_framework.decorators import action
-from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.permissions import ScopedView
+from accounts.access.permissions import ScopedView
+from chat.conversations.services import visible_model, visible_persona
 from chat.models import Run
 from chat.runs import services
 from chat.runs.serializers import AnswerSerializer, NewRunSerializer, RunSerializer
-from chat.services import visible_model, visible_persona
-from projects.services import identifier
-from projects.tasks.queries import visible_task
-
-
-class NewestFirst(CursorPagination):
-    ordering = "-id"
-    page_size_query_param = "page_size"
-    page_size = 20
-    max_page_size = 100
+from core.lookups import identifier
+from core.rest import pages
+from projects.planner.queries import visible_task
 
 
 class TaskRunsView(ScopedView):
@@ -49,7 +42,7 @@ class TaskRunsView(ScopedView):
 class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Run]):
     scope = "tasks"
     serializer_class = RunSerializer
-    pagination_class = NewestFirst
+    pagination_class = pages("-id", size=20, at_most=100)
     queryset = Run.objects.none()
 
     def get_queryset(self) -> QuerySet[Run]:

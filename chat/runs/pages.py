@@ -11,10 +11,10 @@ from django.utils.translation import gettext_lazy
 
 from accounts.models import User
 from chat.models import Conversation, Run, RunStep
-from chat.runs.caps import profile_of, used
-from chat.runs.rows import NO_CHECKLIST, checklist
-from llm.sentences import grouped
-from projects.tasks.models import Task
+from chat.runs.limits import profile_of, used
+from chat.runs.transitions import NO_CHECKLIST, checklist
+from core.i18n import grouped
+from projects.models.task import Task
 
 STATUSES = {
     Run.Status.DRAFTING: gettext_lazy("Drafting the checklist"),

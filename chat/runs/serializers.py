@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from chat.models import Run, RunStep
-from chat.runs.caps import profile_of, used
+from chat.runs.limits import profile_of, used
 from llm.serializers import SentenceField
 from personas.models import BudgetProfile
 

@@ -1,39 +1,32 @@
 """What people do with runs: page, API and admin come through here. What follows from it is decided in `course`."""
 
-from collections.abc import Sequence
-from functools import partial
-
-from asgiref.sync import async_to_sync
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from accounts.models import User
-from chat.asking import Ask
+from chat.conversations.services import MAX_TITLE, create_conversation
 from chat.models import Run, RunStep, Turn
-from chat.runs import course as runs
-from chat.runs import texts
-from chat.runs.rows import end, locked, save
-from chat.services import MAX_TITLE, create_conversation, enqueue, stop_turn
-from chat.turns import announce
-from chat.waiting.next_messages import hint
-from llm.errors import NotFound, ProductError
+from chat.realtime.hints import tell_pages
+from chat.runs import prompts
+from chat.runs import state_machine as runs
+from chat.runs.transitions import end, locked, save
+from chat.turns.services import stop_turn
+from chat.turns.submit import Ask
+from core.errors import NotFound, ProductError
+from core.lookups import get_or_404
+from core.permissions import has_right
 from llm.models import Model
-from llm.rights import has_right
 from personas.models import Persona
 from personas.services import model_for
-from projects.services import identifier
-from projects.tasks.models import Task
-from projects.tasks.queries import visible_task
-from projects.tasks.rules import check_here
+from projects.models.task import Task
+from projects.planner.queries import visible_task
+from projects.planner.rules import check_here
 
 
 def visible_run(user: User, pk: object) -> Run:
     """Raises `NotFound`."""
     related = ("task", "item", "conversation__owner", "conversation__project", "conversation__persona__budget_profile")
-    found = Run.objects.visible_to(user).select_related(*related).filter(pk=identifier(pk, "run")).first()
-    if found is None:
-        raise NotFound("run")
-    return found
+    return get_or_404(Run.objects.visible_to(user).select_related(*related), pk, "run")
 
 
 def create_run(
@@ -60,12 +53,13 @@ def create_run(
             if Run.objects.filter(task=task, status__in=Run.OPEN).exists():
                 raise runs.run_open()
             title = f"{task.code} {task.title}"[:MAX_TITLE]
-            place = create_conversation(user=user, title=title, persona=persona, project=task.project)
+            conversation = create_conversation(user=user, title=title, persona=persona, project=task.project)
             run = Run.objects.create(
-                owner=user, task=task, conversation=place, model=chosen, starts_itself=starts_itself,
+                owner=user, task=task, conversation=conversation, model=chosen, starts_itself=starts_itself,
                 heartbeat=timezone.now(),
             )  # fmt: skip
-            _have_written(run, runs.begin_run(user=user, run_id=run.pk))
+            runs.begin_run(user=user, run_id=run.pk)
+            tell_pages(run.conversation)
     except IntegrityError as error:
         raise runs.run_open() from error
     return visible_run(user, run.pk)
@@ -73,16 +67,19 @@ def create_run(
 
 def start_run(*, user: User, run: Run) -> Run:
     """Accepts the drafted checklist, as it is now."""
-    return _done(user, run, runs.start(user=user, run_id=run.pk))
+    runs.start(user=user, run_id=run.pk)
+    return _told(user, run)
 
 
 def retry_run(*, user: User, run: Run) -> Run:
-    return _done(user, run, runs.retry(user=user, run_id=run.pk))
+    runs.retry(user=user, run_id=run.pk)
+    return _told(user, run)
 
 
 def answer_run(*, user: User, run: Run, text: str = "") -> Run:
     """Confirms a breakpoint, or tells the run what it waits for."""
-    return _done(user, run, runs.answer(user=user, run_id=run.pk, ask=Ask(text)))
+    runs.answer(user=user, run_id=run.pk, ask=Ask(text))
+    return _told(user, run)
 
 
 def stop_run(*, user: User, run: Run) -> Run:
@@ -94,9 +91,9 @@ def stop_run(*, user: User, run: Run) -> Run:
         if found is None:
             raise NotFound("run")
         if found.status in Run.OPEN:
-            end(found, Run.Status.STOPPED, "stopped", texts.STOPPED)
+            end(found, Run.Status.STOPPED, "stopped", prompts.STOPPED)
             save(found)
-            _tell(found)
+            tell_pages(found.conversation)
     steps = RunStep.objects.filter(run=found, status=RunStep.Status.RUNNING)
     turn = Turn.objects.live().filter(step__in=steps).select_related("conversation__owner").first()
     if turn is not None:
@@ -117,17 +114,6 @@ def _check(task: Task) -> None:
         raise ProductError("finished", f"{task.code} is {task.status}. Open it again, then run it.", status=409)
 
 
-def _done(user: User, run: Run, turns: Sequence[Turn]) -> Run:
-    _have_written(run, turns)
+def _told(user: User, run: Run) -> Run:
+    tell_pages(run.conversation)
     return visible_run(user, run.pk)
-
-
-def _have_written(run: Run, turns: Sequence[Turn]) -> None:
-    for turn in turns:
-        transaction.on_commit(partial(enqueue, turn.pk))
-    _tell(run)
-
-
-def _tell(run: Run) -> None:
-    """Open pages look again, once it is committed."""
-    transaction.on_commit(partial(async_to_sync(announce), run.conversation_id, hint(run.conversation_id)))

@@ -2,23 +2,21 @@
 
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.middleware import SignedInRequest as Request
-from chat import mentions
+from accounts.access.middleware import SignedInRequest as Request
 from chat.models import Run
+from chat.rendering import mentions
 from chat.runs import pages as run_pages
 from chat.runs import services as run_services
-from llm.errors import NotFound, ProductError
-from projects.tasks import codes
-from projects.tasks.models import Task
-from projects.tasks.queries import visible_task
+from core.errors import NotFound, ProductError
+from projects.models import codes
+from projects.models.task import Task
+from projects.planner.queries import visible_task
 
 
-@login_required
 @require_http_methods(["GET", "POST"])
 def task_run(request: Request, pk: UUID) -> HttpResponse:
     """The task's newest run, or the button that begins one; a POST begins one."""
@@ -32,7 +30,6 @@ def task_run(request: Request, pk: UUID) -> HttpResponse:
     return _after(request, task)
 
 
-@login_required
 @require_POST
 def act(request: Request, pk: UUID, what: str) -> HttpResponse:
     """`what`: start, stop, answer or retry."""
@@ -48,7 +45,6 @@ def act(request: Request, pk: UUID, what: str) -> HttpResponse:
     return _after(request, run.task, run)
 
 
-@login_required
 @require_GET
 def by_code(request: Request, code: str) -> HttpResponse:
     """Where a mention leads: the task's page, also for its items."""
@@ -58,7 +54,6 @@ def by_code(request: Request, code: str) -> HttpResponse:
     return redirect("tasks:task", task.parent_id if task.level == Task.Level.ITEM and task.parent_id else task.pk)
 
 
-@login_required
 @require_GET
 def offer(request: Request) -> HttpResponse:
     """What may be meant by what is typed behind an @, as the options of a list."""
@@ -80,18 +75,18 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
         "compact": compact,
         "problem": problem,
     }
-    if not request.headers.get("HX-Request"):
+    if not request.htmx:
         return render(request, "chat/run.html", {**context, "section": "tasks"}, status=status)
     response = render(request, "chat/_run.html", context, status=status)
     if problem is not None:  # pages swap in what was refused only where the refusal names its place
-        response["HX-Retarget"], response["HX-Reswap"] = f"#run-{task.pk}", "outerHTML"
+        response["HX-Retarget"], response["HX-Reswap"] = f"#run-{task.pk}", "outerMorph"
     if seen or request.method == "POST":
         response["HX-Trigger"] = "taskschange"  # the items beside it have changed too
     return response
 
 
 def _after(request: Request, task: Task, run: Run | None = None) -> HttpResponse:
-    if request.headers.get("HX-Request"):
+    if request.htmx:
         return _shown(request, task)
     if run is not None and "compact" in request.POST:
         return redirect("chat:conversation", run.conversation_id)

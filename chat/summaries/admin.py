@@ -4,7 +4,7 @@ from django.contrib import admin
 from unfold.decorators import display
 
 from chat.models import Summary, SummaryJob
-from chat.record_admin import STATES, RecordAdmin
+from core.admin import STATES, RecordAdmin
 
 
 @admin.register(Summary)

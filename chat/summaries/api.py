@@ -8,18 +8,18 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
-from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.permissions import ScopedView
+from accounts.access.permissions import ScopedView
 from chat.context.summary import SECTION_SHARES
 from chat.models import Conversation, Summary, SummaryJob
+from chat.models.summary import in_force
 from chat.summaries import services as summary_services
-from chat.summaries.coverage import in_force
-from llm.errors import NotFound
+from core.errors import NotFound
+from core.lookups import identifier
+from core.rest import pages
 from llm.serializers import SentenceField
-from projects.services import identifier
 
 
 class SectionSerializer(serializers.Serializer[dict[str, str]]):
@@ -55,13 +55,6 @@ class SummaryJobSerializer(serializers.ModelSerializer[SummaryJob]):
         fields: ClassVar = ["id", "conversation", "reason", "target", "status", "code", "detail", "created", "finished"]
 
 
-class NewestFirst(CursorPagination):
-    ordering = "-id"
-    page_size = 50
-    page_size_query_param = "page_size"
-    max_page_size = 200
-
-
 @extend_schema_view(
     list=extend_schema(parameters=[OpenApiParameter("conversation", OpenApiTypes.UUID, description="Only of this.")])
 )
@@ -69,7 +62,7 @@ class SummaryViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Summary]):
     """Every version, also those that no longer hold."""
 
     serializer_class = SummarySerializer
-    pagination_class = NewestFirst
+    pagination_class = pages("-id")
     queryset = Summary.objects.none()
 
     def get_queryset(self) -> QuerySet[Summary]:

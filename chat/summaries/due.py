@@ -1,7 +1,6 @@
 """When a summary is due, and how much it may say: the engine's plan on stored rows."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from django.utils import timezone
 
@@ -17,46 +16,47 @@ from chat.context.summary import (
 )
 from chat.context.types import ContextMessage, ContextRequest
 from chat.models import Conversation, Message, SummaryJob
-from chat.prompts import Setting
-from chat.sources import messages_of
-from llm.events import Usage
+from chat.prompts.history import messages_of
+from chat.prompts.report import CallReport
+from chat.prompts.turn_context import TurnContext
+from llm.types.events import Usage
 from personas.models import BudgetProfile
 
 SMALLEST_WINDOW = 4_096  # tokens; what models with less write cannot stand for a conversation
 FIXED = ("system", "tasks", "persona", "project_files", "file_listing", "reminder")
 
 
-def job_after(setting: Setting, call: Mapping[str, Any], usage: Usage | None, answer: str) -> SummaryJob | None:
+def job_after(context: TurnContext, call: CallReport, usage: Usage | None, answer: str) -> SummaryJob | None:
     """The job that a turn asks for, from its last model call's report and usage; None when none is due.
 
     The turn's tokens are the provider's, or ours where those are more: by ours it is decided what fits, and a message
     must not be left out because the provider counts less.
     """
-    counted = int(call["used"]) + int(call["tools_tokens"]) + setting.tokenizer.count(answer)
+    counted = call["used"] + call["tools_tokens"] + context.tokenizer.count(answer)
     used = max(counted, usage.input + usage.output if usage is not None else 0)
-    if not (_wanted(setting, used) and _worth_it(call)):
+    if not (_wanted(context, used) and _worth_it(call)):
         return None
     return SummaryJob(
-        conversation=setting.conversation,
-        model=setting.model,
+        conversation=context.conversation,
+        model=context.model,
         used=used,
         fixed=fixed_of(call),
         heartbeat=timezone.now(),
     )
 
 
-def _worth_it(call: Mapping[str, Any]) -> bool:
+def _worth_it(call: CallReport) -> bool:
     """Whether older turns take more than the shortest summary of them would.
 
     Where large project files alone keep a prompt above the ceiling, every answer would else be followed by a summary
     that frees nothing, and nobody could send meanwhile.
     """
-    older = sum(int(call["sections"].get(section, 0)) for section in ("history", "file"))
+    older = sum(call["sections"].get(section, 0) for section in ("history", "file"))
     return older > SHORTEST_SUMMARY or bool(call["dropped"]) or bool(call["unloaded"])
 
 
-def fixed_of(call: Mapping[str, Any]) -> int:
-    return int(call["tools_tokens"]) + sum(int(call["sections"].get(section, 0)) for section in FIXED)
+def fixed_of(call: CallReport) -> int:
+    return call["tools_tokens"] + sum(call["sections"].get(section, 0) for section in FIXED)
 
 
 def bounds_of(profile: BudgetProfile, input_limit: int) -> Bounds:
@@ -67,38 +67,38 @@ def bounds_of(profile: BudgetProfile, input_limit: int) -> Bounds:
     return bounds_by_share(max(0, input_limit), *shares, keep_recent=profile.keep_recent)
 
 
-def _wanted(setting: Setting, used: int) -> bool:
-    conversation, profile = setting.conversation, setting.profile
+def _wanted(context: TurnContext, used: int) -> bool:
+    conversation, profile = context.conversation, context.profile
     if conversation is None or not (profile.summaries and conversation.automatic_summaries):
         return False
     if conversation.origin == Conversation.Origin.API:  # one request, which is not gone on from
         return False
-    if setting.model.context_window < SMALLEST_WINDOW and profile.summary_model_id is None:
+    if context.model.context_window < SMALLEST_WINDOW and profile.summary_model_id is None:
         return False
-    return is_due(bounds_of(profile, setting.room.input_limit), used)
+    return is_due(bounds_of(profile, context.room.input_limit), used)
 
 
-def plan_of(setting: Setting, rows: Sequence[Message], job: SummaryJob) -> SummaryPlan | None:
+def plan_of(context: TurnContext, rows: Sequence[Message], job: SummaryJob) -> SummaryPlan | None:
     """What to summarise of `rows`, the messages after the last summarised one, oldest first; None when nothing is.
 
     Where somebody has asked for it, it does not matter what the last turn spent.
     """
-    bounds = bounds_of(setting.profile, setting.room.input_limit)
+    bounds = bounds_of(context.profile, context.room.input_limit)
     used = job.used if job.reason == SummaryJob.Reason.CEILING else bounds.ceiling + 1
-    return plan_summary(costs(setting, rows), bounds, used=used, fixed=job.fixed)
+    return plan_summary(costs(context, rows), bounds, used=used, fixed=job.fixed)
 
 
-def budget_beside(setting: Setting, tail: Sequence[Message], fixed: int) -> int:
+def budget_beside(context: TurnContext, tail: Sequence[Message], fixed: int) -> int:
     """Tokens for a summary that is written again: what the floor leaves beside the messages it does not cover."""
-    bounds = bounds_of(setting.profile, setting.room.input_limit)
-    return max(SHORTEST_SUMMARY, bounds.floor - fixed - sum(cost.tokens for cost in costs(setting, tail)))
+    bounds = bounds_of(context.profile, context.room.input_limit)
+    return max(SHORTEST_SUMMARY, bounds.floor - fixed - sum(cost.tokens for cost in costs(context, tail)))
 
 
-def costs(setting: Setting, rows: Sequence[Message]) -> list[SummaryMessage]:
+def costs(context: TurnContext, rows: Sequence[Message]) -> list[SummaryMessage]:
     """What each message of the rows costs in the next prompt, overhead and files included, tool results as stubs."""
-    overhead = setting.profile.message_overhead
-    messages = setting.documents().attach(messages_of(rows, tokenizer=setting.tokenizer, overhead=overhead))
-    request = ContextRequest(setting.room, messages, setting.tokenizer, message_overhead=overhead)
+    overhead = context.profile.message_overhead
+    messages = context.documents().attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
+    request = ContextRequest(context.room, messages, context.tokenizer, message_overhead=overhead)
     renderer = Renderer(request)
     return [_cost(renderer, message) for message in messages]
 

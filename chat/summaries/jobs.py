@@ -9,29 +9,28 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from django.db import DatabaseError, transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
-from chat.prompts import Setting, place_of, setting
+from chat.models.conversation_state import PATIENCE, fail, finish
+from chat.models.scope import scope_of
+from chat.models.summary import bracketed, in_force, text_of
+from chat.models.tree import rows_between
+from chat.prompts.turn_context import TurnContext, base_context
 from chat.summaries import due, writing
-from chat.summaries.coverage import bracketed, in_force, text_of
-from chat.tree import rows_between
-from chat.turn_rows import on_database, persistently, settle
-from llm.errors import ProductError
+from core import jobs as core_jobs
+from core.errors import ProductError
+from core.event_loop import on_database, persistently
 from llm.models import Model
 from personas.models import SummaryPrompt
 from personas.services import model_for
 
-PATIENCE = timedelta(seconds=120)  # from the job's beginning; then sending works again, whatever it does
 TIMEOUT = 110.0  # seconds of work, so that a job gives up by itself before its patience ends
 HEARTBEAT = 5.0  # seconds
-STALE_AFTER = timedelta(seconds=30)  # without a heartbeat a running job's worker is gone
-UNCLAIMED_AFTER = timedelta(seconds=10)  # a queued job that the broker lost is enqueued again
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +53,8 @@ def claim(job_id: UUID) -> SummaryJob | None:
     live = Turn.objects.live().filter(conversation__in=SummaryJob.objects.filter(pk=job_id).values("conversation"))
     if live.exists():
         return None
-    queued = SummaryJob.objects.filter(pk=job_id, status=SummaryJob.Status.QUEUED)
-    if not queued.update(status=SummaryJob.Status.RUNNING, heartbeat=timezone.now()):
+    queued = SummaryJob.objects.filter(status=SummaryJob.Status.QUEUED)
+    if not core_jobs.claim(queued, job_id, status=SummaryJob.Status.RUNNING):
         return None
     related = ("conversation__owner", "conversation__persona__budget_profile", "model__provider", "target")
     return SummaryJob.objects.select_related(*related).get(pk=job_id)
@@ -112,7 +111,8 @@ async def _beat(job: SummaryJob) -> None:
     while True:
         await asyncio.sleep(HEARTBEAT)
         with suppress(DatabaseError):
-            await on_database(SummaryJob.objects.live().filter(pk=job.pk).update, heartbeat=timezone.now())
+            live = SummaryJob.objects.live().filter(pk=job.pk)
+            await persistently(partial(live.update, heartbeat=timezone.now()), apart=True)
 
 
 def load(job: SummaryJob) -> Work | None:
@@ -141,14 +141,14 @@ def load(job: SummaryJob) -> Work | None:
     return Work(job, brief, before, rows, tokens, version, leaf)
 
 
-def decided_for(job: SummaryJob) -> Setting:
+def decided_for(job: SummaryJob) -> TurnContext:
     """What holds for the conversation's next prompt."""
-    place = place_of(job.conversation)
+    scope = scope_of(job.conversation)
     model = Model.objects.usable().filter(pk=job.model_id).first() if job.model_id else None
-    return setting(user=job.conversation.owner, model=model or model_for(place.persona), place=place)
+    return base_context(user=job.conversation.owner, model=model or model_for(scope.persona), scope=scope)
 
 
-def _writer(decided: Setting) -> Model:
+def _writer(decided: TurnContext) -> Model:
     """The model that an administrator named for summaries while it is usable, else the conversation's."""
     chosen = decided.profile.summary_model_id
     named = Model.objects.usable().filter(pk=chosen).first() if chosen else None
@@ -194,33 +194,6 @@ def store(work: Work, sections: list[dict[str, str]], *, shortened: list[str], l
     return summary
 
 
-def finish(job_id: UUID) -> None:
-    _end(job_id, SummaryJob.Status.DONE)
-
-
-def fail(job_id: UUID, code: str, detail: str) -> bool:
-    """Ends a live job without a summary. False when it has ended already."""
-    logger.warning("summary job %s failed: %s (%s)", job_id, detail, code)
-    return _end(job_id, SummaryJob.Status.FAILED, code=code, detail=detail)
-
-
-def _end(job_id: UUID, status: str, **fields: str) -> bool:
-    with transaction.atomic():
-        live = SummaryJob.objects.live().filter(pk=job_id)
-        conversation = live.values_list("conversation", flat=True).first()
-        if conversation is None or not live.update(status=status, finished=timezone.now(), **fields):
-            return False
-        settle(conversation)
-    return True
-
-
-def expire(conversation_id: UUID) -> None:
-    """Ends a job of this conversation that has used up its patience, so that sending works again."""
-    late = SummaryJob.objects.live().filter(conversation=conversation_id, created__lt=timezone.now() - PATIENCE)
-    for job_id in late.values_list("pk", flat=True):
-        fail(job_id, "summary_timeout", "The model took too long to write it.")
-
-
 @dataclass(frozen=True, slots=True)
 class Stale:
     failed: list[UUID]
@@ -229,21 +202,17 @@ class Stale:
 
 def stale() -> Stale:
     """Fails the jobs whose worker is gone or that take too long; returns their conversations, and jobs to enqueue."""
-    now = timezone.now()
-    gone = Q(status=SummaryJob.Status.RUNNING, heartbeat__lt=now - STALE_AFTER) | Q(created__lt=now - PATIENCE)
+    live = SummaryJob.objects.live()
+    gone = core_jobs.silent(live.filter(status=SummaryJob.Status.RUNNING))
     failed = [
         job.conversation_id
-        for job in SummaryJob.objects.live().filter(gone)
+        for job in gone | live.filter(created__lt=timezone.now() - PATIENCE)
         if fail(job.pk, "summary_interrupted", "The server stopped while writing it.")
     ]
-    queued = SummaryJob.objects.filter(status=SummaryJob.Status.QUEUED, heartbeat__lt=now - UNCLAIMED_AFTER)
-    unclaimed = list(queued.values_list("pk", flat=True))
-    SummaryJob.objects.filter(pk__in=unclaimed, status=SummaryJob.Status.QUEUED).update(heartbeat=now)
-    return Stale(failed, unclaimed)
+    return Stale(failed, core_jobs.unclaimed(live.filter(status=SummaryJob.Status.QUEUED)))
 
 
-def queued_after(turn_id: UUID) -> UUID | None:
-    """The job that waits for a worker in the conversation of this turn."""
-    conversation = Turn.objects.filter(pk=turn_id).values("conversation")
-    queued = SummaryJob.objects.filter(conversation__in=conversation, status=SummaryJob.Status.QUEUED)
-    return queued.values_list("pk", flat=True).first()
+def queued_in(conversation_id: UUID) -> list[UUID]:
+    """The jobs of this conversation that wait for a worker."""
+    queued = SummaryJob.objects.filter(conversation=conversation_id, status=SummaryJob.Status.QUEUED)
+    return list(queued.values_list("pk", flat=True))

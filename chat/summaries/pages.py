@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 
 from chat.context.summary import SECTION_SHARES
 from chat.models import Conversation, Summary, SummaryJob
-from chat.summaries.coverage import in_force
+from chat.models.summary import in_force
 from personas.models import SummaryPrompt
 
 NAMES = {

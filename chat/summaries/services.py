@@ -8,26 +8,24 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import User
-from chat import tasks
-from chat.asking import lock, require_idle, require_owner
 from chat.context.summary import SECTION_SHARES
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
+from chat.models.conversation_state import lock, require_idle, require_owner
+from chat.models.summary import in_force, text_of
+from chat.models.tree import rows_between
 from chat.summaries import due
-from chat.summaries.coverage import in_force, text_of
 from chat.summaries.jobs import decided_for
-from chat.tree import rows_between
+from core.errors import ProductError
+from core.jobs import enqueue
+from core.lookups import get_or_404
 from llm import tokens
-from llm.errors import NotFound, ProductError
 
 MAX_SECTION = 20_000  # characters
 
 
 def visible_summary(user: User, pk: UUID) -> Summary:
     """Raises `NotFound` for a summary that is not there or of somebody else's conversation."""
-    found = Summary.objects.visible_to(user).select_related("conversation", "last").filter(pk=pk).first()
-    if found is None:
-        raise NotFound("summary")
-    return found
+    return get_or_404(Summary.objects.visible_to(user).select_related("conversation", "last"), pk, "summary")
 
 
 def summarise_now(*, user: User, conversation: Conversation) -> SummaryJob:
@@ -141,4 +139,4 @@ def _start(conversation: Conversation, job: SummaryJob) -> None:
     job.save(force_insert=True)
     conversation.state = Conversation.State.SUMMARISING
     conversation.save(update_fields=["state"])
-    transaction.on_commit(partial(tasks.enqueue_summary, job.pk))
+    transaction.on_commit(partial(enqueue, "chat.tasks.summarise", job.pk))

@@ -2,28 +2,25 @@
 
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from accounts.middleware import SignedInRequest as Request
+from accounts.access.middleware import SignedInRequest as Request
 from chat.context.summary import SECTION_SHARES
+from chat.models.lookups import visible_conversation
 from chat.summaries import services
 from chat.summaries.pages import NAMES
-from chat.views import visible_conversation
-from llm.errors import ProductError
+from core.errors import ProductError
 
 
-@login_required
 @require_POST
 def summarise(request: Request, pk: UUID) -> HttpResponse:
-    conversation = visible_conversation(request, pk)
+    conversation = visible_conversation(request.user, pk)
     services.summarise_now(user=request.user, conversation=conversation)
     return redirect("chat:conversation", conversation.pk)
 
 
-@login_required
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, pk: UUID) -> HttpResponse:
     """The sections as a form; what was written stays when it cannot be saved."""
@@ -43,7 +40,6 @@ def edit(request: Request, pk: UUID) -> HttpResponse:
     return render(request, "chat/summary_edit.html", context, status=problem.status if problem else 200)
 
 
-@login_required
 @require_POST
 def rebuild(request: Request, pk: UUID) -> HttpResponse:
     summary = services.visible_summary(request.user, pk)
@@ -51,7 +47,6 @@ def rebuild(request: Request, pk: UUID) -> HttpResponse:
     return redirect("chat:conversation", summary.conversation_id)
 
 
-@login_required
 @require_POST
 def undo(request: Request, pk: UUID) -> HttpResponse:
     summary = services.visible_summary(request.user, pk)

@@ -9,18 +9,17 @@ from decimal import Decimal
 from itertools import zip_longest
 from zoneinfo import ZoneInfo
 
-from chat.context.rendering import STUB
-from chat.context.shorten import cut_middle
+from chat.context.rendering import STUB, cut_middle
 from chat.context.summary import SECTION_SHARES
 from chat.models import Message
-from chat.sources import expand
+from chat.prompts.history import expand
+from core.errors import ModelError
 from llm import tokens
-from llm.errors import ModelError
-from llm.events import StepFinished, TextDelta
-from llm.messages import Message as Said
-from llm.messages import ModelRequest
 from llm.models import Model
 from llm.services import shared_client
+from llm.types.events import StepFinished, TextDelta
+from llm.types.messages import Message as Said
+from llm.types.messages import ModelRequest
 
 # What a workspace starts with; an administrator's versions are rows. The numbers and the form are added to it.
 DEFAULT_PROMPT = """\
@@ -152,7 +151,7 @@ def _written(row: Message, zone: ZoneInfo) -> str:
 async def write(brief: Brief, before: str, chunk: Sequence[Piece]) -> list[dict[str, str]]:
     """The sections of a summary that takes the place of `before` (the summary so far) and the chunk's messages.
 
-    Tried twice, the second time with what was wrong. Raises `Rejected` and `llm.errors.ProductError`.
+    Tried twice, the second time with what was wrong. Raises `Rejected` and `core.errors.ProductError`.
     """
     asked = "\n\n".join([*([f"# The summary so far\n{before}"] if before else []), "# The messages after it"])
     text = "\n\n".join([asked, *(piece.text for piece in chunk)])

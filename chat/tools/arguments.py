@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from llm.tools import BadArguments
+from llm.types.tools import BadArguments
 
 
 def known(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:

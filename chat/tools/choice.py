@@ -1,38 +1,50 @@
 """Which tools a turn has, in the fixed order in which the model gets them."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from chat.context.moving_parts import ToolGuidance
-from chat.models import Conversation
-from chat.prompts import Setting
-from chat.tools import NO_TOOLS, Toolbox
+from accounts.models import User
+from chat.context.layout import ToolGuidance
+from chat.models import Conversation, RunStep
+from chat.models.scope import ChatScope
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles
-from chat.tools.servers import with_known_tools
 from chat.tools.tasks import Hand, task_tools
+from chat.tools.toolbox import NO_TOOLS, Toolbox
 from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
 from files.models import File
-from llm.tool_services import web_search_tool
-from llm.tools import Tool
+from llm.models import Model
+from llm.tools.services import web_search_tool
+from llm.types.messages import ToolDefinition
+from llm.types.tools import Tool
+from personas.models import Persona
 from personas.tools import TASKS, WEB
 
 
-def toolbox_for(setting: Setting, question: str, files: Sequence[File] = ()) -> Toolbox:
-    """None for a model that cannot call tools. `files` come with a question that is not stored yet."""
-    if not setting.model.tools:
+def toolbox_for(
+    scope: ChatScope,
+    *,
+    user: User,
+    model: Model,
+    question: str,
+    files: Sequence[File] = (),
+    run_step: RunStep | None = None,
+) -> Toolbox:
+    """The product's own tools; none for a model that cannot call tools. `files` come with a question not stored yet."""
+    if not model.tools:
         return NO_TOOLS
     # One that is about to be begun; nothing belongs to it yet.
-    conversation = setting.conversation or Conversation(owner=setting.user)
-    scope = Scope(conversation, setting.project, question)
-    chosen = [*_file_tools(scope, files), *_web_tools(setting, conversation), *_task_tools(setting)]
+    conversation = scope.conversation or Conversation(owner=user)
+    persona = scope.persona
+    hand = Hand(user, model.name, run_step)
+    chosen = [
+        *_file_tools(Scope(conversation, scope.project, question), files),
+        *_web_tools(persona, conversation),
+        *task_tools(hand, named=persona is not None and TASKS in persona.tools),
+    ]
     tools = {guidance.name: tool for guidance, tool in chosen}
-    missing = setting.persona is not None and set(WEB) & set(setting.persona.tools) - set(tools)
+    missing = persona is not None and set(WEB) & set(persona.tools) - set(tools)
     notes = ("The persona's tools for the web are not there: no search service is set up.",) if missing else ()
     return Toolbox(tools, tuple(guidance for guidance, _ in chosen), notes)
-
-
-def toolbox_ahead(setting: Setting, question: str, files: Sequence[File]) -> Toolbox:
-    """What the turn of a draft would have. Tool servers are not asked before their tools are needed."""
-    return with_known_tools(setting, toolbox_for(setting, question, files))
 
 
 def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:
@@ -42,9 +54,9 @@ def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuida
         yield READ_GUIDANCE, ReadFile(scope)
 
 
-def _web_tools(setting: Setting, conversation: Conversation) -> Iterator[tuple[ToolGuidance, Tool]]:
+def _web_tools(persona: Persona | None, conversation: Conversation) -> Iterator[tuple[ToolGuidance, Tool]]:
     """For personas that name them, and where nobody else answers: without a persona. Only once a search is set up."""
-    wanted = set(WEB if setting.persona is None else setting.persona.tools)
+    wanted = set(WEB if persona is None else persona.tools)
     search = web_search_tool() if wanted & set(WEB) else None
     if search is None:
         return
@@ -54,6 +66,19 @@ def _web_tools(setting: Setting, conversation: Conversation) -> Iterator[tuple[T
         yield OPEN_GUIDANCE, open_url(conversation)
 
 
-def _task_tools(setting: Setting) -> Iterator[tuple[ToolGuidance, Tool]]:
-    named = setting.persona is not None and TASKS in setting.persona.tools
-    yield from task_tools(Hand(setting.user, setting.model.name, setting.run_step), named=named)
+def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...]) -> Toolbox:
+    """With the tools of the program that asks: it runs them itself, so that a call of one ends the turn.
+
+    One of a name that the product has too stands in its place.
+    """
+    if not offered:
+        return box
+    names = {tool.name for tool in offered}
+    replaced = [f"The calling program has a tool {name} of its own." for name in box.tools if name in names]
+    return replace(
+        box,
+        tools={name: tool for name, tool in box.tools.items() if name not in names},
+        guidance=tuple(each for each in box.guidance if each.name not in names),
+        notes=(*box.notes, *replaced),
+        external=offered,
+    )

@@ -8,15 +8,15 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from chat.context.documents import Numbers, documents_json
-from chat.context.moving_parts import ToolGuidance
+from chat.context.layout import ToolGuidance
 from chat.context.types import Document
-from chat.documents import give_numbers
 from chat.models import Conversation
-from chat.turn_rows import on_database
+from chat.rendering.citations import give_numbers
+from core.event_loop import on_database
+from files.index.search import Hit, search_many
 from files.models import File, FileText
-from files.search import Hit, search_many
-from llm.messages import ToolDefinition
-from llm.tools import BadArguments, ToolOutput
+from llm.types.messages import ToolDefinition
+from llm.types.tools import BadArguments, ToolOutput
 from projects.models import Project
 
 HITS = 8

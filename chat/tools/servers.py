@@ -3,47 +3,49 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
-from chat.context.moving_parts import ToolGuidance
-from chat.prompts import Setting
-from chat.tools import Toolbox
-from chat.turn_rows import on_database
-from llm.mcp_tools import Server, ServerFailed, ServerTool, tools_of
-from llm.tool_services import known_tools, remember_tools, tool_servers
+from chat.context.layout import ToolGuidance
+from chat.tools.toolbox import Toolbox
+from core.event_loop import on_database
+from llm.models import Model
+from llm.tools.mcp import Server, ServerFailed, ServerTool, tools_of
+from llm.tools.services import known_tools, remember_tools, tool_servers
+from personas.models import Persona
 
 SEPARATOR = "__"
 
 logger = logging.getLogger(__name__)
 
 
-def with_known_tools(setting: Setting, box: Toolbox) -> Toolbox:
+def with_known_tools(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox:
     """For a plan: no server is asked. Its tools are those it listed last; a note names a server that never did."""
-    if not _allowed(setting):
+    allowed = _allowed(persona, model)
+    if not allowed:
         return box
     found = [(server, _unknown(server.name) if tools is None else tools) for server, tools in known_tools()]
-    return _with(box, setting, found)
+    return _with(box, allowed, found)
 
 
-async def with_server_tools(setting: Setting) -> Setting:
-    """The setting with the persona's server tools. A server that fails is noted, and the turn goes on without it."""
-    wanted = _wanted(setting)
-    if not wanted:
-        return setting
+async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox:
+    """With the persona's server tools. A server that fails is noted, and the turn goes on without it."""
+    allowed = _allowed(persona, model)
+    if not allowed:
+        return box
+    wanted = _servers(allowed)
     servers = [server for server in await on_database(tool_servers) if server.name in wanted]
     found = list(zip(servers, await asyncio.gather(*(_listed(server) for server in servers)), strict=True))
-    return replace(setting, toolbox=_with(setting.toolbox, setting, found))
+    return _with(box, allowed, found)
 
 
-def _allowed(setting: Setting) -> list[str]:
-    if setting.persona is None or not setting.model.tools:
+def _allowed(persona: Persona | None, model: Model) -> list[str]:
+    """The server tools that the persona names; none for a model that cannot call tools."""
+    if persona is None or not model.tools:
         return []
-    return [name for name in setting.persona.tools if SEPARATOR in name]
+    return [name for name in persona.tools if SEPARATOR in name]
 
 
-def _wanted(setting: Setting) -> set[str]:
-    """The servers whose tools the persona names; none for a model that cannot call tools."""
-    return {name.partition(SEPARATOR)[0] for name in _allowed(setting)}
+def _servers(allowed: Sequence[str]) -> set[str]:
+    return {name.partition(SEPARATOR)[0] for name in allowed}
 
 
 def _unknown(name: str) -> str:
@@ -61,9 +63,9 @@ async def _listed(server: Server) -> list[ServerTool] | str:
     return offered
 
 
-def _with(box: Toolbox, setting: Setting, found: Sequence[tuple[Server, Sequence[ServerTool] | str]]) -> Toolbox:
+def _with(box: Toolbox, allowed: Sequence[str], found: Sequence[tuple[Server, Sequence[ServerTool] | str]]) -> Toolbox:
     """With those of the servers' tools that the persona may call, by server and name; a sentence becomes a note."""
-    allowed, wanted = _allowed(setting), _wanted(setting)
+    wanted = _servers(allowed)
     missing = sorted(wanted - {server.name for server, _ in found})
     notes = [*box.notes, *(f"The tool server {name} is not set up or switched off." for name in missing)]
     tools, guidance, approval = dict(box.tools), list(box.guidance), set(box.approval)

@@ -1,4 +1,4 @@
-"""The model's hand on its user's tasks. What it may do is `projects.tasks.rules`; a refusal is a sentence for it.
+"""The model's hand on its user's tasks. What it may do is `projects.planner.rules`; a refusal is a sentence for it.
 
 In a run there are only those that the step needs, and they know what they are about; only the user clears a breakpoint.
 """
@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from accounts.models import User
-from chat.context.moving_parts import ToolGuidance
+from chat.context.layout import ToolGuidance
 from chat.models import Run, RunStep
 from chat.tools.arguments import choice, day, flag, known, objects, text
-from chat.turn_rows import on_database
-from llm.errors import ProductError
-from llm.messages import ToolDefinition
-from llm.tools import BadArguments, Tool, ToolOutput
-from projects.tasks import codes, services
-from projects.tasks.models import MAX_NEEDS, MAX_TITLE, Task
-from projects.tasks.queries import today, visible_task
-from projects.tasks.rules import MAX_NOTES, Actor, DraftItem, NewTask
+from core.errors import ProductError
+from core.event_loop import on_database
+from llm.types.messages import ToolDefinition
+from llm.types.tools import BadArguments, Tool, ToolOutput
+from projects.models import codes
+from projects.models.task import MAX_NEEDS, MAX_TITLE, Task
+from projects.planner import services
+from projects.planner.queries import today, visible_task
+from projects.planner.rules import MAX_NOTES, Actor, DraftItem, NewTask
 
 MOST = 100  # tasks of one listing
 STATUSES = ("done", "dropped", "open")

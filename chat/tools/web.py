@@ -7,16 +7,16 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from chat.context.documents import Numbers, documents_json
-from chat.context.moving_parts import ToolGuidance
+from chat.context.layout import ToolGuidance
 from chat.context.types import Document
-from chat.documents import give_numbers
 from chat.models import Conversation
-from chat.turn_rows import on_database
+from chat.rendering.citations import give_numbers
+from core.event_loop import on_database
+from core.net.url_safety import Refused
 from files.extraction.process import extract
-from files.extraction.values import ExtractionError
-from llm.tools import Tool, ToolOutput
-from llm.web.addresses import Refused
-from llm.web.open_url import OpenUrlTool
+from files.extraction.readers.result import ExtractionError
+from llm.tools.open_url import OpenUrlTool
+from llm.types.tools import Tool, ToolOutput
 
 WEB_GUIDANCE = ToolGuidance(
     "web_search",

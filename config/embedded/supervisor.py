@@ -22,10 +22,10 @@ ANSWER_SECONDS = 60
 # Celery warns about root, which is the usual user in a container, on every start.
 QUIET = ("-W", "ignore:You're running the worker")
 CELERY = (sys.executable, *QUIET, *["-m", "celery", "--quiet", "--skip-checks", "-A", "config"])
-WORKER = (
-    *["worker", "--pool", "threads", "--concurrency", "100", "-Q", "turns,background", "-n", "worker1@%h"],
-    *["--without-gossip", "--without-mingle", "--without-heartbeat"],
-)
+ALONE = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+# Two processes: what reads and indexes files takes whole seconds of a processor, and answers would stand still.
+# Threads of the first only begin answers, which its event loop carries; those of the second do the work.
+WORKERS = {"turns": 4, "background": 16}  # threads by queue
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,9 @@ async def _serve(children: Children, site: Site, listening: socket.socket) -> No
     web.release()
     port = listening.getsockname()[1]
     listening.close()
-    children.start(Program("worker", [*CELERY, *WORKER], WORKER_STAGE, env))
+    for queue, threads in WORKERS.items():
+        worker = ["worker", "--pool", "threads", "--concurrency", str(threads), "-Q", queue, "-n", f"{queue}@%h"]
+        children.start(Program(f"worker of {queue}", [*CELERY, *worker, *ALONE], WORKER_STAGE, env))
     beat = ["beat", "--pidfile=", "-s", str(site.data / "celerybeat-schedule")]
     children.start(Program("beat", [*CELERY, *beat], WEB_STAGE, env))
     await children.unless_one_ends(_answers(site.host, port))

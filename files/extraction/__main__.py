@@ -5,12 +5,12 @@ import sys
 import traceback
 from pathlib import Path
 
-from files.extraction import wire
 from files.extraction.confinement import confine
-from files.extraction.media_types import DOCX, EPUB, HTML, IMAGES, MAIL, PDF, PPTX, XLSX, media_type
-from files.extraction.values import Extracted, ExtractionError
+from files.extraction.readers import result
+from files.extraction.readers.media_types import DOCX, EPUB, HTML, IMAGES, MAIL, PDF, PPTX, XLSX, media_type
+from files.extraction.readers.result import Extracted, ExtractionError
 
-_READERS = {PDF: "pdf", DOCX: "office", PPTX: "office", XLSX: "sheets", EPUB: "epub", HTML: "web", MAIL: "mail"}
+_READERS = {PDF: "pdf", DOCX: "office", PPTX: "office", XLSX: "sheets", EPUB: "epub", HTML: "html", MAIL: "mail"}
 _MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB)
 
 
@@ -19,7 +19,7 @@ def read(path: Path, name: str) -> Extracted:
     kind = media_type(path, name)
     reader = _READERS.get(kind) or ("images" if kind in IMAGES else "plain")
     # By name, so that a file waits only for the libraries of its own kind: openpyxl alone takes longer than most files.
-    extracted: Extracted = importlib.import_module(f"files.extraction.{reader}").read(path, kind)
+    extracted: Extracted = importlib.import_module(f"files.extraction.readers.{reader}").read(path, kind)
     if not extracted.text.strip() and extracted.width is None:
         raise ExtractionError("no_text" if kind in _MAY_BE_PICTURES else "empty")
     return extracted
@@ -41,4 +41,4 @@ def attempt(path: Path, name: str) -> Extracted | ExtractionError:
 if __name__ == "__main__":
     where, called, parent = sys.argv[1:]
     confine(int(parent))
-    sys.stdout.buffer.write(wire.encoded(attempt(Path(where), called)))
+    sys.stdout.buffer.write(result.encoded(attempt(Path(where), called)))

@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from files.extraction import wire
-from files.extraction.values import Extracted, ExtractionError
+from files.extraction.readers import result
+from files.extraction.readers.result import Extracted, ExtractionError
 
 WALL_SECONDS = 45.0
 _ROOT = Path(__file__).resolve().parents[2]
@@ -76,4 +76,4 @@ def _result(status: int, output: bytes) -> Extracted:
         raise ExtractionError(_SIGNALS.get(signal.Signals(-status), "damaged"))
     if status > 0:
         raise RuntimeError(f"the process that reads files ended with status {status}")
-    return wire.decoded(output)
+    return result.decoded(output)

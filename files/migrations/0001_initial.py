@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import llm.models
-import llm.secrets
+import core.crypto
 import pgvector.django.vector
 import uuid_utils.compat
 from django.conf import settings
@@ -56,7 +56,7 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(max_length=100, unique=True)),
                 ('kind', models.CharField(choices=[('bundled', 'Bundled (wordllama, 256 dimensions)'), ('openai', 'OpenAI-compatible /embeddings')], default='bundled', max_length=20)),
                 ('base_url', models.CharField(blank=True, max_length=200, validators=[llm.models.validate_base_url], verbose_name='base URL')),
-                ('api_key', llm.secrets.EncryptedTextField(blank=True, default='', verbose_name='API key')),
+                ('api_key', core.crypto.EncryptedTextField(blank=True, default='', verbose_name='API key')),
                 ('model', models.CharField(blank=True, max_length=200)),
                 ('dimensions', models.PositiveIntegerField(default=256)),
                 ('active', models.BooleanField(default=False)),

@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.db import migrations, models
 
 
-# The bundled embedder's vectors; `files.indexing.create_vector_index` does the same for other sizes. Half precision
+# The bundled embedder's vectors; `files.index.indexing.create_vector_index` does the same for other sizes. Half precision
 # halves the index. A vector stays in its row (MAIN), because an exact search of a project reads all of them.
 VECTOR_INDEX = """
 CREATE INDEX chunk_embedding_256 ON files_chunk

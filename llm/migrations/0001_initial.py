@@ -3,7 +3,7 @@
 import django.core.validators
 import django.db.models.deletion
 import llm.models
-import llm.secrets
+import core.crypto
 import uuid_utils.compat
 from django.db import migrations, models
 
@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(max_length=100, unique=True)),
                 ('kind', models.CharField(choices=[('openai', 'OpenAI or compatible'), ('anthropic', 'Anthropic')], default='openai', max_length=20)),
                 ('base_url', models.CharField(blank=True, help_text="Empty for the provider's own. For example http://127.0.0.1:11434/v1 for Ollama.", max_length=200, validators=[llm.models.validate_base_url], verbose_name='base URL')),
-                ('api_key', llm.secrets.EncryptedTextField(blank=True, default='', verbose_name='API key')),
+                ('api_key', core.crypto.EncryptedTextField(blank=True, default='', verbose_name='API key')),
                 ('enabled', models.BooleanField(default=True)),
                 ('silence_timeout', models.PositiveIntegerField(default=120, help_text='Seconds without a byte from the provider after which an answer is given up.', validators=[django.core.validators.MinValueValidator(1)])),
                 ('created', models.DateTimeField(auto_now_add=True)),

@@ -2,7 +2,7 @@
 
 import django.core.validators
 import llm.models
-import llm.secrets
+import core.crypto
 import uuid_utils.compat
 from django.db import migrations, models
 
@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
                 ('base_url', models.CharField(blank=True, help_text='Of streamable HTTP, such as https://tools.example/mcp.', max_length=200, validators=[llm.models.validate_base_url], verbose_name='URL')),
                 ('command', models.CharField(blank=True, help_text='Of a process: a program and its arguments. It runs with the rights of the worker.', max_length=500, validators=[llm.models.validate_command])),
                 ('secret_name', models.CharField(default='Authorization', help_text='The HTTP header, or of a process the environment variable, that carries the secret.', max_length=100, validators=[django.core.validators.RegexValidator('^[A-Za-z0-9_-]+\\Z', 'Use only letters, digits, hyphens and underscores.')])),
-                ('api_key', llm.secrets.EncryptedTextField(blank=True, default='', verbose_name='secret')),
+                ('api_key', core.crypto.EncryptedTextField(blank=True, default='', verbose_name='secret')),
                 ('enabled', models.BooleanField(default=True)),
                 ('created', models.DateTimeField(auto_now_add=True)),
             ],

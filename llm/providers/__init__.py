@@ -4,9 +4,9 @@ from importlib import import_module
 
 import httpx2
 
-from llm.addresses import is_http
-from llm.errors import ModelError
-from llm.providers.base import Provider
+from core.errors import ModelError
+from core.net.url_safety import is_http
+from llm.types.client import Provider
 
 SILENCE_TIMEOUT = 120.0  # seconds; a model on a slow processor may think that long before its first token
 CONNECT_TIMEOUT = 10.0

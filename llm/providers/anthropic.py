@@ -2,7 +2,7 @@
 
 Its rules for messages, which the mapping keeps: the first is the user's, roles alternate, no text is empty, the ids of
 tool calls are unique and plain, and every call is answered at the start of the next message. A temperature is not
-sent: since version 2026-10-21 the protocol refuses it. What else it has no word for is in `abilities`.
+sent: since version 2026-10-21 the protocol refuses it. What else it has no word for is in `llm.providers.capabilities`.
 https://docs.anthropic.com/en/api/messages
 """
 
@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 import httpx2
 from anthropic import AnthropicError, AsyncAnthropic
 
-from llm.events import StepEvent
-from llm.messages import Message, ModelRequest, ToolCall
-from llm.providers.abilities import EFFORTS
 from llm.providers.anthropic_stream import AnthropicReader
+from llm.providers.capabilities import EFFORTS
 from llm.providers.streaming import model_names, read_step
+from llm.types.events import StepEvent
+from llm.types.messages import Message, ModelRequest, ToolCall
 
 NO_KEY = "none"  # without a key the client looks for one in the environment
 NOTHING = "(empty)"  # stands where the protocol wants a text and there is none

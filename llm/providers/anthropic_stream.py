@@ -4,7 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from llm.events import (
+from llm.providers import errors, sse
+from llm.providers.streaming import StepReader
+from llm.types.events import (
     FinishReason,
     ReasoningDelta,
     StepEvent,
@@ -14,8 +16,6 @@ from llm.events import (
     ToolCallStarted,
     Usage,
 )
-from llm.providers import failures, sse
-from llm.providers.streaming import StepReader
 
 _REASONS: dict[str, FinishReason] = {
     "max_tokens": "length",
@@ -51,7 +51,7 @@ class AnthropicReader(StepReader):
             case "message_stop":
                 self.done = True
             case "error":
-                raise failures.from_event(event, self._api_key)
+                raise errors.from_event(event, self._api_key)
         return []  # pings, ends of blocks, and what future versions of the protocol add
 
     def _block(self, event: dict[str, Any]) -> Iterator[StepEvent]:

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 import httpx2
 from openai import AsyncOpenAI, OpenAIError
 
-from llm.events import StepEvent
-from llm.messages import Message, ModelRequest, ToolDefinition
 from llm.providers.openai_stream import OpenAIReader
 from llm.providers.streaming import model_names, read_step
+from llm.types.events import StepEvent
+from llm.types.messages import Message, ModelRequest, ToolDefinition
 
 OPENAI_URL = "https://api.openai.com/v1"
 NO_KEY = "none"  # the client insists on a key; servers without accounts ignore it

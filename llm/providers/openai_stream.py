@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from llm.events import (
+from llm.providers import errors, sse
+from llm.providers.streaming import StepReader
+from llm.types.events import (
     FinishReason,
     ReasoningDelta,
     StepEvent,
@@ -15,8 +17,6 @@ from llm.events import (
     ToolCallStarted,
     Usage,
 )
-from llm.providers import failures, sse
-from llm.providers.streaming import StepReader
 
 # Reasons that are not here, and there are many dialects of "stop", mean that the model came to its end.
 _REASONS: dict[str, FinishReason] = {
@@ -66,7 +66,7 @@ class OpenAIReader(StepReader):
             return []
         chunk = sse.parse(payload)
         if chunk.get("error") or chunk.get("object") == "error":
-            raise failures.from_event(chunk, self._api_key)
+            raise errors.from_event(chunk, self._api_key)
         if usage := chunk.get("usage"):
             self._usage = _usage(usage)
         choices = chunk.get("choices")
@@ -85,7 +85,7 @@ class OpenAIReader(StepReader):
             yield from self._tool_call(piece)
         if reason := choice.get("finish_reason"):
             if reason in _FAILED:
-                raise failures.from_event(choice, self._api_key)
+                raise errors.from_event(choice, self._api_key)
             self._reason = _text(reason)
 
     def _tool_call(self, piece: dict[str, Any]) -> Iterator[StepEvent]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
-from llm.providers import failures
+from llm.providers import errors
 
 MAX_EVENT = 8 * 1024 * 1024  # bytes of one event; more is a broken or hostile server
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
@@ -41,7 +41,7 @@ class Decoder:
             elif not line and self._data:
                 payloads.append(self._take())
         if len(self._rest) + self._size > MAX_EVENT:
-            raise failures.malformed()
+            raise errors.malformed()
         return payloads
 
     def finish(self) -> list[bytes]:
@@ -63,9 +63,9 @@ def parse(payload: bytes) -> dict[str, Any]:
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError) as error:
-        raise failures.malformed() from error
+        raise errors.malformed() from error
     if not isinstance(value, dict):
-        raise failures.malformed()
+        raise errors.malformed()
     if _SUSPECT.search(payload):
         return {key: _sound(item) for key, item in value.items()}
     return value

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import httpx2
 
-from llm.errors import ModelError
-from llm.events import StepEvent
-from llm.providers import failures, sse
+from core.errors import ModelError
+from llm.providers import errors, sse
+from llm.types.events import StepEvent
 
 
 class Response(Protocol):
@@ -57,17 +57,17 @@ class StepReader(ABC):
                 try:
                     events = self._events(payload)
                 except ModelError as error:
-                    raise (failures.cut() if error.code == "malformed_stream" else error) from error
+                    raise (errors.cut() if error.code == "malformed_stream" else error) from error
                 yield from events
         if not (self.finished or self.done):
-            raise failures.cut()
+            raise errors.cut()
         yield from self._close()
 
     def _events(self, payload: bytes) -> list[StepEvent]:
         try:
             return self._read(payload)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise failures.malformed() from error
+            raise errors.malformed() from error
 
 
 async def read_step(
@@ -94,7 +94,7 @@ async def read_step(
                     break
     except (client_error, httpx2.HTTPError) as error:
         if not reader.finished:  # else only the report of usage and the end mark are missing
-            raise failures.from_client(error, api_key, begun=begun) from error
+            raise errors.from_client(error, api_key, begun=begun) from error
     for event in reader.finish():
         yield event
 
@@ -107,7 +107,7 @@ async def _expect_stream(response: Response, api_key: str) -> None:
         body = sse.parse(await response.read())
     except ModelError:
         body = {}
-    raise failures.from_event(body, api_key) if body.get("error") else failures.wrong_endpoint()
+    raise errors.from_event(body, api_key) if body.get("error") else errors.wrong_endpoint()
 
 
 async def model_names(
@@ -117,9 +117,9 @@ async def model_names(
     try:
         response = await ask()
     except (client_error, httpx2.HTTPError) as error:
-        raise failures.from_client(error, api_key, begun=False) from error
+        raise errors.from_client(error, api_key, begun=False) from error
     try:
         listed: Any = response.json()
         return [str(model["id"]) for model in listed["data"]]
     except (ValueError, TypeError, KeyError) as error:
-        raise failures.wrong_endpoint() from error
+        raise errors.wrong_endpoint() from error

@@ -1,8 +1,8 @@
 from django import template
 
 from accounts.models import User
-from projects.tasks.models import Progress
-from projects.tasks.pages import today_count
+from projects.models.task import Progress
+from projects.planner.pages import today_count
 
 register = template.Library()
 

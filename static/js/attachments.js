@@ -17,6 +17,8 @@ export class Attachments {
     this.form = form;
     this.kept = kept;
     this.chips = form.querySelector("#chips");
+    /** @type {Element[]} what goes with the message that is being sent */
+    this.going = [];
     const [button, field] = ["#attach", "#attach-files"].map((each) => form.querySelector(each));
     button.hidden = false;
     this.picker = new Picker(form, { onUpload: () => field.click(), onChoose: (id) => this.#add(id) });
@@ -40,7 +42,7 @@ export class Attachments {
       sent = now;
       document.body.dispatchEvent(new CustomEvent("planchange"));
       this.picker.refresh();
-    }).observe(this.chips, { childList: true });
+    }).observe(this.chips, { childList: true, subtree: true, attributeFilter: ["data-status"] });
     for (const id of (localStorage.getItem(kept) ?? "").split(" ").filter(Boolean)) this.#add(id);
     this.#keep();
   }
@@ -61,17 +63,17 @@ export class Attachments {
 
   /** The files that are there now go with the message that is being sent; what is added from here on does not. */
   hold() {
-    for (const chip of this.chips.children) chip.dataset.going = "";
+    this.going = [...this.chips.children];
   }
 
   /** They were not sent. */
   release() {
-    for (const chip of this.chips.children) delete chip.dataset.going;
+    this.going = [];
   }
 
   /** They were sent. */
   clear() {
-    for (const chip of this.chips.querySelectorAll("[data-going]")) chip.remove();
+    for (const chip of this.going) chip.remove();
     this.#keep(); // now: the observer comes too late when the page is left
   }
 

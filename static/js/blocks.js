@@ -6,6 +6,7 @@
  */
 
 import { showApproval } from "./approval.js";
+import { whenReleased } from "./updates.js";
 import { say } from "./words.js";
 
 /** @type {WeakMap<Element, string>} */
@@ -28,6 +29,10 @@ export class Answer {
 
   /** @param {WireEvent} event */
   receive(event) {
+    whenReleased(() => this.#take(event));
+  }
+
+  #take(event) {
     if (this.ended || (event.seq && event.seq <= this.seq)) return;
     this.seq = event.seq ?? this.seq;
     this.article.dataset.seq = String(this.seq);

@@ -5,7 +5,8 @@ import { Composer, forgetDrafts, justAsked } from "./composer.js";
 import "./copy.js";
 import "./again.js";
 import "./starters.js";
-import { socket } from "./live.js";
+import { morph } from "./morph.js";
+import { socket, whenReleased } from "./updates.js";
 import { Next } from "./next.js";
 import { Panel } from "./panel.js";
 import { Scroll } from "./scroll.js";
@@ -93,14 +94,13 @@ function tellEnd(article, how) {
   tell(summarising ? say("summarising") : say(how, { count: words(article) }));
 }
 
-/** Takes over what the server says of an ended answer; parts that are the same already stay, so nothing flickers. */
+/** Takes over what the server says of an ended answer. */
 async function finish(article) {
   const response = await fetch(article.dataset.url).catch(() => null);
   if (!response?.ok) return void (article.dataset.status = "interrupted"); // a reload shows how it ended
   const final = parse(await response.text()).querySelector("article");
-  const [shown, stored] = [article, final].map((each) => each.querySelector("[data-parts]"));
-  if (bare(shown) !== bare(stored)) shown.replaceWith(stored);
-  article.querySelector(".message-foot").replaceWith(final.querySelector(".message-foot"));
+  await new Promise(whenReleased);
+  for (const part of ["[data-parts]", ".message-foot"]) morph(article.querySelector(part), final.querySelector(part));
   article.dataset.status = final.dataset.status;
   window.htmx.process(article);
   equip(article);
@@ -112,12 +112,6 @@ function equip(root) {
   for (const button of root.querySelectorAll("[data-copy-answer]")) button.hidden = false;
   for (const button of root.querySelectorAll("[data-again]")) button.hidden = !again;
   showTabs(root);
-}
-
-function bare(parts) {
-  const copy = parts.cloneNode(true);
-  for (const details of copy.querySelectorAll("details")) details.open = false;
-  return copy.innerHTML.replace(/>\s+</g, "><").trim();
 }
 
 function parse(html) {
@@ -183,6 +177,7 @@ function sync() {
     const response = await fetch(location.pathname).catch(() => null);
     if (!response?.ok || composer.sending) return;
     const theirs = [...parse(await response.text()).querySelectorAll("#messages > [id]")];
+    await new Promise(whenReleased);
     if (composer.sending || !theirs.length) return;
     const known = new Set(theirs.map((each) => each.id));
     const mine = [...messages.querySelectorAll(":scope > [id]")];

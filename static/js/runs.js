@@ -1,5 +1,5 @@
 /** The tab's title says when a run waits. The runs themselves are fragments that htmx keeps as they are on the server. */
-import { onNews } from "./live.js";
+import { onNews } from "./updates.js";
 
 let mark = ""; // known once a run was on the page
 
@@ -15,4 +15,5 @@ function show() {
 
 new MutationObserver(show).observe(document.querySelector("title"), { childList: true });
 document.body.addEventListener("htmx:afterSettle", show);
-onNews("tasks", () => document.body.dispatchEvent(new CustomEvent("nextchange")));
+// On the pages of tasks the list comes first: a run can have gone with its task.
+if (!document.getElementById("tasks")) onNews("tasks", () => document.body.dispatchEvent(new CustomEvent("nextchange")));

@@ -1,5 +1,5 @@
 /** The list of conversations: its menus, search by keyboard, the way back after a deletion, and changes from elsewhere. */
-import { onNews } from "./live.js";
+import { onNews } from "./updates.js";
 
 const SHOWN_FOR = 15_000; // ms; whoever points at it or is in it gets longer
 const toast = document.querySelector("[data-toast]");
@@ -13,8 +13,7 @@ document.addEventListener("click", async (event) => {
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   const menu = document.getElementById(link.dataset.organise);
-  // Settled at once: a click in the 20 ms that htmx would wait is the browser's, not htmx's.
-  await window.htmx.ajax("GET", link.href, { target: menu, swap: "innerHTML settle:0ms" });
+  await window.htmx.ajax("GET", link.href, { target: menu, swap: "innerHTML" });
   if (!menu.firstElementChild) return;
   menu.showPopover();
   place(menu, link);
@@ -56,18 +55,9 @@ function refresh() {
 
 const topOf = (row) => row.getBoundingClientRect().top;
 let inView = [];
-let asked = ""; // what the list showed when it was asked for anew; meanwhile it may be another view, or have grown
-const shown = () => [...list.querySelectorAll("input[type=hidden]")].map((each) => each.value).join();
 
-list.addEventListener("htmx:beforeRequest", ({ detail }) => {
-  if (detail.elt === list) asked = shown();
-});
 list.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.requestConfig.elt !== list || detail.xhr.status !== 200) return;
-  if (shown() !== asked) {
-    detail.shouldSwap = false;
-    return void refresh();
-  }
   if (!detail.serverResponse.includes('name="seen"')) return void location.reload(); // signed out meanwhile
   const { top, bottom } = list.getBoundingClientRect();
   const rows = [...list.querySelectorAll("li > a:first-child[id]")].map((row) => [row.id, topOf(row)]);

@@ -1,9 +1,8 @@
 /** The pages of tasks: what a swap of the list would forget, keys, and dragging. The selection is where the focus is. */
 import { Drag } from "./drag.js";
-import { onNews } from "./live.js";
+import { onNews } from "./updates.js";
 
 const region = document.getElementById("tasks");
-const again = document.getElementById("tasks-again"); // asks for the list as it is now
 const dialog = document.getElementById("keys");
 const keysOn = document.getElementById("keys-on");
 const KEYS_OFF = "glasshouse.tasks.keys-off";
@@ -18,116 +17,50 @@ const own = (row, selector) => [...(row?.querySelectorAll(selector) ?? [])].find
 
 let kept = null;
 let wanted = null; // what is to have the focus after the swap, where it is not what had it
-let shown = bare(document);
-const asked = new WeakMap(); // the requests of the list, numbered as they were sent
-let [newest, taken] = [0, 0];
 
-/** What a list shows, without what is new in every response. @param {Document} page */
-function bare(page) {
-  return page.getElementById("tasks").innerHTML.replace(/(name="csrfmiddlewaretoken" value)="[^"]*"/g, "$1");
-}
-
-document.body.addEventListener("htmx:beforeSwap", (event) => {
-  if (event.detail.target !== region) return;
-  if (!event.detail.serverResponse.includes('id="tasks"')) {
-    event.detail.shouldSwap = false; // signed out meanwhile
+document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (detail.target !== region) return;
+  if (!detail.serverResponse.includes('id="tasks"')) {
+    detail.shouldSwap = false; // signed out meanwhile
     location.reload();
     return;
   }
-  const number = asked.get(event.detail.xhr);
-  if (number < taken) {
-    event.detail.shouldSwap = false; // overtaken: the list is newer than this
-    return;
-  }
-  taken = number;
-  const page = new DOMParser().parseFromString(event.detail.serverResponse, "text/html");
-  const theirs = bare(page);
-  const form = event.detail.requestConfig.elt;
-  if (form === again && (busy() || theirs === shown)) {
-    event.detail.shouldSwap = false;
-    return;
-  }
-  shown = theirs;
-  if (!form.isConnected) inherit(event.detail, page);
-  const row = current();
-  const edited = region.querySelector("[data-editing]");
-  const unsaved = written && edited && !edited.contains(form);
-  kept = {
-    unsaved: unsaved && [edited.closest("[data-row]").id, edited],
-    open: [...region.querySelectorAll("[data-checklist][open]")].map((each) => each.id),
-    drafts: [...region.querySelectorAll("[data-draft]")]
-      .filter((each) => each.value && !form.contains(each))
-      .map((each) => [each.id, each.value]),
-    focus: document.activeElement.id,
-    row: row?.id,
-    at: rows().indexOf(row),
-    changed: event.detail.requestConfig.verb !== "get",
-  };
-  if (unsaved) edited.remove(); // before htmx takes it apart
+  if (!detail.shouldSwap) return;
+  kept = { row: current()?.id, at: rows().indexOf(current()) };
 });
-
-/**
- * Another response has replaced what sent this request. htmx looks only now for how to swap, and there is nothing to
- * inherit it from any more.
- */
-function inherit(detail, page) {
-  detail.selectOverride = "#tasks > *";
-  detail.swapOverride = "innerHTML settle:0ms";
-  for (const id of ["said", "name", "tasks-today"]) {
-    const [here, there] = [document, page].map((each) => each.getElementById(id));
-    if (here && there) here.innerHTML = there.innerHTML;
-  }
-}
 
 document.body.addEventListener("htmx:afterSettle", () => {
   if (!kept) return;
-  for (const id of kept.open) document.getElementById(id)?.setAttribute("open", "");
-  for (const [id, text] of kept.drafts) {
-    const field = document.getElementById(id);
-    if (field) field.value = text;
-  }
-  written = Boolean(kept.unsaved && restored(...kept.unsaved));
   refocus(kept);
-  if (kept.changed) document.body.dispatchEvent(new CustomEvent("nextchange")); // runs stay as they are until they look
   kept = null;
   prepare();
+  document.body.dispatchEvent(new CustomEvent("nextchange")); // runs stay as they are until they look
 });
 
-/** What is being written in a row stays there when another row is changed. @param {string} id @param {HTMLElement} edited */
-function restored(id, edited) {
-  const row = document.getElementById(id);
-  if (!row) return false;
-  own(row, "[data-editing]")?.remove();
-  own(row, ".row-line").after(edited);
-  return true;
-}
-
-function refocus({ focus, row, at }) {
+function refocus({ row, at }) {
   const field = wanted && region.querySelector(wanted);
   wanted = null;
   if (field) field.focus();
   if (document.activeElement !== document.body) return;
-  const same = document.getElementById(focus) ?? own(document.getElementById(row), "[data-focus]");
+  const same = own(document.getElementById(row), "[data-focus]");
   (same ?? own(rows()[Math.min(at, rows().length - 1)], "[data-focus]"))?.focus();
 }
 
-// A page that refreshes itself takes nothing away that somebody is editing or dragging: what is new comes with their own
-// change. Drafts and what is written to a run stay where they are.
-const busy = () => written || drag.row || region.querySelector("[data-editing]");
-let written = false;
-
-region.addEventListener("input", ({ target }) => (written ||= !target.closest("[data-draft], [data-runs]")));
-document.body.addEventListener("htmx:beforeRequest", (event) => {
-  if (event.detail.elt === again && busy()) event.preventDefault();
-  else if (event.detail.target === region) asked.set(event.detail.xhr, ++newest);
-});
 onNews("tasks", () => document.body.dispatchEvent(new CustomEvent("taskschange")));
 
-document.body.addEventListener("htmx:afterRequest", (event) => {
-  const form = event.detail.elt;
-  if (!form.matches("form")) return;
-  if (event.detail.successful) form.querySelector("[data-problem]")?.replaceChildren();
-  if (event.detail.successful && form.matches("[data-add]")) form.reset();
+// What is sent leaves its field at once, so that the next can be written there; what is refused comes back.
+const sent = new WeakMap();
+
+document.body.addEventListener("htmx:beforeSend", ({ detail: { elt, xhr } }) => {
+  const field = elt.matches("form") && elt.querySelector("[data-enter]");
+  if (!field) return;
+  sent.set(xhr, { field, text: field.value });
+  field.value = "";
+});
+document.body.addEventListener("htmx:afterRequest", ({ detail: { elt, successful, xhr } }) => {
+  if (successful) return elt.querySelector("[data-problem]")?.replaceChildren();
+  const { field, text } = sent.get(xhr) ?? {};
+  if (field) field.value = [text, field.value].filter(Boolean).join("\n");
 });
 
 // --- keys ---
@@ -207,7 +140,7 @@ const drag = new Drag(region, {
   },
   move(row, day) {
     const { value: token } = row.querySelector("[name=csrfmiddlewaretoken]");
-    const values = { day, back: again.getAttribute("hx-get"), csrfmiddlewaretoken: token };
+    const values = { day, back: region.dataset.back, csrfmiddlewaretoken: token };
     window.htmx.ajax("POST", row.dataset.move, { source: region, values });
   },
 });

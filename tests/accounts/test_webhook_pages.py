@@ -12,8 +12,7 @@ from django.utils import timezone
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.tasks import forget_expired
-from accounts.webhooks.tasks import deliver
-from tests.accounts.receiver import Receiver
+from tests.accounts.receiver import Receiver, deliver
 from tests.accounts.test_tokens import Program
 from tests.accounts.test_webhooks import API, happened, made, olga, program, receiver, tried
 
@@ -35,7 +34,7 @@ def test_a_delivery_is_listed_and_repeated_on_request(program: Program, olga: Us
     assert program.ask("GET", f"{API}deliveries/?webhook={other['id']}").json()["results"] == []
     assert program.ask("GET", f"{API}deliveries/?webhook=nonsense").status_code == 404
     assert program.post(f"{API}deliveries/{delivery.pk}/retry/", {}).status_code == 202
-    deliver(str(delivery.pk))
+    deliver(delivery.pk)
     assert len({call.headers["webhook-id"] for call in receiver.received}) == 1
     assert len(receiver.received) == 2
 

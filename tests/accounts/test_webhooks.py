@@ -18,8 +18,7 @@ from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import sending as webhook_sending
 from accounts.webhooks.sending import DELAYS, GIVE_UP_AFTER, LEASE, MAX_TRIES
 from accounts.webhooks.services import emit
-from accounts.webhooks.tasks import deliver
-from tests.accounts.receiver import Received, Receiver, receiving
+from tests.accounts.receiver import Received, Receiver, deliver, receiving
 from tests.accounts.test_tokens import Program
 
 pytestmark = pytest.mark.django_db
@@ -59,7 +58,7 @@ def tried(delivery: WebhookDelivery) -> WebhookDelivery:
     """Now, whatever it waits for."""
     rows = WebhookDelivery.objects.filter(pk=delivery.pk)
     rows.filter(status="waiting").update(next_attempt=timezone.now())
-    deliver(str(delivery.pk))
+    deliver(delivery.pk)
     return rows.get()
 
 
@@ -139,11 +138,11 @@ def test_a_try_is_made_by_one_worker_and_taken_up_when_that_dies(
     delivery = happened(olga)
     assert webhook_sending.due() == [delivery.pk]
     assert webhook_sending.claim(delivery.pk) is not None  # and this worker dies
-    deliver(str(delivery.pk))
+    deliver(delivery.pk)
     assert webhook_sending.due() == receiver.received == []
     WebhookDelivery.objects.update(next_attempt=timezone.now() - timedelta(seconds=1))
     assert webhook_sending.due() == [delivery.pk]
-    deliver(str(delivery.pk))
+    deliver(delivery.pk)
     assert len(receiver.received) == 1
     assert timedelta(seconds=webhook_sending.TIMEOUT) < LEASE
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.bench import bench_context, files, page, search, turn
+from tests.bench import bench_context, files, hanging, page, search, turn
 from tests.product import installed
 from tests.services import Services
 
@@ -52,18 +52,20 @@ def with_services(wanted: list[str]) -> None:
                 for count in (25, 50, 100):
                     rows += turn.streams(product, caller, count)
                 show("Turn (the whole path, from the post to the event)", rows)
+            if "hanging" in wanted:
+                show("Hanging (answers of a silent model)", hanging.rows(product, caller))
     finally:
         services.end()
 
 
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
-    wanted = wanted or ["context", "plan", "files", "page", "turn", "search"]
+    wanted = wanted or ["context", "plan", "files", "page", "turn", "hanging", "search"]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
-    if {"plan", "files", "page", "turn"} & set(wanted):
+    if {"plan", "files", "page", "turn", "hanging"} & set(wanted):
         with_services(wanted)
 
 

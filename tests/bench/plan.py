@@ -10,8 +10,10 @@ import django
 django.setup()
 
 from accounts.models import User  # noqa: E402 - models can be imported only after the set-up
-from chat import prompts  # noqa: E402
 from chat.models import Message  # noqa: E402
+from chat.models.scope import ChatScope  # noqa: E402
+from chat.prompts import builder  # noqa: E402
+from chat.prompts.turn_context import base_context  # noqa: E402
 from llm.models import Model, Provider  # noqa: E402
 from tests.chat.conversations import past  # noqa: E402
 
@@ -23,14 +25,14 @@ def main() -> None:
     user = User.objects.create_user(f"bench-{uuid4().hex[:8]}")
     provider = Provider.objects.create(name=f"bench-{uuid4().hex[:8]}")
     model = Model.objects.create(provider=provider, name="bench", context_window=8_192)
-    setting = prompts.setting(user=user, model=model, place=prompts.Place())
+    setting = base_context(user=user, model=model, scope=ChatScope())
     leaves = {size: past(user, size // 2, words=40).leaf for size in (200, 10_000)}
     times: dict[int, list[float]] = {size: [] for size in leaves}
     for run in range(RUNS + 2):
         for size, leaf in leaves.items():
             again = Message.objects.get(pk=leaf.pk) if leaf else None
             began = time.perf_counter()
-            prompts.plan(setting, again, [prompts.draft_message("And now?")])
+            builder.plan(setting, again, [builder.draft_message("And now?")])
             if run > 1:  # the first run counts and stores what the later ones read
                 times[size].append(time.perf_counter() - began)
     short, long = (statistics.median(times[size]) * 1000 for size in (200, 10_000))

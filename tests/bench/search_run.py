@@ -16,11 +16,11 @@ from django.core.management import call_command
 from django.db.models import QuerySet
 
 from accounts.models import User
-from files import ranking
-from files.embedders import active_embedder, client_of
-from files.indexing import index_chunks
+from files.index import ranking
+from files.index.embedders import active_embedder, client_of
+from files.index.indexing import index_chunks
+from files.index.search import POOL, search
 from files.models import Chunk, File
-from files.search import POOL, search
 
 Row = dict[str, Any]
 

@@ -15,9 +15,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from accounts.models import User
-from chat.importing import jobs, reading
+from chat.conversations.importing import jobs, reading
 from chat.models import Conversation, Import, Message
-from chat.tree import branch_rows
+from chat.models.tree import branch_rows
 from tests.chat.conversations import past
 from tests.chat.exports import as_json, as_zip, branched, chatgpt, claude, node
 from tests.conftest import Person

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chat.citations import Sources
-from chat.markdown import BlockStream, render
+from chat.rendering.citations import Sources
+from chat.rendering.markdown import BlockStream, render
 
 ALLOWED_LINK = re.compile(r'href="(https?://|mailto:)', re.IGNORECASE)
 ATTRIBUTE = re.compile(r"<[^>]*\s(on\w+|style|src|srcset|background|formaction|action)\s*=", re.IGNORECASE)

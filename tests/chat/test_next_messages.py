@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 
 from chat.models import Conversation, Message, NextMessage, Turn
-from chat.waiting import next_messages
+from chat.sending import queued_message
 from tests.chat.conversations import kill_worker, past
 from tests.chat.test_documents import upload
 from tests.conftest import Person
@@ -213,7 +213,7 @@ def test_two_workers_send_it_once(person: Person, product: Product) -> None:
 
         def send(_: int) -> int:
             try:
-                return len(next_messages.send_kept(place.pk))
+                return int(queued_message.send_kept(place.pk))
             finally:
                 connection.close()
 

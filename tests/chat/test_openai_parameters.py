@@ -11,10 +11,10 @@ from openai import OpenAI
 from pydantic import BaseModel
 
 from chat.models import Conversation
-from chat.options import Options, options_of
-from llm.messages import Sampling
+from chat.prompts.options import Options, options_of
 from llm.models import Model, Provider
 from llm.services import save_provider
+from llm.types.messages import Sampling
 from tests.chat.test_openai_protocol import WEATHER, able, asked, client_of
 from tests.conftest import Person
 from tests.product import WAIT, Product

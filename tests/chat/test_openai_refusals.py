@@ -16,8 +16,8 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from accounts.services import create_token
+from chat.background.tasks import forget_requests
 from chat.models import Conversation
-from chat.tasks import forget_requests
 from files.models import File
 from llm.models import Model
 from personas.models import Persona

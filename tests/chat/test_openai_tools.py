@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from chat.models import Message, Turn
-from chat.protocol.writing import Completion, Head
-from llm.errors import ProductError
+from chat.openai_api.serialize import Completion, Head
+from core.errors import ProductError
 from llm.models import Model
 from personas.models import Persona
 from tests.chat.test_openai_protocol import WEATHER, asked, client_of, turn_of

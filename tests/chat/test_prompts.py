@@ -9,8 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from chat import prompts
 from chat.models import Conversation, Message
+from chat.models.scope import ChatScope
+from chat.prompts import builder, turn_context
+from chat.prompts.turn_context import base_context
 from llm.models import Model
 from llm.tokens import count
 from personas.models import BudgetProfile, Persona, Reminder
@@ -208,7 +210,7 @@ def test_the_ratio_of_reported_to_counted_tokens_is_learnt(
 
 def test_a_learnt_ratio_replaces_the_general_margin(db: None) -> None:
     model = Model(name="m", context_window=10_000, token_ratio=1.25, ratio_samples=5)
-    setting = prompts.Setting(User(), model, None, BudgetProfile(name="p"), None, (), asked_at=None)  # type: ignore[arg-type]  # no date is needed here
+    setting = turn_context.TurnContext(User(), model, None, BudgetProfile(name="p"), None, (), asked_at=None)  # type: ignore[arg-type]  # no date is needed here
     assert float(setting.margin) == pytest.approx(1 - 1 / 1.25 + 0.01)
     model.ratio_samples = 4
     assert float(setting.margin) == 0.05
@@ -220,13 +222,13 @@ def test_the_number_of_queries_does_not_depend_on_the_length(person: Person, scr
     model = small_model(scripted_model_row, 6_000)
 
     def queries(conversation: Conversation) -> int:
-        setting = prompts.setting(user=person.user, model=model, place=prompts.Place())
+        setting = base_context(user=person.user, model=model, scope=ChatScope())
         leaf = Message.objects.get(pk=str(conversation.leaf_id))
-        prompts.plan(setting, leaf, [prompts.draft_message("x")])  # counts are stored the first time
+        builder.plan(setting, leaf, [builder.draft_message("x")])  # counts are stored the first time
         with CaptureQueriesContext(
             connection,
         ) as captured:
-            prompt = prompts.plan(setting, leaf, [prompts.draft_message("x")]).prompt
+            prompt = builder.plan(setting, leaf, [builder.draft_message("x")]).prompt
         assert prompt.report.unloaded > 0
         return len(captured)
 
@@ -235,9 +237,9 @@ def test_the_number_of_queries_does_not_depend_on_the_length(person: Person, scr
 
 def test_counts_are_made_once_and_stored(person: Person, scripted_model_row: Model) -> None:
     conversation = past(person.user, 3)
-    setting = prompts.setting(user=person.user, model=scripted_model_row, place=prompts.Place())
+    setting = base_context(user=person.user, model=scripted_model_row, scope=ChatScope())
     leaf = Message.objects.get(pk=str(conversation.leaf_id))
-    prompts.plan(setting, leaf, [prompts.draft_message("x")])
+    builder.plan(setting, leaf, [builder.draft_message("x")])
     for message in Message.objects.filter(conversation=conversation):
         assert message.tokens["o200k_base"]["each"] == [count(message.text)]
 
@@ -254,8 +256,8 @@ def test_the_document_budget_is_the_documented_one(person: Person, scripted_mode
     model = small_model(scripted_model_row, 8_000)
     path = f"max-selected-document-tokens/?model={model.pk}"
     budget = person.caller.get(path)
-    setting = prompts.setting(user=person.user, model=model, place=prompts.Place())
-    available = 8_000 - 1_024 - sum(prompts.prompt_tokens(setting)) - 512 - 40
+    setting = base_context(user=person.user, model=model, scope=ChatScope())
+    available = 8_000 - 1_024 - sum(builder.prompt_tokens(setting)) - 512 - 40
     assert budget == {
         "available": available,
         "offered": available // 2,

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import User
+from chat.conversations.search.messages import search
+from chat.conversations.search.words import excerpt, phrases, tsquery
 from chat.models import Conversation, Message
-from chat.search.messages import search
-from chat.search.words import excerpt, phrases, tsquery
 from tests.chat.conversations import past
 
 pytestmark = pytest.mark.django_db

@@ -50,7 +50,7 @@ def caller_of_tools(scripted_model_row: Model) -> Model:
     )
 
 
-def place_of(person: Person, *tools: str) -> str:
+def scope_of(person: Person, *tools: str) -> str:
     persona = Persona.objects.create(owner=person.user, name="Sums", instructions="Count.", tools=list(tools))
     return str(person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"])
 
@@ -61,7 +61,7 @@ def test_a_persona_calls_the_tools_it_names_and_no_others(
     mark = uuid4().hex
     call = {"tool_calls": [{"name": f"{server.name}__add", "arguments": {"a": 2, "b": 40}}]}
     script = json.dumps({"steps": [call, {"text": "It is 42."}]})
-    place = place_of(person, f"{server.name}__add")
+    place = scope_of(person, f"{server.name}__add")
     asked(person, place, f"Add {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
     first, second = (record.body for record in product.model.finished(mark))
     assert [tool["function"]["name"] for tool in first["tools"]] == [f"{server.name}__add"]
@@ -73,7 +73,7 @@ def test_a_star_means_all_of_a_servers_tools(
     product: Product, person: Person, server: ToolServer, caller_of_tools: Model
 ) -> None:
     mark = uuid4().hex
-    asked(person, place_of(person, f"{server.name}__*"), f"All {mark}", models=[str(caller_of_tools.pk)])
+    asked(person, scope_of(person, f"{server.name}__*"), f"All {mark}", models=[str(caller_of_tools.pk)])
     offered = [tool["function"]["name"] for tool in product.model.finished(mark)[0].body["tools"]]
     assert offered == [f"{server.name}__add", f"{server.name}__multiply"]
 
@@ -82,7 +82,7 @@ def test_a_server_that_does_not_start_is_noted_in_the_report_and_the_turn_goes_o
     person: Person, server: ToolServer, caller_of_tools: Model
 ) -> None:
     ToolServer.objects.filter(pk=server.pk).update(command="/no/such/program")
-    place = place_of(person, f"{server.name}__*", "gone__*")
+    place = scope_of(person, f"{server.name}__*", "gone__*")
     turn = asked(person, place, "Is anybody there?", models=[str(caller_of_tools.pk)])
     notes = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
     assert len(notes) == 2 and any(server.name in note for note in notes) and any("gone" in note for note in notes)

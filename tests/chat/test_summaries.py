@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from chat.models import Message, Summary, SummaryJob
-from chat.tree import newest_leaf
+from chat.models.tree import newest_leaf
 from llm import tokens
 from tests.chat.conversations import past
 from tests.chat.growing import (

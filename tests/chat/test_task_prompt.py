@@ -14,11 +14,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
-from chat.markdown import render
 from chat.models import Conversation, Mention, Message, Turn
-from chat.prompts import place_of, setting
-from chat.task_prompts import with_tasks
-from chat.turn_rows import claim
+from chat.prompts.turn_context import tasks_of_turn
+from chat.rendering.markdown import render
+from chat.turns.store import claim
 from llm.models import Model
 from tests.chat.conversations import past
 from tests.conftest import Person
@@ -184,10 +183,9 @@ def test_somebody_without_tasks_pays_no_query_and_others_two(
     def read() -> tuple[int, bool]:
         turn = claim(turn_of(person, scripted_model_row).pk)
         assert turn is not None
-        decided = setting(user=person.user, model=scripted_model_row, place=place_of(turn.conversation))
         with CaptureQueriesContext(connection) as captured:
-            found = with_tasks(decided, turn)
-        return len(captured), bool(found.tasks and found.tasks.today)
+            found = tasks_of_turn(turn)
+        return len(captured), bool(found and found.today)
 
     assert read() == (0, False)
     make(person, "One")
@@ -200,8 +198,7 @@ def test_a_conversation_of_openais_protocol_has_no_tasks(
     make(person, "One")
     turn = claim(turn_of(person, scripted_model_row, origin=Conversation.Origin.API).pk)
     assert turn is not None
-    decided = setting(user=person.user, model=scripted_model_row, place=place_of(turn.conversation))
-    assert with_tasks(decided, turn).tasks is None
+    assert tasks_of_turn(turn) is None
 
 
 LINK = '<a href="/tasks/code/{code}/" class="mention" target="_blank" rel="noopener noreferrer nofollow">{text}</a>'

@@ -12,17 +12,17 @@ from django.db.models import Model as Row
 from django.test import Client
 from django.utils import timezone
 
+from accounts.access.sessions import public_name
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.services import create_token
-from accounts.sessions import public_name
 from chat.models import Conversation, Import, Message, Run, Share, Summary, SummaryJob, Turn
 from files.models import Embedder, File
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt
 from projects.models import Membership, Project, ProjectFile, Task, TaskChange
-from projects.tasks.rules import Actor, NewTask
-from projects.tasks.services import create as create_task
+from projects.planner.rules import Actor, NewTask
+from projects.planner.services import create as create_task
 from tests.config.addresses import Address, addresses
 
 PRIVATE = "words-that-only-their-owner-may-see"

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.test import Client
 
 from accounts.services import create_token
-from config.examples import EXAMPLES
+from config.api_docs.examples import EXAMPLES
 from tests.conftest import Person
 from tests.product import ROOT, WAIT, Product, die_with_parent, free_port, until
 

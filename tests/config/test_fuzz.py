@@ -30,8 +30,9 @@ CHECKS = [
     openapi.content_type_conformance,
     openapi.response_schema_conformance,
 ]
-# These stream, on other connections than the one that has this test's rows. See test_wire.py, test_export_import.py.
-ELSEWHERE = {"turns_events", "export"}
+# These stream, on other connections than the one that has this test's rows: see test_wire.py, test_export_import.py,
+# test_ag_ui.py.
+ELSEWHERE = {"turns_events", "export", "ag_ui_run"}
 
 
 def description() -> Any:
@@ -45,7 +46,7 @@ OPERATIONS = sorted(
         for operation in path.values()
     }
 )
-TAGS = sorted({tag for tag, _ in OPERATIONS})
+TAGS = sorted({tag for tag, name in OPERATIONS if name not in ELSEWHERE})
 
 
 class _Undone(Exception):

@@ -43,7 +43,11 @@ def test_the_numbers_move_with_what_happens(admin_client: Client, admin_user: Us
     turn(admin_user, status="queued")
     File.objects.create(owner=admin_user, name="a.txt", size=7, sha256="0" * 64, status="ready")
     after = numbers(admin_client)
-    moved = {name: after[name] - before[name] for name in after if after[name] != before.get(name)}
+    moved = {
+        name: after[name] - before[name]
+        for name in after
+        if after[name] != before.get(name) and not name.startswith("glasshouse_queue")
+    }
     assert moved.pop("glasshouse_oldest_queued_turn_seconds") > 0
     assert moved == {
         'glasshouse_live_turns{status="queued"}': 1,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.product import ROOT
 
-MODULE, FUNCTION, PARAMETERS, CONSUMER = 300, 50, 6, 80
+MODULE, FUNCTION, PARAMETERS, CONSUMER = 500, 50, 6, 100
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -60,11 +60,11 @@ def test_no_module_of_tests_is_too_long() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x = 1\n" * 301, "301 lines"),
+        ("x = 1\n" * 501, "501 lines"),
         ("def f():\n" + "    x = 1\n" * 50, "f has 51 lines"),
         ("async def f(a, b, /, c, *, d, e, f, g): ...\n", "f takes 7 parameters"),
         ("class A:\n    def f(self, a, b, c, d, e, f, g): ...\n", "f takes 7 parameters"),
-        ("class Socket:\n" + "    x = 1\n" * 80, "Socket has 81 lines"),
+        ("class Socket:\n" + "    x = 1\n" * 100, "Socket has 101 lines"),
     ],
 )
 def test_what_is_too_large_is_found(text: str, said: str) -> None:

@@ -122,7 +122,7 @@ def test_a_first_start_serves_tells_the_password_once_and_ctrl_c_ends_it_all(dat
         port = started.url.rpartition(":")[2]
         assert f"process {started.process.pid}" in refusal(data)
         assert f"Port {port} " in refusal(data.with_name("other"), PORT=port)
-        until(lambda: httpx.get(f"{started.url}/readyz").status_code == 200, "the worker is there as well")
+        until(lambda: httpx.get(f"{started.url}/readyz").json()["worker"] == "ok", "the workers are there as well")
         started.process.send_signal(signal.SIGINT)
         assert started.ended() == 0
 
@@ -152,9 +152,9 @@ def test_a_kill_of_everything_at_once_loses_nothing(data: Path) -> None:
     with up(data) as started:
         with psycopg.connect(database_url(data)) as connection:
             assert connection.execute("SELECT answer FROM kept_too").fetchone() == (43,)
-        os.kill(started.child("celery --quiet --skip-checks -A config worker"), signal.SIGKILL)
+        os.kill(started.child("-Q turns"), signal.SIGKILL)
         assert started.ended() == 1
-        assert "\nworker ended by itself (SIGKILL)" in started.said()
+        assert "\nworker of turns ended by itself (SIGKILL)" in started.said()
 
 
 @pytest.mark.parametrize("place", ["/proc/glasshouse", "/dev/null/glasshouse"])

@@ -199,7 +199,7 @@ def test_a_breakpoint_cleared_elsewhere_is_gone_here_and_what_was_being_written_
     expect(page.get_by_role("heading", name="Waiting for you")).to_be_visible()
     page.get_by_label("Add a task").fill("Half a ta")
     page.locator("summary", has_text="Checklist").click()
-    draft = page.locator("[data-draft]").first
+    draft = page.get_by_label("Add to the checklist of").first
     draft.fill("half an it")
     person.caller.post(f"tasks/{item}/clear/", expect=200)
     expect(page.get_by_role("heading", name="Waiting for you")).to_have_count(0)
@@ -208,7 +208,9 @@ def test_a_breakpoint_cleared_elsewhere_is_gone_here_and_what_was_being_written_
     expect(draft).to_be_focused()
 
 
-def test_a_task_that_is_being_edited_is_left_alone(visit: OpenBrowser, person: Person, product: Product) -> None:
+def test_a_task_that_is_being_edited_stays_as_it_is_among_new_ones(
+    visit: OpenBrowser, person: Person, product: Product
+) -> None:
     made = person.caller.post("tasks/", {"title": "Read", "level": "task"}, expect=201)
     opened = visit()
     page = opened.sign_in()
@@ -216,10 +218,10 @@ def test_a_task_that_is_being_edited_is_left_alone(visit: OpenBrowser, person: P
     page.get_by_role("link", name=f"Edit {made['code']}").click()
     page.get_by_label("Title").fill("Read it tw")
     person.caller.post("tasks/", {"title": "Write", "level": "task"}, expect=201)
-    page.wait_for_timeout(1_500)
-    expect(page.get_by_label("Title")).to_have_value("Read it tw")
-    page.get_by_label("Title").press("Enter")
     expect(page.locator(".row-title", has_text="Write")).to_be_visible()
+    expect(page.get_by_label("Title")).to_have_value("Read it tw")
+    expect(page.get_by_label("Title")).to_be_focused()
+    page.get_by_label("Title").press("Enter")
     expect(page.locator(".row-title", has_text="Read it tw")).to_be_visible()
 
 

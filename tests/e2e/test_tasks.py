@@ -94,11 +94,12 @@ def test_buttons_do_the_same(page: Page) -> None:
     page.get_by_label("Whose").select_option(label="The model's")
     page.get_by_label("Status").select_option(label="Dropped")
     page.get_by_role("button", name="Save").click()
+    expect(said(page)).to_have_text("D2024-11-21-T02 is saved.")  # before, its form says the same words
     expect(row(page, "two")).to_contain_text("Dropped")
     expect(row(page, "two")).to_contain_text("model")
     page.get_by_role("link", name="Edit D2024-11-21-T01").click()
-    page.get_by_text("Delete…").click()
-    page.get_by_role("button", name="Delete for ever").click()
+    row(page, "one").get_by_text("Delete…").click()
+    row(page, "one").get_by_role("button", name="Delete for ever").click()
     expect(said(page)).to_have_text("D2024-11-21-T01 is deleted.")
     assert titles(page) == ["two"]
 

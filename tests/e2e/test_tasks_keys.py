@@ -81,13 +81,13 @@ def test_a_checklist_is_reached_by_keys_and_stays_open(page: Page) -> None:
     stop.get_by_role("button", name="Clear").click()
     expect(stop).to_contain_text("breakpoint, cleared")
     page.keyboard.press("j")
-    page.locator("[data-draft]").fill("a thing not sent")
+    page.get_by_label("Add to the checklist of").fill("a thing not sent")
     row(page, "go").get_by_role("button", name="Done: go").click()
     expect(said(page)).to_have_text("D2024-11-21-T01.C03: Done.")
-    expect(page.locator("[data-draft]")).to_have_value("a thing not sent")
-    page.locator("[data-draft]").press("Enter")
+    expect(page.get_by_label("Add to the checklist of")).to_have_value("a thing not sent")
+    page.get_by_label("Add to the checklist of").press("Enter")
     expect(row(page, "a thing not sent")).to_be_visible()
-    expect(page.locator("[data-draft]")).to_have_value("")
+    expect(page.get_by_label("Add to the checklist of")).to_have_value("")
 
 
 def test_the_keys_are_shown_and_can_be_turned_off(page: Page) -> None:

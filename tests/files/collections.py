@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 from accounts.models import User
-from files.indexing import index_chunks
+from files.index.indexing import index_chunks
 from files.models import Chunk, File
 
 

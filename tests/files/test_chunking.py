@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from files.chunking import LEAST, OVERLAP, TARGET, Piece, pieces
+from files.index.chunking import LEAST, OVERLAP, TARGET, Piece, pieces
 from llm import tokens
 
 SENTENCES = [

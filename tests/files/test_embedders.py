@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from django.db import connection
 
-from files.embedders import Vector, active_embedder, client_of
+from core.errors import ModelError
+from files.index.embedders import Vector, active_embedder, client_of
 from files.models import Embedder
-from llm.errors import ModelError
 from tests.product import free_port
 from tests.scripted_model import ScriptedModel
 

@@ -13,7 +13,7 @@ import pytest
 from files.extraction import process
 from files.extraction.confinement import MEMORY
 from files.extraction.process import extract
-from files.extraction.values import SENTENCES, Extracted, ExtractionError
+from files.extraction.readers.result import SENTENCES, Extracted, ExtractionError
 from tests.files import samples
 from tests.product import ROOT
 

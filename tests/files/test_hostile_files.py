@@ -8,9 +8,9 @@ import pytest
 from django.core.files.base import ContentFile
 from django.core.files.base import File as Content
 
+from core.errors import ProductError
 from files import services
 from files.models import File, FileText
-from llm.errors import ProductError
 from tests.conftest import Person
 from tests.files import samples
 from tests.files.test_ingest import settled

@@ -6,11 +6,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from files.embedders import active_embedder
-from files.indexing import index_chunks
+from files.index.embedders import active_embedder
+from files.index.indexing import index_chunks
+from files.index.ranking import ENTRY
+from files.index.search import search
 from files.models import Chunk, Embedder, File, Posting
-from files.ranking import ENTRY
-from files.search import search
 from tests.files.collections import indexed, new_owner
 from tests.product import free_port
 from tests.scripted_model import ScriptedModel

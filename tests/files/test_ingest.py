@@ -12,10 +12,10 @@ from django.core.files.base import File as Content
 from django.core.files.storage import Storage, default_storage
 from django.utils import timezone
 
+from core.errors import NotFound, ProductError
 from files import ingest, services, storage, tasks
 from files.models import Chunk, File, FileText
 from llm import tokens
-from llm.errors import NotFound, ProductError
 from llm.models import Model
 from tests.conftest import Person
 from tests.files import samples
@@ -185,12 +185,6 @@ def test_tokens_are_counted_once_for_each_tokenizer(person: Person) -> None:
     stored = File.objects.get(pk=file.pk)
     assert services.tokens_of(file=stored, tokenizer="cl100k_base") == expected
     assert stored.tokens["o200k_base"] == tokens.count("Grüße aus Köln")
-
-
-def test_the_limit_of_one_model_marks_a_file(person: Person) -> None:
-    file = settled(upload(person, "one two three four"))
-    assert services.mark_if_too_long(file=file, limit=3) and File.objects.get(pk=file.pk).status == "too_long"
-    assert not services.mark_if_too_long(file=file, limit=4) and File.objects.get(pk=file.pk).status == "ready"
 
 
 def abandoned(person: Person, status: str, attempt: int) -> File:

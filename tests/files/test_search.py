@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accounts.models import User
-from files import ranking
-from files.embedders import active_embedder, client_of
-from files.language import configuration_of
+from files.index import ranking
+from files.index.embedders import active_embedder, client_of
+from files.index.language import configuration_of
+from files.index.search import Hit, search, search_many
 from files.models import Chunk, File
-from files.search import Hit, search, search_many
 from tests.files.collections import indexed, new_owner
 
 pytestmark = pytest.mark.django_db

@@ -5,11 +5,11 @@ from typing import Any, Protocol
 import pytest
 import pytest_asyncio
 
-from llm.errors import ModelError
-from llm.events import StepEvent, TextDelta
-from llm.messages import Message, ModelRequest
+from core.errors import ModelError
 from llm.providers import create
-from llm.providers.base import Provider
+from llm.types.client import Provider
+from llm.types.events import StepEvent, TextDelta
+from llm.types.messages import Message, ModelRequest
 from tests.scripted_model import ScriptedModel
 
 

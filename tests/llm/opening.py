@@ -5,10 +5,10 @@ from ipaddress import ip_network
 from types import MappingProxyType
 from typing import Any
 
-from llm.tools import Tool, ToolOutput, run_tool
-from llm.web.addresses import Guard
-from llm.web.fetch import Fetcher
-from llm.web.open_url import OpenUrlTool
+from core.net.fetch import Fetcher
+from core.net.url_safety import Guard
+from llm.tools.open_url import OpenUrlTool
+from llm.types.tools import Tool, ToolOutput, run_tool
 from tests.llm.raw_server import Play, RawServer
 
 OPEN = ip_network("127.0.0.2/32")  # stands for the public internet; all other loopback addresses stay closed

@@ -8,8 +8,8 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
+from core.crypto import decrypt
 from llm.models import Model, Provider
-from llm.secrets import decrypt
 from tests.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.django_db

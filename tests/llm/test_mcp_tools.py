@@ -13,8 +13,8 @@ import pytest
 import uvicorn
 from mcp.server import MCPServer
 
-from llm.mcp_tools import MAX_TOOLS, Server, ServerFailed, tools_of
-from llm.tools import Tool, run_tool
+from llm.tools.mcp import MAX_TOOLS, Server, ServerFailed, tools_of
+from llm.types.tools import Tool, run_tool
 from tests.llm.raw_server import RawServer, always, answer
 
 SECRET = "secret-never-to-be-seen"

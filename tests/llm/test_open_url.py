@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from llm.tools import run_tool
-from llm.web.open_url import CUT, OpenUrlTool
+from llm.tools.open_url import CUT, OpenUrlTool
+from llm.types.tools import run_tool
 from tests.llm.opening import STORY, document_of, opened, tool_for
 from tests.llm.raw_server import RawServer, always, answer
 

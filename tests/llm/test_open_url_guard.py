@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from llm.tools import run_tool
-from llm.web.addresses import Guard, is_public
-from llm.web.fetch import Fetcher
-from llm.web.open_url import OpenUrlTool
+from core.net.fetch import Fetcher
+from core.net.url_safety import Guard, is_public
+from llm.tools.open_url import OpenUrlTool
+from llm.types.tools import run_tool
 from tests.llm.opening import STORY, Names, document_of, opened, tool_for
 from tests.llm.raw_server import RawServer, always, answer
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from llm.events import ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
-from llm.messages import Image, Message, ModelRequest, Sampling, ToolCall, ToolDefinition
 from llm.providers.openai import limit_name
+from llm.types.events import ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
+from llm.types.messages import Image, Message, ModelRequest, Sampling, ToolCall, ToolDefinition
 from tests.llm.conftest import Connect, asking, events_of, failure_after
 from tests.scripted_model import ScriptedModel
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llm.errors import ModelError
+from core.errors import ModelError
 from llm.providers import create
 from tests.llm.conftest import Connect, asking, events_of, failure_after, text_of
 from tests.scripted_model import expected_text

@@ -5,9 +5,9 @@ from contextlib import aclosing
 
 import pytest
 
-from llm.errors import ModelError
-from llm.events import ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
-from llm.messages import Message
+from core.errors import ModelError
+from llm.types.events import ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
+from llm.types.messages import Message
 from tests.llm.conftest import Connect, asking, events_of, text_of
 from tests.scripted_model import DEFAULT_TEXT, ScriptedModel, expected_text
 

@@ -10,12 +10,12 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from llm.errors import ProductError
-from llm.mcp_tools import Server
+from core.crypto import decrypt
+from core.errors import ProductError
 from llm.models import ToolServer, WebSearch
-from llm.secrets import decrypt
-from llm.tool_services import store_tool_server, store_web_search, tool_servers, use_web_search, web_search_tool
-from llm.tools import run_tool
+from llm.tools.mcp import Server
+from llm.tools.services import store_tool_server, store_web_search, tool_servers, use_web_search, web_search_tool
+from llm.types.tools import run_tool
 from tests.llm.raw_server import RawServer, always, answer
 
 pytestmark = pytest.mark.django_db

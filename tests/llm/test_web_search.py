@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from llm.tools import Tool, ToolOutput, run_tool
-from llm.web.web_search import BRAVE_URL, SearchService, WebSearchTool
+from llm.tools.web_search import BRAVE_URL, SearchService, WebSearchTool
+from llm.types.tools import Tool, ToolOutput, run_tool
 from tests.llm.raw_server import Play, RawServer, always, answer
 
 KEY = "key-never-to-be-seen-123"

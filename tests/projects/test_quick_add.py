@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from llm.errors import ProductError
-from projects.tasks.quick_add import ARCHETYPES, WEEKDAYS, Period, QuickItem, QuickTask, parse, parse_items
+from core.errors import ProductError
+from projects.planner.quick_add import ARCHETYPES, WEEKDAYS, Period, QuickItem, QuickTask, parse, parse_items
 
 TODAY = date(2026, 11, 21)  # a Saturday
 ON = Period("day", TODAY)

@@ -7,8 +7,8 @@ from django.test import Client
 
 from accounts.models import User
 from projects.models import Project
-from projects.tasks import services
-from projects.tasks.rules import Actor
+from projects.planner import services
+from projects.planner.rules import Actor
 from tests.projects.test_task_pages import EVIL, NEXT, PAGE, item, new, shown
 
 

@@ -10,10 +10,10 @@ from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import User
 from projects.models import Project
-from projects.tasks import services
-from projects.tasks.models import Task
-from projects.tasks.queries import today
-from projects.tasks.rules import Actor, NewTask
+from projects.models.task import Task
+from projects.planner import services
+from projects.planner.queries import today
+from projects.planner.rules import Actor, NewTask
 
 DAY, NEXT = date(2024, 11, 21), date(2024, 11, 22)  # in the past, so that no test runs on them
 PAGE = f"/tasks/day/{DAY}/"
@@ -194,6 +194,7 @@ def test_everything_of_a_task_is_edited_on_its_page(actor: Actor, browser: Clien
     task.refresh_from_db()
     assert (task.title, task.notes, task.archetype, task.status) == ("Better", "one\ntwo", "model", "doing")
     assert (task.project, task.parent) == (project, month)
+    assert ">one two</textarea>" in shown(browser, f"/tasks/{task.pk}/")
     post(browser, f"/tasks/{task.pk}/save/", project="", parent="")
     task.refresh_from_db()
     assert (task.project, task.parent, task.title) == (None, None, "Better")

@@ -11,12 +11,12 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from accounts.models import User
-from llm.errors import NotFound, ProductError
+from core.errors import NotFound, ProductError
 from projects.models import Project
-from projects.tasks import services
-from projects.tasks.models import Progress, Task, TaskChange
-from projects.tasks.queries import visible_task, with_progress
-from projects.tasks.rules import Actor, DraftItem, NewTask
+from projects.models.task import Progress, Task, TaskChange
+from projects.planner import services
+from projects.planner.queries import visible_task, with_progress
+from projects.planner.rules import Actor, DraftItem, NewTask
 
 DAY, NEXT = date(2026, 11, 21), date(2026, 11, 22)
 

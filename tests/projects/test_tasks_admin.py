@@ -3,9 +3,9 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from projects.tasks import services
-from projects.tasks.models import Task, TaskChange
-from projects.tasks.rules import Actor
+from projects.models.task import Task, TaskChange
+from projects.planner import services
+from projects.planner.rules import Actor
 from tests.projects.test_tasks import NEXT, item, new, status
 
 pytestmark = pytest.mark.django_db

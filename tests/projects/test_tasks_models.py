@@ -7,9 +7,9 @@ from django.db.models import F
 
 from accounts.models import User
 from projects.models import Project
-from projects.tasks import services
-from projects.tasks.models import Task, TaskChange
-from projects.tasks.rules import Actor, DraftItem
+from projects.models.task import Task, TaskChange
+from projects.planner import services
+from projects.planner.rules import Actor, DraftItem
 from tests.projects.test_tasks import DAY, NEXT, item, new, refused, status, titles
 
 pytestmark = pytest.mark.django_db

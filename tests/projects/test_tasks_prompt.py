@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import User
-from projects.tasks import codes, services
-from projects.tasks.block import PromptTasks, TaskEntry, prompt_tasks, render
-from projects.tasks.models import Task
-from projects.tasks.queries import tasks_for_prompt, today
-from projects.tasks.rules import Actor, DraftItem, NewTask
+from projects.models import codes
+from projects.models.task import Task
+from projects.planner import services
+from projects.planner.queries import PromptTasks, TaskEntry, prompt_tasks, render, tasks_for_prompt, today
+from projects.planner.rules import Actor, DraftItem, NewTask
 
 TODAY = date(2026, 11, 21)
 

@@ -7,7 +7,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 from accounts.models import ApiToken, User
 from accounts.services import create_token
-from llm.errors import ProductError
+from core.errors import ProductError
 
 
 class Command(BaseCommand):

@@ -1,4 +1,4 @@
-"""`manage.py plan`: what the context engine would do, JSON lines in and out (context.md, section 8)."""
+"""`manage.py plan`: what the context engine would do, JSON lines in and out (docs/context.md, “manage.py plan”)."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from chat.context.requests import KINDS, run
+from chat.context.plan_io import KINDS, run
 
 # Of a longer line only the beginning is read, which is no request, so it gets an error answer and not all the memory.
 LONGEST_LINE = 256 * 1024 * 1024

@@ -2,10 +2,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from files.embedders import active_embedder
-from files.indexing import activate, create_vector_index, reembed
+from core.errors import ModelError
+from files.index.embedders import active_embedder
+from files.index.indexing import activate, create_vector_index, reembed
 from files.models import Embedder
-from llm.errors import ModelError
 
 
 class Command(BaseCommand):

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from llm.errors import ProductError
+from core.errors import ProductError
 from llm.models import Provider
 from llm.services import known_of, save_provider
 

@@ -11,10 +11,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from accounts.models import User
+from core.errors import ProductError
 from files import services as file_services
 from files.models import File
-from files.pages import UNREAD
-from llm.errors import ProductError
 from projects import services
 from projects.models import Project
 
@@ -64,7 +63,7 @@ class Command(BaseCommand):
             file = self.known[digest] = _upload(user, project, path)
         elif file.status == File.Status.FAILED and file.owner_id == user.pk:
             file_services.retry(user=user, file=file)
-        elif file.status not in UNREAD or file.pk in self.pending:
+        elif file.status not in File.UNREAD or file.pk in self.pending:
             self.skipped += 1
             return
         self.pending[file.pk] = path
@@ -82,7 +81,7 @@ class Command(BaseCommand):
             time.sleep(POLL)
 
     def _collect(self) -> bool:
-        done = File.objects.filter(pk__in=self.pending).exclude(status__in=UNREAD)
+        done = File.objects.filter(pk__in=self.pending).exclude(status__in=File.UNREAD)
         found = list(done.only("status", "error"))
         for file in found:
             path = self.pending.pop(file.pk)

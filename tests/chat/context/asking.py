@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from chat.context.requests import run
+from chat.context.plan_io import run
 
 Json = dict[str, Any]
 

@@ -1,4 +1,7 @@
-"""The document budget and the summary plan where the published vectors are silent (context.md, sections 5 and 6)."""
+"""The document budget and the summary plan where the published vectors are silent.
+
+Rules: docs/context.md, “Files and projects” and “Summaries”.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Numbers of documents, search results as JSON, and which project files are inline (context.md, sections 2 and 5)."""
+"""Numbers of documents, search results as JSON, and which project files are inline.
+
+Rules: docs/context.md, “Order” and “Files and projects”.
+"""
 
 import pytest
 

@@ -1,11 +1,11 @@
-"""What moves in S and R, and what stays (context.md, section 2)."""
+"""What moves in S and R, and what stays (docs/context.md, “Order”)."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from chat.context.moving_parts import DateAwareness, Moment, ToolGuidance, reminder_text, system_text
+from chat.context.layout import DateAwareness, Moment, ToolGuidance, reminder_text, system_text
 
 SEARCH = ToolGuidance("search", "Use it for facts.", is_search=True)
 CLOCK = ToolGuidance("clock", "Use it for the time.")

@@ -1,4 +1,4 @@
-"""Requests that `manage.py plan` cannot answer, and lines that are none (context.md, section 8)."""
+"""Requests that `manage.py plan` cannot answer, and lines that are none (docs/context.md, “manage.py plan”)."""
 
 import json
 from typing import Any

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chat.context.build import build
-from chat.context.errors import ContextError
 from chat.context.layout import LAYOUTS
 from chat.context.report import Prompt
 from chat.context.room import Room
-from chat.context.types import Block, ContextMessage, ContextRequest, Document, PromptMessage
-from llm.messages import ToolCall
+from chat.context.types import Block, ContextError, ContextMessage, ContextRequest, Document, PromptMessage
 from llm.tokens import tokenizer
+from llm.types.messages import ToolCall
 
 COUNTER = tokenizer("o200k_base")
 OVERHEAD = 4

@@ -1,4 +1,4 @@
-"""The report, and giving the engine only the end of a conversation (context.md, section 4)."""
+"""The report, and giving the engine only the end of a conversation (docs/context.md, “What comes back”)."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from chat.context.build import build
 from chat.context.room import Room
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, SourceReport
-from llm.messages import ToolCall
 from llm.tokens import tokenizer
+from llm.types.messages import ToolCall
 
 CALL = ToolCall("c", "search", "{}")
 

@@ -1,4 +1,4 @@
-"""The rules of context.md, sections 2 and 3, that the published vectors do not pin."""
+"""The rules of docs/context.md, “Order” and “The room”, that the published vectors do not pin."""
 
 import re
 

@@ -1,0 +1,50 @@
+"""How a request says who it is: a bearer token or the browser's session."""
+
+import hashlib
+from datetime import timedelta
+
+from django.http import HttpRequest
+from django.utils import timezone
+from rest_framework import authentication, exceptions
+from rest_framework.request import Request
+
+from accounts.models import ApiToken, User
+
+LAST_USED_GRAIN = timedelta(minutes=1)  # one write a minute at most, not one a request
+
+
+def bearer(request: HttpRequest) -> str | None:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def token_digest(token: str) -> str:
+    # A plain hash is enough: the token carries 256 random bits, so there is nothing to guess.
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def user_of_token(token: str) -> tuple[User, ApiToken]:
+    """Raises `AuthenticationFailed` for a token that is unknown, expired or of an inactive user."""
+    row = ApiToken.objects.usable().select_related("user").filter(digest=token_digest(token)).first()
+    if row is None:
+        raise exceptions.AuthenticationFailed(
+            "This token is unknown or has expired. Create a new one on the settings page.", code="bad_token"
+        )
+    now = timezone.now()
+    if row.last_used is None or now - row.last_used > LAST_USED_GRAIN:
+        ApiToken.objects.filter(pk=row.pk).update(last_used=now)
+    return row.user, row
+
+
+class TokenAuthentication(authentication.BaseAuthentication):
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        token = bearer(request)
+        return user_of_token(token) if token else None
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class SessionAuthentication(authentication.SessionAuthentication):
+    def authenticate_header(self, request: Request) -> str:
+        return "Session"

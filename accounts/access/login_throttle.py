@@ -1,0 +1,84 @@
+"""How often a password may be tried: so many failures in a quarter of an hour of the clock, `settings.SIGN_IN_LIMITS`.
+
+Failures are counted for a name at an address, and for an address whatever the names. A name that nobody has counts like
+any other, so nothing here tells which names there are. A try is counted before the password is looked at and taken
+back when it was right: thousands at the same moment do not get past the count. With Redis away nothing is counted.
+"""
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from django.conf import settings
+from django.http import HttpRequest
+
+from accounts.access import rate_limits
+
+WINDOW = 15 * 60  # seconds
+HOME_PREFIX = 64  # bits of an IPv6 address that a subscriber does not choose (RFC 6177)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try, counted; either allowance is None where that is not limited or could not be counted."""
+
+    pair: rate_limits.Allowance | None
+    address: rate_limits.Allowance | None
+
+    @property
+    def retry_after(self) -> int | None:
+        """Seconds until the next try, when this one is one too many: then the password must not be looked at."""
+        return max((each.reset for each in (self.pair, self.address) if each and each.exceeded), default=None)
+
+    def succeeded(self) -> None:
+        """The person is who they say; what failed from this address under other names still counts."""
+        if self.pair is not None:
+            rate_limits.forget(self.pair)
+        if self.address is not None:
+            rate_limits.take_back(self.address)
+
+
+def begin(request: HttpRequest, name: str) -> Attempt:
+    """Counts a try to sign in as `name`."""
+    address = address_of(request)
+    # Hashed: a name may be of any length, and people type passwords where the name belongs.
+    pair = _counted("name", hashlib.sha256(f"{name}\0{address}".encode()).hexdigest(), address)
+    # Whoever is turned away already uses up nobody else's tries at the same address.
+    shared = None if pair is not None and pair.exceeded else _counted("address", address, address)
+    return Attempt(pair, shared)
+
+
+def _counted(kind: str, what: str, address: str) -> rate_limits.Allowance | None:
+    limit = settings.SIGN_IN_LIMITS[kind]
+    allowance = rate_limits.counted(f"sign-in:{kind}:{what}", limit, WINDOW)
+    if limit and allowance is None:
+        logger.warning("Redis is away: tries of passwords are not counted")
+    if allowance is not None and allowance.used == limit + 1:
+        logger.warning("%d wrong passwords from %s for one %s: no more are looked at for now", limit, address, kind)
+    return allowance
+
+
+def address_of(request: HttpRequest) -> str:
+    """The client's address as `settings.TRUSTED_PROXIES` proxies of ours saw it; of IPv6 the network of the subscriber.
+
+    Each proxy adds to the end of X-Forwarded-For whom it was called by; what stands before that anybody may have sent.
+    """
+    direct = str(request.META.get("REMOTE_ADDR", ""))
+    seen = [each.strip() for each in request.headers.get("X-Forwarded-For", "").split(",") if each.strip()]
+    if settings.TRUSTED_PROXIES and seen:
+        return _network(seen[-min(settings.TRUSTED_PROXIES, len(seen))]) or _network(direct)
+    return _network(direct)
+
+
+def _network(text: str) -> str:
+    """Empty for what is no address, as of a connection through a Unix socket."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return ""
+    if address.version == 4:
+        return str(address)
+    return str(address.ipv4_mapped or ip_network((address, HOME_PREFIX), strict=False))

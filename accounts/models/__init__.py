@@ -1,0 +1,13 @@
+from accounts.models.person import ApiToken, IdempotentAnswer, Session, User, validate_timezone, workspace_timezone
+from accounts.models.webhook import Webhook, WebhookDelivery
+
+__all__ = [
+    "ApiToken",
+    "IdempotentAnswer",
+    "Session",
+    "User",
+    "Webhook",
+    "WebhookDelivery",
+    "validate_timezone",
+    "workspace_timezone",
+]

@@ -1,0 +1,113 @@
+"""Who uses the workspace: people, where they are signed in, and the tokens with which their programs act for them."""
+
+import zoneinfo
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractUser
+from django.contrib.sessions.base_session import AbstractBaseSession, BaseSessionManager
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from uuid_utils.compat import uuid7
+
+from core.crypto import EncryptedTextField
+
+
+def validate_timezone(name: str) -> None:
+    if name not in zoneinfo.available_timezones():
+        raise ValidationError(f"“{name}” is not a time zone. Choose one such as Europe/Paris or Asia/Ho_Chi_Minh.")
+
+
+def workspace_timezone() -> str:
+    return str(settings.TIME_ZONE)
+
+
+class User(AbstractUser):
+    """`timezone` is an IANA name: it decides what "today" is. An empty `language` or `theme` follows the browser."""
+
+    class Theme(models.TextChoices):
+        SYSTEM = "", _("As the system")
+        LIGHT = "light", _("Light")
+        DARK = "dark", _("Dark")
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    timezone = models.CharField(max_length=64, default=workspace_timezone, validators=[validate_timezone])
+    language = models.CharField(max_length=10, blank=True, choices=settings.LANGUAGES)
+    theme = models.CharField(max_length=10, blank=True, default=Theme.SYSTEM, choices=Theme)
+
+    @property
+    def zone(self) -> zoneinfo.ZoneInfo:
+        return zoneinfo.ZoneInfo(self.timezone)
+
+
+class SessionManager(BaseSessionManager["Session"]):
+    def visible_to(self, user: User) -> "models.QuerySet[Session]":
+        return self.filter(user=user, expire_date__gt=timezone.now())
+
+
+class Session(AbstractBaseSession):
+    """A browser's session; `user` is who is signed in with it. The rest is inside, see `accounts.access.sessions`."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="sessions")
+
+    objects: ClassVar[SessionManager] = SessionManager()
+
+
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    def visible_to(self, user: User) -> "ApiTokenQuerySet":
+        return self.filter(user=user)
+
+    def usable(self) -> "ApiTokenQuerySet":
+        now = timezone.now()
+        return self.filter(user__is_active=True).filter(models.Q(expires=None) | models.Q(expires__gt=now))
+
+
+class ApiToken(models.Model):
+    """Only the SHA-256 of the token is stored; the token itself is shown once. `scopes` is a list of scope names."""
+
+    SCOPES = ("chat", "files", "projects", "tasks", "admin")
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=100)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    scopes = models.JSONField(default=list)
+    created = models.DateTimeField(auto_now_add=True)
+    expires = models.DateTimeField(null=True, blank=True)
+    last_used = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = ApiTokenQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["-created"]
+        verbose_name = "API token"
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def ended(self) -> bool:
+        return self.expires is not None and self.expires <= timezone.now()
+
+
+class IdempotentAnswer(models.Model):
+    """What a write with an `Idempotency-Key` was answered; see `accounts.access.idempotency`.
+
+    `call` is the SHA-256 of key, method and path, `request` that of what was sent. `body` may hold a new token.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    call = models.CharField(max_length=64)
+    request = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField()
+    headers: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    body = EncryptedTextField()
+    created = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["user", "call"], name="one_answer_per_call")]
+
+    def __str__(self) -> str:
+        return self.call

@@ -1,0 +1,200 @@
+"""The input of a run (AG-UI's `RunAgentInput`), checked: what it asks for, or an error that says what to change.
+
+What would change the answer and cannot be honoured is refused, rather than answered as if it had not been said.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from ag_ui.core import (
+    AssistantMessage,
+    ContentPart,
+    DeveloperMessage,
+    ResumeEntry,
+    RunAgentInput,
+    SystemMessage,
+    TextPart,
+    Tool,
+    ToolMessage,
+    UserMessage,
+)
+from pydantic import ValidationError
+from rest_framework import serializers
+
+from chat.prompts.options import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
+from core.errors import ProductError
+from llm.types.messages import ToolDefinition
+
+MOST_ERRORS = 10  # of an invalid input; the rest of a long list helps nobody
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON text
+
+
+class Said(NamedTuple):
+    """An earlier message; `role` is user or assistant."""
+
+    role: str
+    text: str
+
+
+class Result(NamedTuple):
+    """What a tool of the program has returned."""
+
+    text: str
+    error: bool
+
+
+class Interrupted(NamedTuple):
+    """Where a run was left for a person's decision: told up to event `seq`, which is the first `parts` parts of the
+    answer of `turn`, until `call` asked whether it may run. As text it is the id of AG-UI's interrupt."""
+
+    turn: str
+    seq: int
+    parts: int
+    call: str
+
+    def __str__(self) -> str:
+        return f"{self.turn}:{self.seq}:{self.parts}:{self.call}"
+
+
+class Decision(NamedTuple):
+    interrupted: Interrupted
+    allow: bool
+
+
+class ForwardedProps(serializers.Serializer[dict[str, Any]]):
+    """What Glasshouse reads of `forwardedProps`; other members are the application's own."""
+
+    model = serializers.UUIDField(required=False, allow_null=True, default=None)
+    persona = serializers.UUIDField(required=False, allow_null=True, default=None)
+    files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """`thread` is `given.thread_id` as a conversation's id; `text` the person's new message, None where the run goes on
+    with the `results` of tools (by the calls' ids) or with a `decision`. `earlier`: what was said before `text`."""
+
+    given: RunAgentInput
+    thread: UUID
+    text: str | None
+    results: dict[str, Result]
+    earlier: Sequence[Said]
+    options: Options
+    decision: Decision | None
+    model: UUID | None
+    persona: UUID | None
+    files: Sequence[UUID]
+
+
+def read(body: Any) -> Wanted:
+    """`body` is the request's JSON. Raises `ProductError` and Django REST framework's `ValidationError` (400)."""
+    _require_storable(body)
+    try:
+        given = RunAgentInput.model_validate(body)
+    except ValidationError as error:
+        raise _invalid(error) from error
+    props = ForwardedProps(data=given.forwarded_props if isinstance(given.forwarded_props, dict) else {})
+    props.is_valid(raise_exception=True)
+    decision = _decision(given.resume or [])
+    said = [each for each in given.messages if isinstance(each, UserMessage | AssistantMessage | ToolMessage)]
+    if decision is None and (not said or isinstance(said[-1], AssistantMessage)):
+        sentence = "There is nothing to answer: end “messages” with a message of the user or the result of a tool."
+        raise ProductError("nothing_to_answer", sentence)
+    newest = said.pop() if decision is None and isinstance(said[-1], UserMessage) else None
+    if props.validated_data["files"] and newest is None:
+        raise ProductError("files_without_message", "Files go with a message of the user. Leave “files” out here.")
+    tools = [each for each in said if isinstance(each, ToolMessage)]
+    return Wanted(
+        given=given,
+        thread=_thread(given.thread_id),
+        text=_text(newest.content) if newest is not None else None,
+        results={each.tool_call_id: _result(each) for each in tools},
+        earlier=[Said(each.role, _text(each.content)) for each in said if not isinstance(each, ToolMessage)],
+        options=Options(instructions=_instructions(given), tools=_tools(given.tools or [])),
+        decision=decision,
+        **props.validated_data,
+    )
+
+
+def _require_storable(body: Any) -> None:
+    text = json.dumps(body, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ProductError("invalid", "The run's input has halves of characters. Send valid Unicode.") from error
+    if _NUL.search(text):
+        raise ProductError("invalid", "The run's input has a NUL character, which cannot be stored. Leave it out.")
+
+
+def _invalid(error: ValidationError) -> ProductError:
+    found = error.errors(include_url=False, include_context=False, include_input=False)[:MOST_ERRORS]
+    errors = [{"code": each["type"], "detail": each["msg"], "attr": ".".join(map(str, each["loc"]))} for each in found]
+    sentence = "; ".join(f"{each['attr']}: {each['detail']}" if each["attr"] else each["detail"] for each in errors)
+    return ProductError("invalid", sentence, errors=errors)
+
+
+def _thread(given: str) -> UUID:
+    try:
+        return UUID(given)
+    except ValueError as error:
+        sentence = "“threadId” must be a UUID: of one of your conversations, or a new one to begin a conversation."
+        raise ProductError("bad_thread", sentence) from error
+
+
+def _text(content: str | list[ContentPart] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = [part.text for part in content if isinstance(part, TextPart)]
+    if len(texts) < len(content):
+        sentence = "Messages can have text parts only. Upload files, then name their ids in “forwardedProps.files”."
+        raise ProductError("unsupported_content", sentence)
+    return "\n\n".join(texts)
+
+
+def _result(message: ToolMessage) -> Result:
+    texts = [_text(message.content), message.error or ""]
+    return Result("\n\n".join(text for text in texts if text), bool(message.error))
+
+
+def _instructions(given: RunAgentInput) -> str:
+    """What the application says beside the messages; it stands with the persona's instructions."""
+    said = [each.content for each in given.messages if isinstance(each, SystemMessage | DeveloperMessage)]
+    said += [f"{each.description}: {each.value}" for each in given.context or ()]
+    if given.state:
+        said.append(f"The application's state: {json.dumps(given.state, ensure_ascii=False)}")
+    return "\n\n".join(text for text in said if text.strip())
+
+
+def _tools(given: list[Tool]) -> tuple[ToolDefinition, ...]:
+    if len(given) > MAX_TOOLS or len({tool.name for tool in given}) < len(given):
+        raise ProductError("bad_tools", f"“tools” are at most {MAX_TOOLS}, each with a name of its own.")
+    return tuple(_tool(tool) for tool in given)
+
+
+def _tool(tool: Tool) -> ToolDefinition:
+    if not TOOL_NAME.fullmatch(tool.name):
+        raise ProductError("bad_tools", "A tool's name has 1 to 64 letters, digits, hyphens and underscores.")
+    if not isinstance(tool.parameters or {}, dict):
+        raise ProductError("bad_tools", f"“parameters” of the tool {tool.name} must be a JSON schema.")
+    return ToolDefinition(tool.name, tool.description, tool.parameters or NO_PARAMETERS)
+
+
+def _decision(given: list[ResumeEntry]) -> Decision | None:
+    if not given:
+        return None
+    [entry, *others] = given
+    turn, seq, parts, call = (*entry.interrupt_id.split(":", 3), "", "", "")[:4]
+    if others or not (call and _number(seq) and _number(parts)):
+        raise ProductError("bad_resume", "“resume” answers the one interrupt that ended the run before, by its id.")
+    payload = entry.payload.get("allow") if isinstance(entry.payload, dict) else None
+    if entry.status == "resolved" and not isinstance(payload, bool):
+        raise ProductError("bad_resume", "Answer this interrupt with the payload {“allow”: true} or {“allow”: false}.")
+    return Decision(Interrupted(turn, int(seq), int(parts), call), entry.status == "resolved" and payload is True)
+
+
+def _number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10

@@ -1,0 +1,295 @@
+"""A turn's events, said in AG-UI: what `chat.realtime.events` names becomes events of the package `ag_ui.core`.
+
+Every step of an answer (its text and its calls) is one assistant message, every result a tool message, and every
+thought a reasoning message. What AG-UI has no event for comes as CUSTOM: `turn`, `context_report`, `citation` and
+`tool_call_approval`. A call that a person has to allow ends the run with an interrupt.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ag_ui.core import (
+    PROTOCOL_VERSION,
+    BaseEvent,
+    CustomEvent,
+    Interrupt,
+    ReasoningEndEvent,
+    ReasoningMessageContentEvent,
+    ReasoningMessageEndEvent,
+    ReasoningMessageStartEvent,
+    ReasoningStartEvent,
+    RunErrorEvent,
+    RunFinishedCancelledOutcome,
+    RunFinishedEvent,
+    RunFinishedInterruptOutcome,
+    RunFinishedOutcome,
+    RunFinishedSuccessOutcome,
+    RunStartedEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    TokenUsage,
+    ToolCallArgsEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
+from django.urls import reverse
+
+from chat.ag_ui.run_input import Interrupted
+from chat.ag_ui.start_run import NOT_RUN, call_id
+from chat.models import Turn
+from chat.realtime.events import Approval, EventType
+from chat.turns.outcome import Ending, last_event
+
+ANSWER_SCHEMA = {"type": "object", "properties": {"allow": {"type": "boolean"}}, "required": ["allow"]}
+
+Wire = dict[str, Any]  # an event of a turn as `Event.to_wire` makes it
+Events = Iterator[BaseEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a run is about: `thread` and `run` as the client named them, the ids of the turn and of its answer, the
+    model's name, the names of the program's own tools. `absolute` makes an address of a path of ours."""
+
+    thread: str
+    run: str
+    turn: str
+    answer: str
+    model: str
+    external: Collection[str]
+    absolute: Callable[[str], str]
+
+
+@dataclass(slots=True)
+class _Call:
+    name: str
+    label: str = ""
+    ended: bool = False
+    answered: bool = False
+
+
+@dataclass(slots=True)
+class _Step:
+    """The assistant message that is being written: its id once it has begun, and whether it has any text."""
+
+    message: str = ""
+    spoken: bool = False
+
+
+@dataclass(slots=True)
+class Translation:
+    """Fed with a turn's events in order, until `ended`; an earlier run has told the answer's first `told` parts."""
+
+    head: Head
+    told: int = 0
+    ended: bool = False
+    _step: _Step = field(default_factory=_Step)
+    _calls: dict[str, _Call] = field(default_factory=dict)
+    _lengths: dict[int, int] = field(default_factory=dict)  # characters told of each part
+    _closing: list[BaseEvent] = field(default_factory=list)  # what ends the message that is being written
+
+    def begin(self) -> BaseEvent:
+        return RunStartedEvent(thread_id=self.head.thread, run_id=self.head.run, protocol_version=PROTOCOL_VERSION)
+
+    def feed(self, event: Wire) -> list[BaseEvent]:
+        translate = _TRANSLATE[EventType(event["type"])]
+        if "part" in event:
+            self._lengths.setdefault(event["part"], 0)
+            self._lengths[event["part"]] += len(event.get("delta", ""))
+        return list(translate(self, event))
+
+    def catch_up(self, turn: Turn) -> list[BaseEvent]:
+        """The rest from the row, when the turn has ended and its stream is gone."""
+        parts = enumerate(turn.answer.parts[self.told :], self.told)
+        left = [event for number, part in parts for event in self._rest(number, part)]
+        ending = Ending(turn.status, turn.answer.error_code, turn.answer.error_detail)
+        type_, payload = last_event(ending, turn.usage)
+        return [each for event in [*left, {"type": type_, **payload}] for each in self.feed(event)]
+
+    def _rest(self, number: int, part: dict[str, Any]) -> Iterator[Wire]:
+        """A part's events that were not told. Texts come one after the other, so only the newest can be open."""
+        known, place = self._lengths.get(number), {"part": number}
+        is_open = known is None or (bool(self._closing) and number == max(self._lengths))
+        if part["type"] in ("text", "reasoning") and is_open:
+            kind = "TEXT_MESSAGE" if part["type"] == "text" else "REASONING"
+            if known is None:
+                yield {"type": f"{kind}_START", **place}
+            yield {"type": f"{kind}_CONTENT", **place, "delta": part["text"][known or 0 :]}
+            yield {"type": f"{kind}_END", **place}
+        elif part["type"] == "tool_call" and not (known and self._calls[part["id"]].ended):
+            if known is None:
+                yield {"type": "TOOL_CALL_START", **place, "call": part["id"], "name": part["name"]}
+            yield {"type": "TOOL_CALL_ARGS", **place, "call": part["id"], "delta": part["arguments"][known or 0 :]}
+        elif part["type"] == "tool_result" and known is None:
+            kept = {name: part[name] for name in ("text", "error", "documents")}
+            yield {"type": "TOOL_CALL_RESULT", **place, "call": part["id"], **kept}
+
+    def _turn(self, event: Wire) -> Events:
+        head = self.head
+        ids = {"turn": head.turn, "message": head.answer, "model": head.model}
+        yield CustomEvent(name="turn", value={**ids, "url": head.absolute(reverse("turn-detail", args=[head.turn]))})
+
+    def _start_text(self, event: Wire) -> Events:
+        message = self._message(event["part"])
+        yield TextMessageStartEvent(message_id=message, role="assistant")
+        if self._step.spoken:  # what follows a thought in the same message is a paragraph of its own
+            yield TextMessageContentEvent(message_id=message, delta="\n\n")
+        self._step.spoken = True
+        self._closing = [TextMessageEndEvent(message_id=message)]
+
+    def _add_text(self, event: Wire) -> Events:
+        yield TextMessageContentEvent(message_id=self._step.message, delta=event["delta"])
+
+    def _start_reasoning(self, event: Wire) -> Events:
+        thought = self._id(event["part"])
+        yield ReasoningStartEvent(message_id=thought)
+        yield ReasoningMessageStartEvent(message_id=thought, role="reasoning")
+        self._closing = [ReasoningMessageEndEvent(message_id=thought), ReasoningEndEvent(message_id=thought)]
+
+    def _add_reasoning(self, event: Wire) -> Events:
+        yield ReasoningMessageContentEvent(message_id=self._id(event["part"]), delta=event["delta"])
+
+    def _close(self, event: Wire) -> Events:
+        yield from self._closing
+        self._closing = []
+
+    def _start_call(self, event: Wire) -> Events:
+        self._calls[event["call"]] = _Call(event["name"])
+        parent = self._message(event["part"])
+        yield ToolCallStartEvent(
+            tool_call_id=self._call_id(event["call"]), tool_call_name=event["name"], parent_message_id=parent
+        )
+
+    def _add_arguments(self, event: Wire) -> Events:
+        yield ToolCallArgsEvent(tool_call_id=self._call_id(event["call"]), delta=event["delta"])
+
+    def _end_call(self, event: Wire) -> Events:
+        call = self._calls[event["call"]]
+        call.label, call.ended = event["label"], True
+        yield ToolCallEndEvent(tool_call_id=self._call_id(event["call"]), metadata={"label": event["label"]})
+
+    def _result(self, event: Wire) -> Events:
+        self._calls.setdefault(event["call"], _Call("", ended=True)).answered = True
+        self._step = _Step()
+        more = {name: event[name] for name in ("error", "documents") if event[name]}
+        yield from self._end_open_calls(event["call"])
+        yield ToolCallResultEvent(
+            message_id=self._id(event["part"]),
+            tool_call_id=self._call_id(event["call"]),
+            content=event["text"],
+            role="tool",
+            metadata=more or None,
+        )
+
+    def _approval(self, event: Wire) -> Events:
+        call, state = self._call_id(event["call"]), event["state"]
+        if state != Approval.WAITING:
+            yield CustomEvent(name="tool_call_approval", value={"toolCallId": call, "state": str(state)})
+            return
+        told = max(self.told, *(part + 1 for part in self._lengths))
+        left = Interrupted(self.head.turn, event["seq"], told, event["call"])
+        label = self._calls[event["call"]].label if event["call"] in self._calls else ""
+        interrupt = Interrupt(
+            id=str(left),
+            reason="tool_approval",
+            message=label or None,
+            tool_call_id=call,
+            response_schema=ANSWER_SCHEMA,
+        )
+        yield self._finished(RunFinishedInterruptOutcome(interrupts=[interrupt]))
+
+    def _citation(self, event: Wire) -> Events:
+        source = {"number": event["number"], "title": event["title"], "url": self.head.absolute(event["href"])}
+        yield CustomEvent(name="citation", value={"messageId": self._step.message, **source})
+
+    def _context_report(self, event: Wire) -> Events:
+        self._step = _Step()  # it comes before each model call
+        report = {name: event[name] for name in ("limit", "used", "left_out", "refused")}
+        url = self.head.absolute(reverse("turn-report", args=[self.head.turn]))
+        yield CustomEvent(name="context_report", value={**report, "url": url})
+
+    def _finish(self, event: Wire) -> Events:
+        yield from self._end_open(event)
+        pending = [name for name, call in self._calls.items() if not call.answered and call.name in self.head.external]
+        for name, call in self._calls.items():
+            if not call.answered and name not in pending:
+                known = self._call_id(name)
+                yield ToolCallResultEvent(
+                    message_id=f"{known}:result", tool_call_id=known, content=NOT_RUN, role="tool"
+                )
+        outcome = RunFinishedSuccessOutcome(pending_tool_call_ids=[self._call_id(name) for name in pending] or None)
+        yield self._finished(outcome, usage=self._usage(event["usage"]), metadata={"finish": event["finish"]})
+
+    def _stop(self, event: Wire) -> Events:
+        yield from self._end_open(event)
+        yield self._finished(RunFinishedCancelledOutcome())
+
+    def _fail(self, event: Wire) -> Events:
+        yield from self._end_open(event)
+        self.ended = True
+        yield RunErrorEvent(message=event["detail"], code=event["code"])
+
+    def _finished(self, outcome: RunFinishedOutcome, **more: Any) -> BaseEvent:
+        self.ended = True
+        return RunFinishedEvent(thread_id=self.head.thread, run_id=self.head.run, outcome=outcome, **more)
+
+    def _end_open(self, event: Wire) -> Events:
+        """A worker that died has ended neither its text nor its calls, and calls beside the program's are not run."""
+        yield from self._close(event)
+        yield from self._end_open_calls(*self._calls)
+
+    def _end_open_calls(self, *names: str) -> Events:
+        for name in names:
+            if not self._calls[name].ended:
+                self._calls[name].ended = True
+                yield ToolCallEndEvent(tool_call_id=self._call_id(name))
+
+    def _usage(self, usage: dict[str, int]) -> list[TokenUsage] | None:
+        """None of a provider that reports nothing."""
+        into, out = usage.get("input", 0), usage.get("output", 0)
+        if not into and not out:
+            return None
+        return [
+            TokenUsage(
+                model=self.head.model,
+                input_tokens=into,
+                output_tokens=out,
+                total_tokens=into + out,
+                reasoning_tokens=usage.get("reasoning", 0),
+                cached_input_tokens=usage.get("cached_input", 0),
+            )
+        ]
+
+    def _message(self, part: int) -> str:
+        self._step.message = self._step.message or self._id(part)
+        return self._step.message
+
+    def _id(self, part: int) -> str:
+        return f"{self.head.answer}:{part}"
+
+    def _call_id(self, call: str) -> str:
+        return call_id(self.head.answer, call)
+
+
+_TRANSLATE: dict[EventType, Callable[[Translation, Wire], Events]] = {
+    EventType.RUN_STARTED: Translation._turn,
+    EventType.TEXT_MESSAGE_START: Translation._start_text,
+    EventType.TEXT_MESSAGE_CONTENT: Translation._add_text,
+    EventType.TEXT_MESSAGE_END: Translation._close,
+    EventType.REASONING_START: Translation._start_reasoning,
+    EventType.REASONING_CONTENT: Translation._add_reasoning,
+    EventType.REASONING_END: Translation._close,
+    EventType.TOOL_CALL_START: Translation._start_call,
+    EventType.TOOL_CALL_ARGS: Translation._add_arguments,
+    EventType.TOOL_CALL_END: Translation._end_call,
+    EventType.TOOL_CALL_APPROVAL: Translation._approval,
+    EventType.TOOL_CALL_RESULT: Translation._result,
+    EventType.CITATION: Translation._citation,
+    EventType.CONTEXT_REPORT: Translation._context_report,
+    EventType.RUN_FINISHED: Translation._finish,
+    EventType.RUN_STOPPED: Translation._stop,
+    EventType.RUN_ERROR: Translation._fail,
+}

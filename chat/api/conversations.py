@@ -1,0 +1,281 @@
+"""`/api/v1/`: conversations, messages and turns for programs."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.utils.translation import get_language, override
+from django.views.decorators.http import require_GET
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import mixins, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+from accounts.access.idempotency import key_of
+from accounts.access.permissions import ScopedView, user_of_request
+from chat.api.serializers import (
+    AskSerializer,
+    BudgetSerializer,
+    ConversationSerializer,
+    DraftSerializer,
+    EditSerializer,
+    FeedbackSerializer,
+    MessageSerializer,
+    PlanSerializer,
+    RegenerateSerializer,
+    ReportSerializer,
+    TurnSerializer,
+    TurnsSerializer,
+)
+from chat.conversations import services
+from chat.conversations.branches import services as branches
+from chat.conversations.deletion import restore_conversation
+from chat.conversations.search import messages as message_search
+from chat.conversations.services import visible_model, visible_persona
+from chat.models import Conversation, Message, Turn
+from chat.models.lookups import visible_turn
+from chat.models.scope import ChatScope, scope_of
+from chat.models.tree import branch_rows, sibling_rows, with_rows
+from chat.prompts import report as reports
+from chat.prompts.preview import Draft, budget, plan_ahead
+from chat.prompts.turn_context import base_context
+from chat.realtime import follow
+from chat.sending.services import send
+from chat.turns.services import stop_turn
+from chat.turns.submit import Ask, regenerate
+from core.errors import ProductError
+from core.rest import ByUpdate, pages
+from personas.services import model_for
+
+DeepestFirst = pages("-depth", "-id")
+
+
+class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
+    serializer_class = ConversationSerializer
+    pagination_class = ByUpdate
+    queryset = Conversation.objects.none()
+    http_method_names = ("get", "post", "patch", "delete", "head", "options")
+
+    def get_queryset(self) -> QuerySet[Conversation]:
+        if self.action != "list":
+            return Conversation.objects.visible_to(self.request.user)
+        rows, query = Conversation.objects.listed_for(self.request.user), self.request.GET.get("search")
+        if self.request.GET.get("origin") == Conversation.Origin.API:
+            return Conversation.objects.visible_to(self.request.user).filter(origin=Conversation.Origin.API)
+        return message_search.matching(rows, self.person, query) if query else rows
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("search", str, description="Words in the title, or in one of the messages."),
+            OpenApiParameter("origin", str, description="api: requests in OpenAI's protocol, which are not searched."),
+        ]
+    )
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().list(request, *args, **kwargs)
+
+    @extend_schema(request=None, responses=ConversationSerializer)
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, pk: str) -> Response:
+        """Takes a deletion back, for 24 hours."""
+        return Response(self.get_serializer(restore_conversation(user=self.person, pk=pk)).data)
+
+    def perform_create(self, serializer: BaseSerializer[Conversation]) -> None:
+        data = serializer.validated_data
+        serializer.instance = services.create_conversation(
+            user=self.person,
+            title=data.get("title", ""),
+            persona=data.get("persona"),
+            project=data.get("project"),
+        )
+
+    def perform_update(self, serializer: BaseSerializer[Conversation]) -> None:
+        conversation = self.get_object()
+        serializer.instance = services.update_conversation(
+            user=self.person, conversation=conversation, fields=serializer.validated_data
+        )
+
+    def perform_destroy(self, instance: Conversation) -> None:
+        services.delete_conversation(user=self.person, conversation=instance)
+
+    @extend_schema(request=AskSerializer, responses={202: TurnsSerializer})
+    @action(detail=True, methods=["post"])
+    def turns(self, request: Request, pk: str) -> Response:
+        """Sends a message; the answer is then written in the background: follow `turns/{id}/events/`."""
+        body = AskSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        ask = Ask(key=key_of(request), **body.validated_data)
+        return _accepted(send(user=self.person, conversation=self.get_object(), ask=ask))
+
+    @extend_schema(request=DraftSerializer, responses=PlanSerializer)
+    @action(detail=True, methods=["post"])
+    def plan(self, request: Request, pk: str) -> Response:
+        """What the next turn would send for a draft: room used, what would be left out and why."""
+        body = DraftSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        model = visible_model(body.validated_data["model"])
+        draft = Draft(body.validated_data["text"], body.validated_data["files"])
+        scope = scope_of(self.get_object())
+        return Response(plan_ahead(user=self.person, scope=scope, draft=draft, model=model))
+
+    @extend_schema(responses=MessageSerializer(many=True), filters=True)
+    @action(detail=True, pagination_class=DeepestFirst, filter_backends=[])
+    def messages(self, request: Request, pk: str) -> Response:
+        """The branch on show, newest first."""
+        paginator = DeepestFirst()
+        page = paginator.paginate_queryset(branch_rows(self.get_object().leaf_id), request, self)
+        return paginator.get_paginated_response(MessageSerializer(page or [], many=True).data)
+
+
+class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelMixin, viewsets.GenericViewSet[Message]):
+    serializer_class = MessageSerializer
+    queryset = Message.objects.none()
+
+    def get_queryset(self) -> QuerySet[Message]:
+        return with_rows(Message.objects.visible_to(self.request.user)).select_related(
+            "conversation__persona", "parent"
+        )
+
+    @extend_schema(request=RegenerateSerializer, responses={202: TurnsSerializer})
+    @action(detail=True, methods=["post"])
+    def regenerate(self, request: Request, pk: str) -> Response:
+        """Answers the question anew, as a branch beside the old answer."""
+        body = RegenerateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        models = body.validated_data["models"]
+        turns = regenerate(user=self.person, message=self.get_object(), models=models, key=key_of(request))
+        return _accepted(turns)
+
+    @extend_schema(request=EditSerializer, responses={202: TurnsSerializer})
+    @action(detail=True, methods=["post"])
+    def edit(self, request: Request, pk: str) -> Response:
+        """Asks a question in other words, as a branch beside it; without `files` its files go along."""
+        body = EditSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        fields = body.validated_data
+        return _accepted(
+            branches.edit_question(user=self.person, message=self.get_object(), key=key_of(request), **fields)
+        )
+
+    @extend_schema(request=None, responses={202: TurnsSerializer})
+    @action(detail=True, methods=["post"], url_path="continue")
+    def go_on(self, request: Request, pk: str) -> Response:
+        """Goes on with an answer that was cut off, in a follow-up turn."""
+        return _accepted(branches.continue_answer(user=self.person, message=self.get_object(), key=key_of(request)))
+
+    @extend_schema(request=None, responses=ConversationSerializer)
+    @action(detail=True, methods=["post"])
+    def choose(self, request: Request, pk: str) -> Response:
+        """Puts the branch of this message on show, down to its newest end."""
+        return Response(
+            ConversationSerializer(branches.choose_branch(user=self.person, message=self.get_object())).data
+        )
+
+    @extend_schema(request=FeedbackSerializer, responses=MessageSerializer)
+    @action(detail=True, methods=["post"])
+    def feedback(self, request: Request, pk: str) -> Response:
+        """Says whether an answer was good."""
+        message, body = self.get_object(), FeedbackSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        found = branches.give_feedback(user=self.person, message=message, **body.validated_data)
+        return Response(self.get_serializer(found).data)
+
+    @extend_schema(responses=MessageSerializer(many=True), filters=True)
+    @action(detail=True, pagination_class=DeepestFirst, filter_backends=[])
+    def siblings(self, request: Request, pk: str) -> Response:
+        """The branches at this place: the other versions of a question or answer, and itself, newest first."""
+        message, paginator = self.get_object(), DeepestFirst()
+        page = paginator.paginate_queryset(sibling_rows(message), request, self)
+        return paginator.get_paginated_response(self.get_serializer(page or [], many=True).data)
+
+    def perform_destroy(self, instance: Message) -> None:
+        """With everything below it."""
+        branches.delete_message(user=self.person, message=instance)
+
+
+class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Turn]):
+    serializer_class = TurnSerializer
+    queryset = Turn.objects.none()
+
+    def get_queryset(self) -> QuerySet[Turn]:
+        return Turn.objects.visible_to(self.request.user).select_related("answer", "conversation")
+
+    @extend_schema(request=None, responses={202: TurnSerializer})
+    @action(detail=True, methods=["post"])
+    def stop(self, request: Request, pk: str) -> Response:
+        """Stops the answer; what was written stays."""
+        turn = self.get_object()
+        stop_turn(user=self.person, turn=turn)
+        return Response(self.get_serializer(turn).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(responses=ReportSerializer, parameters=[OpenApiParameter("call", OpenApiTypes.INT)])
+    @action(detail=True)
+    def report(self, request: Request, pk: str) -> Response:
+        """What the model saw in the last call of the turn, or in the `call`th from 1, and the other calls in short."""
+        turn = self.get_object()
+        report = reports.of_turn(turn, reports.call_number(request.query_params.get("call")))
+        if report is None:
+            raise ProductError(
+                "no_report", "This turn has not asked a model yet, so there is nothing to show.", status=404
+            )
+        return Response({**report, "sources": [*report["sources"], *reports.summarised(turn)]})
+
+
+class DocumentBudgetView(ScopedView):
+    @extend_schema(
+        responses=BudgetSerializer,
+        parameters=[OpenApiParameter("persona", OpenApiTypes.UUID), OpenApiParameter("model", OpenApiTypes.UUID)],
+    )
+    def get(self, request: Request) -> Response:
+        """How many tokens of documents may be selected with a persona and a model."""
+        persona = visible_persona(self.person, request.query_params.get("persona"))
+        model = visible_model(request.query_params.get("model")) or model_for(persona)
+        found = base_context(user=self.person, model=model, scope=ChatScope(persona=persona))
+        return Response(BudgetSerializer(budget(found)).data)
+
+
+def _accepted(turns: list[Turn]) -> Response:
+    return Response(TurnsSerializer({"turns": turns}).data, status=status.HTTP_202_ACCEPTED)
+
+
+@require_GET
+async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
+    """Server-sent events of a turn. `Last-Event-ID` (or `?after_seq=`) resumes; a comment keeps silent lines open."""
+    after = request.headers.get("Last-Event-ID") or request.GET.get("after_seq") or "0"
+    if not (after.isascii() and after.isdigit() and len(after) < 10):
+        raise ProductError("bad_sequence", "Last-Event-ID must be the seq of an event, a whole number from 0.")
+    turn = await sync_to_async(_turn_to_follow)(request, pk)
+    response = StreamingHttpResponse(
+        _lines(turn.pk, int(after), get_language() or ""), content_type="text/event-stream"
+    )
+    response["Cache-Control"] = "no-store"
+    response["X-Accel-Buffering"] = "no"  # nginx would hold events back
+    return response
+
+
+def _turn_to_follow(request: HttpRequest, pk: UUID) -> Turn:
+    try:
+        return visible_turn(user_of_request(request, "chat"), pk)
+    finally:
+        close_old_connections()  # the stream would otherwise hold this connection to its end
+
+
+async def _lines(turn_id: UUID, after: int, language: str) -> AsyncIterator[str]:
+    yield ": open\n\n"
+    async for wire in follow.events(turn_id, after, idle=True):
+        with override(language):  # a stream is read when the middleware that chose it has ended
+            line = _line(follow.readable(wire)) if wire else ": waiting\n\n"
+        yield line
+
+
+def _line(wire: dict[str, Any]) -> str:
+    body = json.dumps(wire, ensure_ascii=False, separators=(",", ":"))
+    number = f"id: {wire['seq']}\n" if "seq" in wire else ""
+    return f"{number}event: {wire['type']}\ndata: {body}\n\n"

@@ -1,0 +1,145 @@
+"""Celery tasks: each hands its work to the event loop, or calls one function, and returns. No task waits for a model.
+
+The row, not the broker, is the truth about a turn, a summary or an import.
+"""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+from celery import shared_task
+from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
+from django.conf import settings
+
+from chat.background.follow_up import follow_up
+from chat.conversations import deletion, titles
+from chat.conversations.importing import jobs as imports
+from chat.openai_api import retention
+from chat.realtime.hints import announce_state
+from chat.runs import state_machine as runs
+from chat.sending import queued_message
+from chat.summaries import jobs
+from chat.turns import recovery, runner, store
+from core import event_loop
+from core.jobs import enqueue, tell_queues
+
+GRACE = 7.0  # seconds that running answers get to finish when the worker is asked to end; its supervisor waits 10
+
+_room = asyncio.Semaphore(settings.TURNS_PER_WORKER)
+_waiting: set[UUID] = set()  # turns of this process for which there is no room yet; others may take them
+
+
+@shared_task(name="chat.tasks.run_turn")
+def run_turn(turn_id: str) -> None:
+    event_loop.carry(_run_turn(UUID(turn_id)))
+
+
+async def _run_turn(turn_id: UUID) -> None:
+    """While it waits for room the turn stays queued, so the sweeper offers it again, and any worker may have it."""
+    if turn_id in _waiting:
+        return
+    _waiting.add(turn_id)
+    try:
+        await _room.acquire()
+    finally:
+        _waiting.discard(turn_id)
+    try:
+        conversation = await runner.run(turn_id)
+    finally:
+        _room.release()
+    if conversation is not None:
+        await follow_up(conversation)
+
+
+@shared_task(name="chat.tasks.send_next")
+def send_next(conversation_id: str) -> None:
+    event_loop.carry(follow_up(UUID(conversation_id)))
+
+
+@shared_task(name="chat.tasks.advance_run")
+def advance_run(run_id: str) -> None:
+    conversation = runs.conversation_of(UUID(run_id))
+    if conversation is not None:
+        event_loop.carry(follow_up(conversation))
+
+
+@shared_task(name="chat.tasks.summarise")
+def summarise(job_id: str) -> None:
+    event_loop.carry(_summarise(UUID(job_id)))
+
+
+async def _summarise(job_id: UUID) -> None:
+    conversation = await jobs.run(job_id)
+    if conversation is not None:
+        await _summary_ended(conversation)
+
+
+async def _summary_ended(conversation_id: UUID) -> None:
+    """The conversation is open again, also for what waited there."""
+    await announce_state(conversation_id, summary="ended")
+    await follow_up(conversation_id)
+
+
+@shared_task(name="chat.tasks.write_title")
+def write_title(turn_id: str) -> None:
+    event_loop.carry(titles.write(UUID(turn_id)))
+
+
+@shared_task(name="chat.tasks.sweep_turns")
+def sweep_turns() -> None:
+    """Runs every 5 s: ends what a dead worker left, and begins what it, or the broker, has lost."""
+    turns, summaries = store.stale(), jobs.stale()
+    for turn_id in turns.interrupted:
+        event_loop.carry(_recover(turn_id))
+    for turn_id in turns.unclaimed:
+        enqueue("chat.tasks.run_turn", turn_id)
+    for conversation_id in summaries.failed:
+        event_loop.carry(_summary_ended(conversation_id))
+    for job_id in summaries.unclaimed:
+        enqueue("chat.tasks.summarise", job_id)
+    for conversation_id in queued_message.due():
+        enqueue("chat.tasks.send_next", conversation_id)
+    for run_id in runs.due():
+        enqueue("chat.tasks.advance_run", run_id)
+
+
+async def _recover(turn_id: UUID) -> None:
+    conversation = await recovery.recover(turn_id)
+    if conversation is not None:
+        await follow_up(conversation)
+
+
+@shared_task(name="chat.tasks.forget_requests")
+def forget_requests() -> None:
+    retention.forget_old()
+
+
+@shared_task(name="chat.tasks.import_conversations")
+def import_conversations(import_id: str) -> None:
+    imports.run(UUID(import_id))
+
+
+@shared_task(name="chat.tasks.tidy_conversations")
+def tidy_conversations() -> None:
+    """Runs every minute: what was deleted a day ago goes, and imports that nobody works on are taken up."""
+    deletion.purge()
+    for import_id in imports.unclaimed():
+        enqueue("chat.tasks.import_conversations", import_id)
+
+
+@worker_ready.connect
+def _start(sender: Any, **kwargs: Any) -> None:
+    event_loop.submit(runner.warm_up()).result()
+    event_loop.submit(tell_queues(list(sender.app.amqp.queues.consume_from)))
+
+
+@worker_shutting_down.connect
+def _end(**kwargs: Any) -> None:
+    """Running answers may finish for a while; then they end as interrupted, their text kept."""
+    event_loop.end(GRACE)
+
+
+@worker_shutdown.connect
+def _wait(**kwargs: Any) -> None:
+    """Celery waits for its tasks alone, and those have returned."""
+    event_loop.join()

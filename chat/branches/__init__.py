@@ -1,1 +1,0 @@
-"""The tree of messages: editing, continuing, choosing a branch, deleting."""

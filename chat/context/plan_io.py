@@ -1,0 +1,375 @@
+"""Reading a JSON object field by field; everything that is not as it should be is a `BadRequest`."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from chat.context.build import POLICIES, build
+from chat.context.layout import LAYOUTS
+from chat.context.report import Prompt
+from chat.context.room import Reserves, Room, document_budget
+from chat.context.summary import Bounds, SummaryMessage, is_due, plan_summary
+from chat.context.types import (
+    Block,
+    ContextError,
+    ContextMessage,
+    ContextRequest,
+    Document,
+    ImageRef,
+    PromptMessage,
+    Role,
+)
+from core.errors import ProductError
+from llm import tokens
+from llm.types.messages import ToolCall
+
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+# More decimals than any share needs; without a bound a few bytes (1e-999999999) would be a number of gigabytes.
+_DECIMALS = 100
+
+
+class BadRequest(ProductError):
+    def __init__(self, detail: str) -> None:
+        super().__init__("bad_request", detail)
+
+
+def parse_object(line: str | bytes) -> "Fields":
+    """The JSON object of one line, with exact decimals. Raises `BadRequest`."""
+    try:
+        text = line if isinstance(line, str) else line.decode()
+        value = json.loads(text, parse_float=Decimal, parse_constant=_reject_constant)
+        if _ESCAPED_SURROGATE.search(text):
+            # Half of a surrogate pair is not a character and could not be sent.
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeError as error:
+        raise BadRequest("The request is not valid UTF-8 text.") from error
+    except RecursionError as error:
+        raise BadRequest("The request is nested too deeply.") from error
+    except ValueError as error:
+        raise BadRequest(f"The request is not valid JSON: {error}.") from error
+    return Fields(value, "")
+
+
+class Fields:
+    """An object of a request. `path` tells a person where in the request it is, with a full stop at its end."""
+
+    def __init__(self, value: object, path: str) -> None:
+        if not isinstance(value, dict):
+            raise BadRequest(f"{path.rstrip('.') or 'The request'} must be a JSON object.")
+        self._values: dict[str, Any] = value
+        self._path = path
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a field and it is not `null`."""
+        return self._values.get(name) is not None
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """A whole number, not negative. Without `default` it must be there."""
+        if name not in self._values and default is not None:
+            return default
+        return self._whole(name, self._values.get(name))
+
+    def optional_number(self, name: str) -> int | None:
+        """A whole number, or None if there is no such field; `null` is not a number."""
+        return self._whole(name, self._values[name]) if name in self._values else None
+
+    def known_number(self, name: str) -> int | None:
+        """A whole number or `null`, which stands for an unknown one."""
+        return self._whole(name, self._values[name]) if self.has(name) else None
+
+    def numbers(self, name: str) -> list[int]:
+        """A list of whole numbers, which must be there."""
+        if not self.has(name):
+            self.refuse(name, "is missing")
+        return [self._whole(name, value) for value in self._list(name)]
+
+    def known_numbers(self, name: str) -> list[int | None]:
+        """A list of whole numbers and `null`s, which stand for unknown ones; empty if there is no such field."""
+        return [None if value is None else self._whole(name, value) for value in self._list(name)]
+
+    def share(self, name: str, default: Decimal) -> Decimal:
+        """A decimal that is not negative."""
+        value = self._values.get(name, default)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = Decimal(value)
+        if not isinstance(value, Decimal) or value < 0 or not abs(int(value.as_tuple().exponent)) <= _DECIMALS:
+            self.refuse(name, "must be a decimal number that is not negative")
+        return value
+
+    def text(self, name: str) -> str | None:
+        value = self._values.get(name)
+        if value is not None and not isinstance(value, str):
+            self.refuse(name, "must be a text")
+        return value
+
+    def name(self, name: str) -> str:
+        """A text that must be there and not be empty."""
+        value = self.text(name)
+        if not value:
+            self.refuse(name, "is missing")
+        return value
+
+    def choice(self, name: str, options: Collection[str], default: str | None = None) -> str:
+        value = self._values.get(name, default)
+        if not isinstance(value, str) or value not in options:
+            self.refuse(name, f"must be one of {', '.join(options)}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self._values.get(name, False)
+        if not isinstance(value, bool):
+            self.refuse(name, "must be true or false")
+        return value
+
+    def value(self, name: str, default: object) -> object:
+        """The JSON value as it is."""
+        value = self._values.get(name)
+        return default if value is None else value
+
+    def part(self, name: str) -> "Fields | None":
+        return Fields(self._values[name], f"{self._path}{name}.") if self.has(name) else None
+
+    def objects(self, name: str) -> Iterator["Fields"]:
+        """The objects of a list; none if the list is missing."""
+        for position, value in enumerate(self._list(name)):
+            yield Fields(value, f"{self._path}{name}[{position}].")
+
+    def refuse(self, name: str, why: str) -> NoReturn:
+        raise BadRequest(f"“{self._path}{name}” {why}.")
+
+    def _list(self, name: str) -> list[Any]:
+        value = self._values.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.refuse(name, "must be a list")
+        return value
+
+    def _whole(self, name: str, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            self.refuse(name, "must be a whole number that is not negative")
+        return value
+
+
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
+
+
+Answer = dict[str, Any]
+
+ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool": "tool"}
+
+
+def run(kind: str, lines: Iterable[str | bytes], write: Callable[[str], object]) -> bool:
+    """Answers each line that is not blank with one line of ASCII JSON, in order, as it comes.
+
+    `kind` is a name in `KINDS`. Returns whether every request was well formed.
+    """
+    well_formed = True
+    for line in lines:
+        if line.strip():
+            text, accepted = answer_line(kind, line)
+            write(text + "\n")
+            well_formed = well_formed and accepted
+    return well_formed
+
+
+def answer_line(kind: str, line: str | bytes) -> tuple[str, bool]:
+    """The answer to one request, and whether the request was well formed."""
+    try:
+        answer, well_formed = _answer(kind, line)
+        return json.dumps(answer), well_formed
+    except (RecursionError, ValueError):
+        # Arguments nested a little below the parser's limit, and sums of numbers with thousands of digits.
+        return json.dumps(_error(BadRequest("The request is nested too deeply, or a number is too large."))), False
+
+
+def _answer(kind: str, line: str | bytes) -> tuple[Answer, bool]:
+    try:
+        return KINDS[kind](parse_object(line)), True
+    except BadRequest as error:
+        return _error(error), False
+    except ContextError as error:
+        return _error(error), True
+
+
+def answer_context(request: Fields) -> Answer:
+    return _prompt(build(context_request(request)))
+
+
+def answer_budget(request: Fields) -> Answer:
+    budget = document_budget(
+        request.number("window"),
+        request.numbers("prompts"),
+        Reserves(
+            reserved_output=request.number("reserved_output", 1_024),
+            expected_user=request.number("expected_user", 512),
+            buffer=request.number("buffer", 40),
+            tools_tokens=request.number("tools_tokens", 0),
+            ui_share=request.share("ui_share", Decimal("0.5")),
+            select_margin=request.number("select_margin", 75),
+        ),
+    )
+    answer: Answer = {
+        "available": budget.available,
+        "offered": budget.offered,
+        "selectable_up_to": budget.selectable_up_to,
+    }
+    selected, candidate = request.known_numbers("selected"), request.known_number("candidate")
+    if "candidate" in request:
+        answer["accepts_candidate"] = budget.accepts(candidate, selected)
+    return answer
+
+
+def answer_summary(request: Fields) -> Answer:
+    request.number("window")
+    bounds = Bounds(request.number("ceiling"), request.number("floor"), request.number("keep_recent", 8))
+    used, fixed = request.number("used"), request.number("fixed")
+    messages = [_summary_message(message) for message in request.objects("messages")]
+    _refuse_repeated(request, [message.id for message in messages])
+    if not is_due(bounds, used):
+        return {"compress": False}
+    plan = plan_summary(messages, bounds, used=used, fixed=fixed)
+    if plan is None:
+        return {"compress": False, "reason": "nothing_to_summarise"}
+    return {
+        "compress": True,
+        "summarise": plan.summarise,
+        "keep": plan.keep,
+        "summary_tokens": plan.summary_tokens,
+        "after": plan.after,
+        "floor_reached": plan.floor_reached,
+    }
+
+
+KINDS: dict[str, Callable[[Fields], Answer]] = {
+    "context": answer_context,
+    "budget": answer_budget,
+    "summary": answer_summary,
+}
+
+
+def context_request(request: Fields) -> ContextRequest:
+    """The engine's request. The blocks are taken as given: what is inline and what the texts say is the caller's."""
+    messages = [_message(message) for message in request.objects("messages")]
+    _refuse_repeated(request, [message.id for message in messages])
+    persona = request.part("persona")
+    return ContextRequest(
+        room=_room(request),
+        messages=messages,
+        tokenizer=tokens.tokenizer(request.choice("tokenizer", tokens.NAMES, tokens.CATCH_ALL)),
+        policy=request.choice("policy", POLICIES, "recent"),
+        layout=request.choice("layout", LAYOUTS, "near_end"),
+        message_overhead=request.number("message_overhead", 4),
+        stub_tokens=request.optional_number("tool_result_stub_tokens"),
+        omission_note=request.flag("omission_note"),
+        system=_block(request.part("system")),
+        tasks=_block(request.part("tasks")),
+        summary=_block(request.part("summary")),
+        persona=_block(persona),
+        persona_replaces_system=persona is not None and persona.flag("replaces_system"),
+        project_files=tuple(_document(file) for file in request.objects("project_files")),
+        file_listing=_block(request.part("file_listing")),
+        reminder=_block(request.part("reminder")),
+    )
+
+
+def _room(request: Fields) -> Room:
+    return Room(
+        window=request.number("window"),
+        reserved_output=request.number("reserved_output", 1_024),
+        buffer=request.number("buffer", 40),
+        safety_margin=request.share("safety_margin", Decimal(0)),
+        tools_tokens=request.number("tools_tokens", 0),
+    )
+
+
+def _block(block: Fields | None) -> Block | None:
+    return None if block is None else Block(block.text("text"), block.optional_number("tokens"))
+
+
+def _document(file: Fields) -> Document:
+    return Document(
+        id=file.name("id"),
+        title=file.text("title") or "",
+        text=file.text("text"),
+        tokens=file.optional_number("tokens"),
+        metadata=file.text("metadata"),
+    )
+
+
+def _message(message: Fields) -> ContextMessage:
+    role = ROLES[message.choice("role", ROLES)]
+    files = tuple(_document(file) for file in message.objects("files"))
+    if files and role != "user":
+        message.refuse("files", "may only be on a user message")
+    calls = tuple(_tool_call(call) for call in message.objects("tool_calls")) if role == "assistant" else ()
+    text, given = message.text("text"), message.optional_number("tokens")
+    if text is None and given is None and not calls:
+        message.refuse("text", "or “tokens” must be given")
+    return ContextMessage(
+        id=message.name("id"),
+        role=role,
+        text=text,
+        tokens=given,
+        files=files,
+        images=tuple(ImageRef(image.name("id"), image.number("tokens")) for image in message.objects("images")),
+        tool_calls=calls,
+        tool_call_id=message.text("tool_call_id") if role == "tool" else None,
+    )
+
+
+def _tool_call(call: Fields) -> ToolCall:
+    arguments = call.value("arguments", {})
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False, allow_nan=False, default=float)
+    return ToolCall(call.name("id"), call.text("name") or "", arguments)
+
+
+def _summary_message(message: Fields) -> SummaryMessage:
+    role = message.choice("role", ROLES)
+    has_calls = any(True for _ in message.objects("tool_calls"))
+    return SummaryMessage(message.name("id"), role, message.number("tokens"), has_calls)
+
+
+def _refuse_repeated(request: Fields, ids: list[str]) -> None:
+    if len(set(ids)) < len(ids):
+        repeated = next(name for name, times in Counter(ids).items() if times > 1)
+        request.refuse("messages", f"has the id “{repeated}” more than once")
+
+
+def _prompt(prompt: Prompt) -> Answer:
+    return {
+        "ok": True,
+        "messages": [_prompt_message(message) for message in prompt.messages],
+        "report": prompt.report.as_dict(),
+    }
+
+
+def _prompt_message(message: PromptMessage) -> Answer:
+    answer: Answer = {
+        "section": message.section,
+        "source": message.source,
+        "role": message.role,
+        "tokens": message.tokens,
+        "content": message.text,
+    }
+    if message.tool_calls:
+        answer["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        answer["tool_call_id"] = message.tool_call_id
+    if message.images:
+        answer["images"] = [image.id for image in message.images]
+    return answer
+
+
+def _error(error: ProductError) -> Answer:
+    return {"ok": False, "error": {"code": error.code, "message": error.detail, **error.extra}}

@@ -1,0 +1,120 @@
+"""Changes to the tree of messages: edited questions, the branch on show, continued answers, deletion, feedback."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from accounts.models import User
+from chat.models import Conversation, Message, Turn
+from chat.models.conversation_state import busy, lock, require_idle, require_owner
+from chat.models.tree import below, newest_leaf
+from chat.prompts.preview import chosen_files
+from chat.turns.submit import Ask, submit
+from core.errors import ProductError
+from llm.models import Model
+
+CONTINUE = "Continue exactly where your last answer stopped."
+
+
+def edit_question(
+    *, user: User, message: Message, text: str, files: Sequence[UUID] | None = None, key: str | None = None
+) -> list[Turn]:
+    """Asks in other words: a new branch beside the old question, which is kept, answered by the same model.
+
+    The old question's files go along unless `files` says which. Raises `not_a_question` and what `submit` raises.
+    """
+    require_owner(user, message.conversation)
+    if message.role != Message.Role.USER:
+        raise ProductError("not_a_question", "Only your own messages can be edited. Send a new one instead.")
+    ask = Ask(
+        text=text,
+        files=_carried(user, message) if files is None else files,
+        models=_usable(_model_of_newest_answer(message)),
+        key=key,
+        beside=message.pk,
+    )
+    return submit(user=user, conversation=message.conversation, ask=ask)
+
+
+def continue_answer(*, user: User, message: Message, key: str | None = None) -> list[Turn]:
+    """Goes on with an answer that was cut off, as a follow-up question with a fixed text, shown small on the page.
+
+    No protocol lets a model go on inside a message it has sent, and not every model takes up an unfinished one. Asking
+    is what all of them understand, and the conversation stays what the model really saw.
+    Raises `nothing_to_continue` for a whole or empty answer, and what `submit` raises.
+    """
+    require_owner(user, message.conversation)
+    if message.status in (Message.Status.DONE, Message.Status.PENDING) or not message.text.strip():
+        raise ProductError(
+            "nothing_to_continue", "Only an answer that was cut off can be continued. Ask a new question instead."
+        )
+    ask = Ask(CONTINUE, models=_usable(message.model_id), key=key, parent=message.pk)
+    return submit(user=user, conversation=message.conversation, ask=ask)
+
+
+def choose_branch(*, user: User, message: Message) -> Conversation:
+    """Shows the branch of this message, down to its newest end. Raises `already_answering` (409)."""
+    require_owner(user, message.conversation)
+    with transaction.atomic():
+        conversation = lock(message.conversation)
+        require_idle(conversation)
+        conversation.leaf_id = newest_leaf(message.pk) or conversation.leaf_id
+        conversation.save(update_fields=["leaf"])
+    return conversation
+
+
+def delete_message(*, user: User, message: Message) -> Conversation:
+    """Deletes the message with everything below it. Raises `already_answering` (409) while an answer in there is live.
+
+    When the branch on show goes, the newest one that is left below the message's parent is shown.
+    """
+    require_owner(user, message.conversation)
+    with transaction.atomic():
+        conversation = lock(message.conversation)
+        doomed = [row.id for row in below(message.pk)]
+        if Turn.objects.live().filter(Q(answer__in=doomed) | Q(user_message__in=doomed)).exists():
+            raise busy()
+        was_on_show = conversation.leaf_id in doomed
+        # All at once: Django would otherwise go down the tree call by call, and a long branch is too deep for that.
+        Message.objects.filter(pk__in=doomed).delete()
+        if was_on_show:
+            conversation.leaf_id = _left(conversation, message.parent_id)
+            conversation.save(update_fields=["leaf"])
+    return conversation
+
+
+def give_feedback(*, user: User, message: Message, feedback: str) -> Message:
+    """`feedback` is a value of `Message.Feedback`; the empty one takes it back. Raises `not_an_answer`."""
+    require_owner(user, message.conversation)
+    if message.role != Message.Role.ASSISTANT:
+        raise ProductError("not_an_answer", "Only answers can be judged.")
+    if feedback not in Message.Feedback.values:
+        raise ProductError("bad_feedback", "Say “good”, “bad”, or nothing to take it back.")
+    message.feedback = feedback
+    message.save(update_fields=["feedback"])
+    return message
+
+
+def _left(conversation: Conversation, parent: UUID | None) -> UUID | None:
+    if parent is not None:
+        return newest_leaf(parent)
+    newest = Message.objects.filter(conversation=conversation).order_by("-id").values_list("pk", flat=True).first()
+    return newest_leaf(newest) if newest else None
+
+
+def _carried(user: User, message: Message) -> list[UUID]:
+    """The message's files that are still there for this user, in their order."""
+    ids = [pk for pk in message.attachments.values_list("file", flat=True) if pk is not None]
+    there = {file.pk for file in chosen_files(user=user, ids=ids)}
+    return [pk for pk in ids if pk in there]
+
+
+def _model_of_newest_answer(question: Message) -> UUID | None:
+    return question.children.order_by("-id").values_list("model", flat=True).first()
+
+
+def _usable(model: UUID | None) -> Sequence[UUID]:
+    """None for a model that was switched off since: then the conversation's own model answers."""
+    return list(Model.objects.usable().filter(pk=model).values_list("pk", flat=True)) if model else ()

@@ -1,0 +1,125 @@
+"""Conversations as files: Markdown of the branch on show, JSON of the whole tree, a zip of everything."""
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections
+
+from accounts.models import User
+from chat.models import Conversation, Message
+from chat.models.tree import branch_rows, with_rows
+from core.errors import NotFound
+
+FORMAT = "glasshouse.conversation/1"
+KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
+AT_ONCE = 20  # conversations between two pieces of the zip
+_UNSAFE = re.compile(r"[^\w\- ]+")
+
+
+def export(conversation: Conversation, kind: str) -> str:
+    """`kind` is md or json; raises `NotFound` for another."""
+    if kind not in KINDS:
+        raise NotFound("kind of export")
+    return markdown(conversation) if kind == "md" else as_json(conversation)
+
+
+def file_name(conversation: Conversation, kind: str) -> str:
+    """Safe on every system; names of two conversations never clash, as the id is part of them."""
+    words = " ".join(_UNSAFE.sub(" ", conversation.title).split())[:60].strip() or "conversation"
+    return f"{words} {str(conversation.pk)[-12:]}.{kind}"
+
+
+def markdown(conversation: Conversation) -> str:
+    """The branch on show: who said it, the names of files, the text as it was written."""
+    lines = [f"# {conversation.title or 'Conversation'}", ""]
+    for message in branch_rows(conversation.leaf_id).order_by("depth").iterator(500):
+        who = "You" if message.role == Message.Role.USER else (message.model.name if message.model else "Answer")
+        lines += [f"## {who} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
+        lines += [f"*File: {attachment.name}*\n" for attachment in message.attachments.all()]
+        lines += [message.text, ""]
+        if message.status not in (Message.Status.DONE, Message.Status.PENDING):
+            lines += [f"*({message.get_status_display()})*", ""]
+    return "\n".join(lines)
+
+
+def as_json(conversation: Conversation) -> str:
+    """The whole tree; `leaf` is the end of the branch on show, `parent` the message above."""
+    rows = with_rows(Message.objects.filter(conversation=conversation)).order_by("depth", "id")
+    body = {
+        "format": FORMAT,
+        "id": str(conversation.pk),
+        "title": conversation.title,
+        "created": conversation.created.isoformat(),
+        "updated": conversation.updated.isoformat(),
+        "archived": conversation.archived,
+        "persona": conversation.persona.name if conversation.persona else None,
+        "project": conversation.project.name if conversation.project else None,
+        "leaf": str(conversation.leaf_id) if conversation.leaf_id else None,
+        "messages": [_message(message) for message in rows.iterator(500)],
+    }
+    return json.dumps(body, ensure_ascii=False, indent=1)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {
+        "id": str(message.pk),
+        "parent": str(message.parent_id) if message.parent_id else None,
+        "role": message.role,
+        "created": message.created.isoformat(),
+        "status": message.status,
+        "model": message.model.name if message.model else None,
+        "feedback": message.feedback,
+        "files": [attachment.name for attachment in message.attachments.all()],
+        "parts": message.parts,
+    }
+
+
+async def everything(user: User) -> AsyncIterator[bytes]:
+    """A zip of all conversations, each as Markdown and JSON, written while it is sent: it is never whole anywhere."""
+    pieces = _zip(user)
+    while piece := await sync_to_async(_next_piece)(pieces):
+        yield piece
+
+
+def _next_piece(pieces: Iterator[bytes]) -> bytes:
+    try:
+        return next((piece for piece in pieces if piece), b"")
+    finally:
+        close_old_connections()
+
+
+def _zip(user: User) -> Iterator[bytes]:
+    sink = _Sink()
+    rows = Conversation.objects.listed_for(user).select_related("persona", "project").order_by("pk")
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+        last = None
+        while found := list(rows.filter(pk__gt=last)[:AT_ONCE] if last else rows[:AT_ONCE]):
+            for conversation in found:
+                for kind in KINDS:
+                    archive.writestr(f"{kind}/{file_name(conversation, kind)}", export(conversation, kind))
+                yield sink.taken()
+            last = found[-1].pk
+    yield sink.taken()
+
+
+class _Sink(io.RawIOBase):
+    """Takes what the zip writes, until it is fetched. It cannot seek, so the zip never goes back."""
+
+    def __init__(self) -> None:
+        self._written = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._written += data
+        return len(data)
+
+    def taken(self) -> bytes:
+        piece, self._written = bytes(self._written), bytearray()
+        return piece

@@ -1,0 +1,127 @@
+"""One import from its claim to its end. What a dead worker left is begun anew by the next: nothing comes twice."""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.core.files.storage import default_storage
+from django.db import DatabaseError, IntegrityError
+from django.db.models import F
+from django.utils import timezone
+
+from accounts.realtime.user_channel import News, tell
+from chat.conversations.importing import chatgpt, claude, persist, reading
+from chat.conversations.importing.normalised import Foreign, Unusable, text_of
+from chat.models import Conversation, Import
+from core.errors import ProductError
+from core.jobs import claim, silent
+
+STALE_AFTER = timedelta(seconds=60)
+MAX_ATTEMPTS = 3
+SAVE_EVERY = 1.0  # seconds
+MAX_TITLE = 200
+FORMATS: tuple[tuple[Callable[[Any], bool], Callable[[dict[str, Any]], Foreign]], ...] = (
+    (chatgpt.is_ours, chatgpt.conversation),
+    (claude.is_ours, claude.conversation),
+)
+
+logger = logging.getLogger(__name__)
+
+
+def unclaimed() -> list[UUID]:
+    """Imports that wait for a worker, or whose worker is gone."""
+    return list(silent(Import.objects.live(), STALE_AFTER).values_list("pk", flat=True))
+
+
+def run(pk: UUID) -> None:
+    """Imports what nobody is importing; the end, good or bad, is in the row."""
+    job = _claim(pk)
+    if job is None:
+        return
+    try:
+        _import(job)
+    except ProductError as error:
+        _end(job, status=Import.Status.FAILED, error_code=error.code, error_detail=error.detail)
+    except OSError:
+        logger.exception("import %s cannot be read", pk)
+        detail = "The uploaded file could not be read from the storage. Upload it again."
+        _end(job, status=Import.Status.FAILED, error_code="upload_lost", error_detail=detail)
+
+
+def _claim(pk: UUID) -> Import | None:
+    waiting, running = (Import.objects.filter(status=each) for each in (Import.Status.QUEUED, Import.Status.RUNNING))
+    fields = {"imported": 0, "known": 0, "skipped": 0, "attempt": F("attempt") + 1}
+    if not claim(waiting | silent(running, STALE_AFTER), pk, status=Import.Status.RUNNING, **fields):
+        return None
+    job = Import.objects.select_related("owner").get(pk=pk)
+    if job.attempt > MAX_ATTEMPTS:
+        detail = "Reading this export ended the worker several times. Upload it in smaller parts."
+        _end(job, status=Import.Status.FAILED, error_code="import_gave_up", error_detail=detail)
+        return None
+    return job
+
+
+def _import(job: Import) -> None:
+    saved = time.monotonic()
+    results, recognised = [], False
+    with default_storage.open(job.blob) as upload:
+        for row, percent in reading.rows(upload):
+            parse = next((parse for is_ours, parse in FORMATS if is_ours(row)), None)
+            recognised |= parse is not None
+            result = _one(job, row, parse)
+            results.append(result)
+            setattr(job, result["outcome"], getattr(job, result["outcome"]) + 1)
+            job.progress = percent
+            if time.monotonic() - saved > SAVE_EVERY:
+                saved = time.monotonic()
+                if not _save(job, heartbeat=timezone.now()):
+                    return  # somebody else has taken it over
+    if results and not recognised:
+        raise reading.not_an_export()
+    _end(job, status=Import.Status.DONE, progress=100, results=results)
+
+
+def _one(job: Import, row: Any, parse: Callable[[dict[str, Any]], Foreign] | None) -> dict[str, Any]:
+    title = " ".join(text_of(row.get("title") or row.get("name")).split())[:MAX_TITLE] if isinstance(row, dict) else ""
+    result: dict[str, Any] = {"title": title, "outcome": "skipped", "why": "", "conversation": None}
+    if parse is None:
+        return {**result, "why": "It has the shape of neither ChatGPT's nor Claude's conversations."}
+    try:
+        foreign = parse(row)
+        there = persist.known(job.owner, foreign.source)
+        if there is not None:
+            return {**result, **_known(there)}
+        made = persist.store(job.owner, foreign)
+    except Unusable as error:
+        return {**result, "why": str(error)}
+    except IntegrityError:  # two imports of the same export at once
+        return {**result, "outcome": "known", "why": "It is being imported already."}
+    except DatabaseError:
+        logger.exception("import %s: a conversation could not be stored", job.pk)
+        return {**result, "why": "It could not be stored."}
+    return {**result, "title": made.title, "outcome": "imported", "conversation": str(made.pk)}
+
+
+def _known(there: Conversation) -> dict[str, Any]:
+    found = {"title": there.title, "conversation": str(there.pk)}
+    if there.deleted is None:
+        return {**found, "outcome": "known", "why": "It was imported before."}
+    Conversation.objects.filter(pk=there.pk).update(deleted=None)
+    return {**found, "outcome": "imported", "why": "It was imported before and deleted; now it is back."}
+
+
+def _end(job: Import, **fields: Any) -> None:
+    if _save(job, finished=timezone.now(), blob="", **fields):
+        default_storage.delete(job.blob)
+
+
+def _save(job: Import, **fields: Any) -> bool:
+    """False when another worker has claimed the import, which was silent for too long."""
+    counts = {name: getattr(job, name) for name in ("imported", "known", "skipped")}
+    ours = Import.objects.filter(pk=job.pk, attempt=job.attempt, status=Import.Status.RUNNING)
+    saved = ours.update(**{"progress": job.progress, **counts, **fields})
+    tell(job.owner_id, News.CONVERSATIONS)  # here, not at each conversation: there are thousands
+    return bool(saved)

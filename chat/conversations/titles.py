@@ -1,0 +1,95 @@
+"""Titles: the beginning of the first message at once; after the first answer a better one, written by the model."""
+
+import asyncio
+import logging
+from contextlib import aclosing
+from uuid import UUID
+
+from chat.models import Conversation, Turn
+from chat.models.conversation import title_from
+from chat.models.conversation_state import list_changed
+from chat.realtime.hints import announce
+from core.errors import ProductError
+from core.event_loop import on_database
+from llm.models import Model
+from llm.services import shared_client
+from llm.types.events import TextDelta
+from llm.types.messages import Message, ModelRequest
+
+SMALLEST_WINDOW = 4_096  # tokens; models with less write titles that are worse than the message's beginning
+SHOWN = 2_000  # characters of the question, and of the answer, that the model reads
+READ = 400  # characters of what it says; a model that writes an essay is cut off
+TIMEOUT = 60.0  # seconds
+INSTRUCTION = (
+    "Write a title for the conversation below, in its language and in at most six words. "
+    "Answer with the title alone, on one line, without quotation marks."
+)
+
+logger = logging.getLogger(__name__)
+
+
+def claim(conversation_id: UUID) -> UUID | None:
+    """The turn whose model should write the title now: the newest good answer's, and of all who ask one is told."""
+    untitled = Conversation.objects.filter(pk=conversation_id, titled=False)
+    good = Turn.objects.filter(status=Turn.Status.DONE, model__context_window__gte=SMALLEST_WINDOW)
+    turn = good.filter(conversation__in=untitled).order_by("-id").values_list("pk", flat=True).first()
+    return turn if turn is not None and untitled.update(titled=True) else None
+
+
+async def write(turn_id: UUID) -> None:
+    """Asks the turn's model for a title. When it has none to give, the automatic one stays."""
+    turn = await on_database(_turn, turn_id)
+    if turn is None or turn.model is None:
+        return
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            said = await _ask(turn.model, turn.user_message.text, turn.answer.text)
+    except (ProductError, TimeoutError) as error:
+        logger.info("no title for conversation %s: %s", turn.conversation_id, error or "it took too long")
+        return
+    title = cleaned(said)
+    if not title:
+        return
+    stored = await on_database(_store, turn.conversation, title)
+    if stored:
+        hint = {"type": "conversation.title", "conversation": str(turn.conversation_id), "title": title}
+        await announce(turn.conversation_id, hint)
+
+
+def cleaned(said: str) -> str:
+    """The first line, without quotation marks, Markdown and what does not print; empty when nothing is left."""
+    for line in said.splitlines():
+        printed = "".join(each if each.isprintable() else " " for each in line)
+        if title := printed.strip(" \"'`*_#“”„«»‘’").removesuffix("."):
+            return title_from(title)
+    return ""
+
+
+async def _ask(model: Model, question: str, answer: str) -> str:
+    shown = f"{question[:SHOWN]}\n\n{answer[:SHOWN]}"
+    request = ModelRequest(
+        model=model.name,
+        messages=(Message("system", INSTRUCTION), Message("user", shown)),
+        max_output=min(1_024, model.context_window // 4),  # room for a model that reasons first
+    )
+    said = ""
+    async with aclosing(shared_client(model.provider).stream(request)) as events:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                said += event.text
+            if len(said) > READ:
+                break
+    return said
+
+
+def _turn(turn_id: UUID) -> Turn | None:
+    related = ("conversation", "user_message", "answer", "model__provider")
+    return Turn.objects.select_related(*related).filter(pk=turn_id).first()
+
+
+def _store(conversation: Conversation, title: str) -> bool:
+    """False when somebody has named or deleted the conversation meanwhile."""
+    stored = Conversation.objects.filter(pk=conversation.pk, title=conversation.title).update(title=title)
+    if stored:
+        list_changed(conversation)
+    return bool(stored)

@@ -1,1 +1,0 @@
-"""One day of a person: what was said, and what its summaries say."""

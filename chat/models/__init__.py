@@ -1,0 +1,21 @@
+from chat.models.conversation import RESTORABLE_FOR, Attachment, Conversation, Message, NextMessage, Turn
+from chat.models.import_job import Import
+from chat.models.run import Mention, Run, RunStep
+from chat.models.share import Share
+from chat.models.summary import Summary, SummaryJob
+
+__all__ = [
+    "RESTORABLE_FOR",
+    "Attachment",
+    "Conversation",
+    "Import",
+    "Mention",
+    "Message",
+    "NextMessage",
+    "Run",
+    "RunStep",
+    "Share",
+    "Summary",
+    "SummaryJob",
+    "Turn",
+]

@@ -1,0 +1,281 @@
+"""The conversation: a tree of messages, and the turns that grow it."""
+
+import textwrap
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+from uuid_utils.compat import uuid7
+
+RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes what was deleted
+
+
+class ConversationQuerySet(models.QuerySet["Conversation"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
+        return self.filter(owner_id=user.pk, deleted=None)
+
+    def listed_for(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
+        """What lists and searches show: requests of programs in OpenAI's protocol are no conversations to a person."""
+        return self.visible_to(user).filter(origin=Conversation.Origin.WORKSPACE)
+
+    def restorable_by(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
+        """Deleted, but not longer ago than that can be undone."""
+        return self.filter(owner_id=user.pk, deleted__gt=timezone.now() - RESTORABLE_FOR)
+
+
+class Conversation(models.Model):
+    """`leaf` is the newest message of the branch on show.
+
+    Of origin `api` is one request of a program in OpenAI's protocol: see `chat.openai_api`.
+    """
+
+    class Origin(models.TextChoices):
+        WORKSPACE = "workspace", "Workspace"
+        API = "api", "OpenAI protocol"
+
+    class State(models.TextChoices):
+        IDLE = "idle", "Idle"
+        ANSWERING = "answering", "Answering"
+        SUMMARISING = "summarising", "Summarising"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="conversations")
+    title = models.CharField(max_length=200, blank=True)
+    titled = models.BooleanField(
+        default=False, editable=False, help_text="A person gave the title, or a model was asked for one, once."
+    )
+    persona = models.ForeignKey("personas.Persona", null=True, blank=True, on_delete=models.SET_NULL)
+    project = models.ForeignKey(
+        "projects.Project", null=True, blank=True, on_delete=models.SET_NULL, related_name="conversations"
+    )
+    # The number to cite for each document that has appeared here, by the file's id; given once and kept.
+    documents: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
+    leaf = models.ForeignKey("Message", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    state = models.CharField(max_length=20, choices=State, default=State.IDLE)
+    origin = models.CharField(max_length=20, choices=Origin, default=Origin.WORKSPACE, editable=False)
+    archived = models.BooleanField(default=False)
+    deleted = models.DateTimeField(null=True, blank=True, help_text="Hidden since then; gone a day later.")
+    imported_from = models.CharField(
+        max_length=200, blank=True, editable=False, help_text="The product it was written in, and its id there."
+    )
+    automatic_summaries = models.BooleanField(default=True, help_text="Off after a person has undone one.")
+    created = models.DateTimeField(auto_now_add=True)
+    updated = models.DateTimeField(auto_now_add=True)
+
+    objects = ConversationQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["-updated", "-id"]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["owner", "archived", "-updated", "-id"],
+                condition=Q(deleted=None, origin="workspace"),
+                name="conversation_list",
+            ),
+            models.Index(fields=["updated"], condition=Q(origin="api"), name="conversation_of_program"),
+            models.Index(fields=["deleted"], condition=Q(deleted__isnull=False), name="conversation_deleted"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["owner", "imported_from"], condition=~Q(imported_from=""), name="imported_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.title or "New conversation"
+
+
+class MessageQuerySet(models.QuerySet["Message"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "MessageQuerySet":
+        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
+
+
+class Message(models.Model):
+    """`parts` is a list of objects, each with a `type`: text, reasoning, tool_call, tool_result or file.
+
+    text, reasoning: `text`. tool_call: `id`, `name`, `arguments` (JSON text), `label`, and `approval`
+    where one is needed.
+    tool_result: `id`, `text`, `error`, `documents` (what it found: `number`, `title`, and where to open it).
+    An answer holds the whole turn in one row, in the order in which it happened.
+    `tokens` maps a tokenizer's name to the count of what the model sees of this message, without overhead.
+    """
+
+    class Role(models.TextChoices):
+        USER = "user", "User"
+        ASSISTANT = "assistant", "Assistant"
+
+    class Status(models.TextChoices):
+        PENDING = "pending", "Being written"
+        DONE = "done", "Complete"
+        STOPPED = "stopped", "Stopped"
+        FAILED = "failed", "Failed"
+        INTERRUPTED = "interrupted", "Interrupted"
+
+    class Feedback(models.TextChoices):
+        NONE = "", "None"
+        GOOD = "good", "Good"
+        BAD = "bad", "Bad"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="messages")
+    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.CASCADE, related_name="children")
+    role = models.CharField(max_length=20, choices=Role)
+    parts = models.JSONField(default=list)
+    tokens = models.JSONField(default=dict, editable=False)
+    model = models.ForeignKey("llm.Model", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    status = models.CharField(max_length=20, choices=Status, default=Status.DONE)
+    error_code = models.CharField(max_length=60, blank=True)
+    error_detail = models.TextField(blank=True)
+    feedback = models.CharField(max_length=10, choices=Feedback, blank=True, default=Feedback.NONE)
+    depth = models.PositiveIntegerField(default=0, help_text="Number of messages above it on its branch.")
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = MessageQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["id"]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(parent=None, depth=0) | Q(parent__isnull=False, depth__gt=0), name="message_depth_of_root"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.text[:60]
+
+    @property
+    def text(self) -> str:
+        """What was written, without reasoning and tools."""
+        return "\n\n".join(part["text"] for part in self.parts if part["type"] == "text" and part["text"])
+
+
+class Attachment(models.Model):
+    """A file that was uploaded with a message; it stands above it for ever."""
+
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="attachments")
+    file = models.ForeignKey("files.File", null=True, on_delete=models.SET_NULL, related_name="attachments")
+    name = models.CharField(max_length=255, help_text="What it was called, also after the file was deleted.")
+    ordinal = models.PositiveSmallIntegerField()
+
+    class Meta:
+        ordering: ClassVar = ["ordinal"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["message", "ordinal"], name="one_attachment_per_place")
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TurnQuerySet(models.QuerySet["Turn"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "TurnQuerySet":
+        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
+
+    def live(self) -> "TurnQuerySet":
+        return self.filter(status__in=Turn.LIVE)
+
+
+class Turn(models.Model):
+    """One answer in the making. The row is the truth about who works on it: it is claimed by a conditional update.
+
+    `attempt` counts claims and fences an old worker; `usage` holds the fields of `llm.types.events.Usage` plus `calls`.
+    """
+
+    class Status(models.TextChoices):
+        QUEUED = "queued", "Queued"
+        RUNNING = "running", "Running"
+        DONE = "done", "Done"
+        STOPPED = "stopped", "Stopped"
+        FAILED = "failed", "Failed"
+        INTERRUPTED = "interrupted", "Interrupted"
+
+    LIVE = (Status.QUEUED, Status.RUNNING)
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="turns")
+    user_message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="turns")
+    answer = models.OneToOneField(Message, on_delete=models.CASCADE, related_name="turn")
+    model = models.ForeignKey("llm.Model", null=True, on_delete=models.SET_NULL, related_name="+")
+    slot = models.PositiveSmallIntegerField(default=0, help_text="Which of the models side by side, from 0.")
+    status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
+    attempt = models.PositiveSmallIntegerField(default=0)
+    seq = models.PositiveIntegerField(default=0, help_text="Last event that the stored answer contains.")
+    stop_requested = models.BooleanField(default=False)
+    heartbeat = models.DateTimeField(null=True, blank=True)
+    idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
+    # What a program asked for beside its messages, see `chat.prompts.options`; empty for a person's turn.
+    options: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
+    usage: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    report: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    # Of the last call in the report, for pages that show many answers and must not load every report.
+    context_limit = models.PositiveIntegerField(null=True, blank=True)
+    context_used = models.PositiveIntegerField(null=True, blank=True)
+    context_left_out = models.PositiveIntegerField(default=0)
+    created = models.DateTimeField(auto_now_add=True)
+    started = models.DateTimeField(null=True, blank=True)
+    finished = models.DateTimeField(null=True, blank=True)
+
+    objects = TurnQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["conversation", "slot"],
+                condition=Q(status__in=["queued", "running"]),
+                name="one_live_turn_per_slot",
+            ),
+            models.UniqueConstraint(
+                fields=["conversation", "idempotency_key", "slot"], name="one_turn_per_idempotency_key"
+            ),
+            models.CheckConstraint(condition=Q(slot__lte=2), name="three_models_at_most"),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["heartbeat"], condition=Q(status__in=["queued", "running"]), name="turn_live_heartbeat"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.status})"
+
+
+class NextMessageQuerySet(models.QuerySet["NextMessage"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "NextMessageQuerySet":
+        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
+
+
+class NextMessage(models.Model):
+    """What a person wrote while an answer was being written; it is sent, and this row gone, when that is complete.
+
+    `files` and `asked_models` are ids, as the person chose them. `problem`: the sentence why it could not be sent.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    conversation = models.OneToOneField(Conversation, on_delete=models.CASCADE, related_name="next_message")
+    text = models.TextField()
+    files: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    asked_models: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    idempotency_key = models.CharField(max_length=100, blank=True)
+    problem = models.TextField(blank=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = NextMessageQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return self.text[:60]
+
+
+LENGTH = 60  # characters
+
+
+def title_from(text: str) -> str:
+    """The beginning of a text, cut between words where it has any."""
+    line = " ".join(text.split())
+    if " " not in line[:LENGTH]:
+        return line[:LENGTH]
+    return textwrap.shorten(line, LENGTH, placeholder="…")

@@ -1,0 +1,156 @@
+"""The state of a conversation (idle, answering, summarising): who may begin something in it, and what comes next.
+
+Everybody who begins or ends a turn, a summary or a run locks the conversation first and goes through here.
+"""
+
+import logging
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from accounts.models import User
+from accounts.realtime.user_channel import News, tell
+from chat.models import Conversation, Run, SummaryJob, Turn
+from core.errors import NotFound, ProductError
+
+logger = logging.getLogger(__name__)
+
+
+def lock(conversation: Conversation) -> Conversation:
+    """The row, locked until the transaction ends: two sends at once come one after the other."""
+    locked = Conversation.objects.select_for_update().filter(pk=conversation.pk, deleted=None).first()
+    if locked is None:
+        raise NotFound("conversation")
+    return locked
+
+
+class RunWaits(ProductError):
+    """Whatever is sent here is an answer to this run."""
+
+    def __init__(self, run: Run) -> None:
+        self.run_id = run.pk
+        super().__init__(
+            "run_waits", "A run waits for you here. Answer it, or try again where it is shown.", status=409
+        )  # fmt: skip
+
+
+def require_idle(conversation: Conversation, *, of_run: bool = False) -> None:
+    """Raises `already_answering`, `summarising`, `run_in_progress` or `RunWaits` (409).
+
+    A summary that takes too long is no reason to wait.
+    """
+    here, jobs = Q(conversation=OuterRef("pk")), SummaryJob.objects.live()
+    # One question for all three: each of its own would delay every first token.
+    busy_with = Conversation.objects.filter(pk=conversation.pk).values_list(
+        Exists(Turn.objects.live().filter(here)),
+        Exists(jobs.filter(here)),
+        Exists(Run.objects.unfinished().filter(here)),
+    )
+    answering, summarising, running = busy_with.get()
+    if answering:
+        raise busy()
+    if summarising:
+        expire(conversation.pk)
+    if summarising and jobs.filter(conversation=conversation).exists():
+        raise ProductError(
+            "summarising",
+            "Older messages are being summarised. Send again when that is done, at most two minutes from its start; "
+            "your text is kept.",
+            status=409,
+        )
+    if running and not of_run:
+        require_no_run(conversation)
+
+
+def require_no_run(conversation: Conversation) -> None:
+    """Raises `run_in_progress` or `RunWaits` (409) where a run is at work or waits."""
+    run = Run.objects.unfinished().filter(conversation=conversation).first()
+    if run is not None:
+        raise RunWaits(run) if run.status == Run.Status.WAITING else run_in_progress()
+
+
+def run_in_progress() -> ProductError:
+    return ProductError(
+        "run_in_progress",
+        "A run is at work in this conversation. Wait until it asks you, or stop it; your text is kept.",
+        status=409,
+    )
+
+
+def busy() -> ProductError:
+    return ProductError(
+        "already_answering",
+        "An answer is still being written here. Wait for it or stop it, then send again; your text is kept.",
+        status=409,
+    )
+
+
+def require_owner(user: User, conversation: Conversation) -> None:
+    if conversation.owner_id != user.pk:
+        raise NotFound("conversation")
+
+
+def settle(conversation_id: UUID, due: SummaryJob | None = None) -> str:
+    """The conversation's state once a turn or a summary job has ended; inside their transaction.
+
+    While an answer is live it stays answering. After the last one a summary that is `due` is queued: in the same
+    transaction, so that no question comes between. Locked first: of two turns that end at once, the second must see
+    that the first has ended.
+    """
+    conversation = Conversation.objects.select_for_update().filter(pk=conversation_id).first()
+    if conversation is None:
+        return Conversation.State.IDLE
+    if Turn.objects.live().filter(conversation=conversation).exists():
+        return conversation.state
+    if due is not None:
+        SummaryJob.objects.bulk_create([due], ignore_conflicts=True)
+    summarising = SummaryJob.objects.live().filter(conversation=conversation).exists()
+    conversation.state = Conversation.State.SUMMARISING if summarising else Conversation.State.IDLE
+    conversation.updated = timezone.now()
+    conversation.save(update_fields=["state", "updated"])
+    list_changed(conversation)
+    return conversation.state
+
+
+def state_of(conversation_id: UUID) -> str:
+    found = Conversation.objects.filter(pk=conversation_id).values_list("state", flat=True).first()
+    return found or Conversation.State.IDLE
+
+
+PATIENCE = timedelta(seconds=120)  # from the job's beginning; then sending works again, whatever it does
+
+
+def finish(job_id: UUID) -> None:
+    _end(job_id, SummaryJob.Status.DONE)
+
+
+def fail(job_id: UUID, code: str, detail: str) -> bool:
+    """Ends a live job without a summary. False when it has ended already."""
+    logger.warning("summary job %s failed: %s (%s)", job_id, detail, code)
+    return _end(job_id, SummaryJob.Status.FAILED, code=code, detail=detail)
+
+
+def _end(job_id: UUID, status: str, **fields: str) -> bool:
+    with transaction.atomic():
+        live = SummaryJob.objects.live().filter(pk=job_id)
+        conversation = live.values_list("conversation", flat=True).first()
+        if conversation is None or not live.update(status=status, finished=timezone.now(), **fields):
+            return False
+        settle(conversation)
+    return True
+
+
+def expire(conversation_id: UUID) -> None:
+    """Ends a job of this conversation that has used up its patience, so that sending works again."""
+    late = SummaryJob.objects.live().filter(conversation=conversation_id, created__lt=timezone.now() - PATIENCE)
+    for job_id in late.values_list("pk", flat=True):
+        fail(job_id, "summary_timeout", "The model took too long to write it.")
+
+
+def list_changed(conversation: Conversation) -> None:
+    """On commit. What no list shows, see `Conversation.objects.listed_for`, changes none."""
+    if conversation.origin == Conversation.Origin.WORKSPACE:
+        tell(conversation.owner_id, News.CONVERSATIONS)

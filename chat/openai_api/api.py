@@ -1,0 +1,145 @@
+"""The views of `/v1/`. A token is needed: a browser's session is no way in, so nothing here needs its protection."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec
+
+from django.http import HttpRequest, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.urls import reverse
+from django.views.decorators.csrf import csrf_exempt
+from rest_framework.exceptions import AuthenticationFailed
+
+from accounts.access import rate_limits
+from accounts.access.authentication import bearer, user_of_token
+from accounts.access.permissions import missing_scope
+from accounts.models import User
+from chat.models import Turn
+from chat.openai_api import create_turn, embedding
+from chat.openai_api.errors import refusal
+from chat.openai_api.images import files_of
+from chat.openai_api.names import find, offered
+from chat.openai_api.parse import body_of, read
+from chat.openai_api.serialize import Completion, Head
+from chat.openai_api.stream import Relay
+from chat.realtime.follow import on_database
+from core.errors import ProductError
+
+PROJECT, REPORT = "X-Glasshouse-Project", "X-Glasshouse-Report"
+
+Arguments = ParamSpec("Arguments")
+View = Callable[Concatenate[HttpRequest, User, Arguments], Coroutine[Any, Any, HttpResponseBase]]
+
+
+class Caller(NamedTuple):
+    user: User
+    allowance: rate_limits.Allowance | None
+
+
+def for_tokens(
+    method: str, *scopes: str
+) -> "Callable[[View[Arguments]], Callable[..., Coroutine[Any, Any, HttpResponseBase]]]":
+    """A view for one method and for tokens with one of the scopes, within the rate of calls of the kind `chat`."""
+
+    def decorate(view: "View[Arguments]") -> Callable[..., Coroutine[Any, Any, HttpResponseBase]]:
+        @csrf_exempt
+        @wraps(view)
+        async def answer(request: HttpRequest, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponseBase:
+            if request.method != method:
+                raise ProductError("method_not_allowed", f"Send a {method} request to this address.", status=405)
+            caller = await on_database(_caller)(request, scopes)
+            try:
+                rate_limits.require(caller.allowance, "chat")
+                response = await view(request, caller.user, *args, **kwargs)
+            except ProductError as error:
+                response = refusal(error)
+            return _with_limits(response, caller.allowance)
+
+        return answer
+
+    return decorate
+
+
+def _caller(request: HttpRequest, scopes: tuple[str, ...]) -> Caller:
+    """Raises `not_authenticated` and `bad_token` (401), `missing_scope` (403)."""
+    token = bearer(request)
+    if token is None:
+        sentence = "Send a token as “Authorization: Bearer …”: it is what the clients call the API key."
+        raise ProductError("not_authenticated", sentence, status=401)
+    try:
+        user, row = user_of_token(token)
+    except AuthenticationFailed as error:
+        raise ProductError("bad_token", str(error.detail), status=401) from error
+    if not set(scopes) & set(row.scopes):
+        raise ProductError("missing_scope", missing_scope(scopes[0]), status=403)
+    return Caller(user, rate_limits.count(user, "chat"))
+
+
+def _with_limits(response: HttpResponseBase, allowance: rate_limits.Allowance | None) -> HttpResponseBase:
+    if allowance is not None:
+        response["X-RateLimit-Limit-Requests"] = str(allowance.limit)
+        response["X-RateLimit-Remaining-Requests"] = str(max(0, allowance.limit - allowance.used))
+        response["X-RateLimit-Reset-Requests"] = f"{allowance.reset}s"
+    return response
+
+
+@for_tokens("GET", "chat")
+async def models(request: HttpRequest, user: User) -> HttpResponseBase:
+    rows = await on_database(offered)(user)
+    return JsonResponse({"object": "list", "data": [each.as_json() for each in rows]})
+
+
+@for_tokens("GET", "chat")
+async def model(request: HttpRequest, user: User, name: str) -> HttpResponseBase:
+    found = await on_database(find)(user, name)
+    return JsonResponse(found.as_json())
+
+
+@for_tokens("POST", "chat")
+async def chat_completions(request: HttpRequest, user: User) -> HttpResponseBase:
+    wanted = await asyncio.to_thread(lambda: read(body_of(request)))
+    asked = await on_database(create_turn.asked)(user, wanted, request.headers.get(PROJECT))
+    files = await files_of(user, wanted.history.pictures)
+    turn = await _started(lambda: create_turn.start(user, wanted, asked, files))
+    external = {tool.name for tool in wanted.options.tools}
+    head = Head(str(turn.pk), asked.offered.name, external, request.build_absolute_uri, wanted.include_usage)
+    relay = Relay(turn, Completion(head))
+    response = await _response(relay, stream=wanted.stream)
+    response[REPORT] = request.build_absolute_uri(reverse("turn-report", args=[turn.pk]))
+    return response
+
+
+async def _started(start: Callable[[], Turn]) -> Turn:
+    """The turn. A program that goes away in this very moment must not leave one behind that nobody waits for."""
+    starting_it = asyncio.ensure_future(on_database(start)())
+    try:
+        return await asyncio.shield(starting_it)
+    except asyncio.CancelledError:
+        await _close(Relay(await starting_it, Completion(Head("", "", (), str))))
+        raise
+
+
+async def _response(relay: Relay, *, stream: bool) -> HttpResponseBase:
+    try:
+        if not stream:
+            return JsonResponse(await relay.whole())
+        await relay.begin()
+    except ProductError as error:
+        return refusal(error)
+    except BaseException:
+        await _close(relay)
+        raise
+    response = StreamingHttpResponse(relay, content_type="text/event-stream")
+    response["Cache-Control"] = "no-store"
+    response["X-Accel-Buffering"] = "no"  # nginx would hold the chunks back
+    return response
+
+
+async def _close(relay: Relay) -> None:
+    await asyncio.shield(asyncio.ensure_future(on_database(relay.close)()))
+
+
+@for_tokens("POST", "chat", "files")
+async def embeddings(request: HttpRequest, user: User) -> HttpResponseBase:
+    body: dict[str, Any] = await asyncio.to_thread(body_of, request)
+    return JsonResponse(await on_database(embedding.answer)(body))

@@ -1,0 +1,88 @@
+"""`embeddings`: what the workspace's active embedder makes of texts."""
+
+import base64
+from typing import Any
+
+import numpy as np
+from django.utils.text import slugify
+
+from chat.openai_api.errors import refused
+from core.errors import ProductError
+from files.index.embedders import Vector, active_embedder, client_of
+from files.models import Embedder
+from llm import tokens
+
+MAX_INPUTS = 2_048
+# Some clients send the tokens of OpenAI's embedding models in place of the text.
+SENT_TOKENS = "cl100k_base"
+
+
+def answer(body: dict[str, Any]) -> dict[str, Any]:
+    """`body` without members that are null. Raises `model_not_found`, 400, and `ModelError` of the embedder."""
+    embedder = active_embedder()
+    _require_named(embedder, body.get("model"))
+    if body.get("dimensions", embedder.dimensions) != embedder.dimensions:
+        raise refused("dimensions", f"The embedder has {embedder.dimensions} dimensions and cannot give others.")
+    encoding = body.get("encoding_format", "float")
+    if encoding not in ("float", "base64"):
+        raise refused("encoding_format", "“encoding_format” is float or base64.")
+    texts = _texts(body.get("input"))
+    nothing = np.zeros(embedder.dimensions, dtype=np.float32)  # of a text without a word that the embedder knows
+    vectors = [nothing if vector is None else vector for vector in client_of(embedder).embed(texts)]
+    used = sum(tokens.count(text) for text in texts)
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": index, "embedding": _encoded(vector, encoding)}
+            for index, vector in enumerate(vectors)
+        ],
+        "model": name_of(embedder),
+        "usage": {"prompt_tokens": used, "total_tokens": used},
+    }
+
+
+def name_of(embedder: Embedder) -> str:
+    return embedder.model or slugify(embedder.name) or str(embedder.pk)
+
+
+def _require_named(embedder: Embedder, name: Any) -> None:
+    """Vectors of another embedder than the one asked for would be worse than none."""
+    if name is None:
+        raise refused("model", "You must provide “model”.", "missing_required_parameter")
+    if name not in (name_of(embedder), str(embedder.pk)):
+        sentence = f"The workspace embeds with “{name_of(embedder)}” alone. Name that as the model."
+        raise ProductError("model_not_found", sentence, status=404, param="model")
+
+
+def _texts(given: Any) -> list[str]:
+    several = given if isinstance(given, list) and not _are_tokens(given) else [given]
+    if not 1 <= len(several) <= MAX_INPUTS:
+        raise refused("input", f"“input” must have from 1 to {MAX_INPUTS:,} texts.")
+    return [_text(each, f"input[{number}]") for number, each in enumerate(several)]
+
+
+def _text(given: Any, where: str) -> str:
+    text = _decoded(given, where) if _are_tokens(given) else given
+    if not isinstance(text, str):
+        raise refused(where, "“input” must be a text, a list of texts, or their tokens (cl100k_base).", "invalid_type")
+    if not text.strip():
+        raise refused(where, "An empty text has no embedding.")
+    return text
+
+
+def _are_tokens(given: Any) -> bool:
+    return isinstance(given, list) and bool(given) and all(type(each) is int for each in given)
+
+
+def _decoded(numbers: list[int], where: str) -> str:
+    try:
+        return tokens.tokenizer(SENT_TOKENS).decode(numbers)
+    except ValueError as error:
+        raise refused(where, "These are not tokens of cl100k_base.") from error
+
+
+def _encoded(vector: Vector, encoding: str) -> list[float] | str:
+    if encoding == "base64":
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+    numbers: list[float] = vector.tolist()
+    return numbers

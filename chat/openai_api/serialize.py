@@ -1,0 +1,188 @@
+"""An answer as the protocol says it: chunks of a stream, or one completion made of the same chunks."""
+
+import re
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from chat.models import Turn
+from chat.openai_api.errors import failure
+from chat.rendering.citations import CITED
+from core.errors import ProductError
+from llm import tokens
+
+Chunk = dict[str, Any]
+Delta = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What every chunk says: of which turn it is, and the model's name as the program knows it.
+
+    `absolute` makes an address of a path of ours; `external` are the names of the program's own tools.
+    """
+
+    turn: str
+    model: str
+    external: Collection[str]
+    absolute: Callable[[str], str]
+    include_usage: bool = False
+
+
+class Completion:
+    """Fed with the events of a turn (`chat.realtime.events`), in order, until `ended`.
+
+    `feed` returns the chunks to send and raises `ProductError` when the turn ends without a whole answer.
+    """
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._created = int(time.time())
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[str, dict[str, Any]] = {}  # by the call's id, as the protocol shows them
+        self._sources: dict[int, dict[str, Any]] = {}
+        self._part = -1  # the last part of text that was written
+        self._planned = 0  # tokens of the prompts, as we count them
+        self._opened = self.ended = False
+        self._finish = "stop"
+        self._usage: dict[str, Any] = {}
+
+    def feed(self, event: dict[str, Any]) -> list[Chunk]:
+        match event["type"]:
+            case "TEXT_MESSAGE_CONTENT":
+                return self._say(event["part"], event["delta"])
+            case "REASONING_CONTENT":
+                self._reasoning.append(event["delta"])
+                return [self._chunk({"reasoning_content": event["delta"]})]
+            case "TOOL_CALL_START" if event["name"] in self._head.external:
+                return self._call(event["call"], event["name"])
+            case "TOOL_CALL_ARGS" if event["call"] in self._calls:
+                return self._arguments(event["call"], event["delta"])
+            case "CITATION":
+                self._sources[event["number"]] = event
+            case "CONTEXT_REPORT":
+                self._planned += event["used"]
+            case "RUN_FINISHED":
+                return self._close(event["finish"], event["usage"])
+            case "RUN_STOPPED":
+                self.ended = True
+                raise stopped()
+            case "RUN_ERROR":
+                self.ended = True
+                raise failure(event)
+        return []
+
+    def catch_up(self, turn: Turn) -> list[Chunk]:
+        """The rest from the row, when the turn has ended and its stream is gone."""
+        self.ended = True
+        if turn.status == Turn.Status.STOPPED:
+            raise stopped()
+        if turn.status != Turn.Status.DONE:
+            raise failure({"code": turn.answer.error_code, "detail": turn.answer.error_detail, "retryable": True})
+        chunks = []
+        written = "".join(self._text)
+        if turn.answer.text.startswith(written) and turn.answer.text != written:
+            self._text = [turn.answer.text]
+            chunks.append(self._chunk({"content": turn.answer.text[len(written) :]}))
+        for part in turn.answer.parts:
+            if part["type"] == "tool_call" and part["name"] in self._head.external:
+                known = len(self._calls[part["id"]]["function"]["arguments"]) if part["id"] in self._calls else None
+                chunks += self._call(part["id"], part["name"]) if known is None else []
+                chunks += self._arguments(part["id"], part["arguments"][known or 0 :])
+        return chunks + self._close("stop", turn.usage)
+
+    def whole(self) -> dict[str, Any]:
+        """The answer as one object, once it has `ended`."""
+        text = "".join(self._text)
+        message: dict[str, Any] = {"role": "assistant", "content": text or None, "refusal": None}
+        if not self._calls:
+            message["content"] = text
+        if self._reasoning:
+            message["reasoning_content"] = "".join(self._reasoning)
+        if self._calls:
+            message["tool_calls"] = list(self._calls.values())
+        if annotations := self._annotations():
+            message["annotations"] = annotations
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish}
+        return {**self._base("chat.completion"), "choices": [choice], "usage": self._usage}
+
+    def _say(self, part: int, delta: str) -> list[Chunk]:
+        # What was said before a tool ran and what was said after it are paragraphs of one answer.
+        between = "\n\n" if self._text and part != self._part else ""
+        self._part = part
+        self._text.append(between + delta)
+        return [self._chunk({"content": between + delta})]
+
+    def _call(self, id_: str, name: str) -> list[Chunk]:
+        function = {"name": name, "arguments": ""}
+        self._calls[id_] = {"id": id_, "type": "function", "function": dict(function)}
+        call = {"index": len(self._calls) - 1, "id": id_, "type": "function", "function": function}
+        return [self._chunk({"tool_calls": [call]})]
+
+    def _arguments(self, id_: str, delta: str) -> list[Chunk]:
+        self._calls[id_]["function"]["arguments"] += delta
+        index = list(self._calls).index(id_)
+        return [self._chunk({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})]
+
+    def _close(self, finish: str, usage: dict[str, int]) -> list[Chunk]:
+        self.ended = True
+        # A model that was told to call nothing more and tried to has been cut off by us, not by the program's tools.
+        self._finish = "tool_calls" if self._calls else "stop" if finish == "tool_calls" else finish
+        self._usage = self._counted(usage)
+        annotations = self._annotations()
+        last = self._chunk({"annotations": annotations} if annotations else {}, self._finish)
+        totals = {**self._base("chat.completion.chunk"), "choices": [], "usage": self._usage}
+        return [last, totals] if self._head.include_usage else [last]
+
+    def _counted(self, usage: dict[str, int]) -> dict[str, Any]:
+        """As the provider counts; of one that reports nothing, as we do."""
+        into = usage.get("input") or self._planned
+        out = usage.get("output") or tokens.count("".join(self._text))
+        return {
+            "prompt_tokens": into,
+            "completion_tokens": out,
+            "total_tokens": into + out,
+            "prompt_tokens_details": {"cached_tokens": usage.get("cached_input", 0)},
+            "completion_tokens_details": {"reasoning_tokens": usage.get("reasoning", 0)},
+        }
+
+    def _annotations(self) -> list[dict[str, Any]]:
+        """Where the answer cites what, in the protocol's form; `start_index` and `end_index` are characters."""
+        return [
+            {
+                "type": "url_citation",
+                "url_citation": {
+                    "start_index": match.start(),
+                    "end_index": match.end(),
+                    "title": self._sources[number]["title"],
+                    "url": self._head.absolute(self._sources[number]["href"]),
+                },
+            }
+            for match in CITED.finditer("".join(self._text))
+            for number in map(int, re.findall(r"\d+", match[2]))
+            if number in self._sources
+        ]
+
+    def _base(self, kind: str) -> dict[str, Any]:
+        return {
+            "id": f"chatcmpl-{self._head.turn}",
+            "object": kind,
+            "created": self._created,
+            "model": self._head.model,
+            "system_fingerprint": None,
+        }
+
+    def _chunk(self, delta: Delta, finish: str | None = None) -> Chunk:
+        if not self._opened:
+            self._opened = True
+            delta = {"role": "assistant", "content": "", **delta}
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        usage = {"usage": None} if self._head.include_usage else {}
+        return {**self._base("chat.completion.chunk"), "choices": [choice], **usage}
+
+
+def stopped() -> ProductError:
+    sentence = "This answer was stopped from elsewhere before its end. What was written is kept in its conversation."
+    return ProductError("stopped", sentence, status=409, should_retry=False)

@@ -1,0 +1,227 @@
+"""What one model call is sent: the rows' blocks and branch, planned by the context engine.
+
+The turn, the plan before sending, and the reports all come through `plan`.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from chat.context.build import build
+from chat.context.layout import DateAwareness, Moment, reminder_text, system_text
+from chat.context.report import Prompt
+from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage
+from chat.models import Message as MessageRow
+from chat.models import Summary
+from chat.models.summary import in_force, text_of
+from chat.prompts.attachments import Documents, project_files
+from chat.prompts.history import messages_of, newest, unsent
+from chat.prompts.project_retrieval import asked, beside
+from chat.prompts.turn_context import TurnContext
+from chat.tools.toolbox import LAST_STEP
+from files.models import File
+from files.services import open_blob
+from llm.types.messages import Image, Message, ModelRequest
+from personas.models import BudgetProfile
+from projects.planner.queries import render
+
+# The policy `priority` skips what does not fit and goes on, so it wants to see more than fits; but not a whole life.
+PRIORITY_READS = 4
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Which model call of the turn: `searched`: a search tool has run; `last`: no tool may be called any more."""
+
+    searched: bool = False
+    last: bool = False
+    first: bool = True
+
+
+FIRST_STEP = Step()
+
+
+class Planned(NamedTuple):
+    """`documents` knows the numbers that the plan has given; a turn keeps them with its conversation.
+
+    `summary` stands in the prompt for everything above it.
+    """
+
+    prompt: Prompt
+    documents: Documents
+    summary: Summary | None = None
+
+
+def plan(
+    context: TurnContext,
+    leaf: MessageRow | None,
+    added: Sequence[ContextMessage] = (),
+    files: Sequence[File] = (),
+    step: Step = FIRST_STEP,
+) -> Planned:
+    """The prompt for the branch that ends at `leaf`, with `added` below it: a draft, or what this turn has said so far.
+
+    `files` are those of a draft, which is then the first of `added`. Raises `ContextError`. The number of queries does
+    not depend on the length of the conversation.
+    """
+    documents = context.documents()
+    summary = in_force(leaf.conversation_id, leaf.pk) if leaf and context.summarised else None
+    covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
+    question = "" if context.model.tools or context.project is None else asked(leaf, added)
+    frame = _frame(context, documents, step, question)
+    frame = replace(frame, summary=_block(context, text_of(summary) if summary else ""))
+    base = list(documents.reports)
+    room, overhead = max(context.room.input_limit, 1), context.profile.message_overhead
+    read = room * (PRIORITY_READS if context.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
+    while True:
+        bounds: Any = {"room": read, "tokenizer": context.tokenizer, "overhead": overhead, "covered": covered}
+        rows = newest(leaf.pk, **bounds) if leaf else []
+        documents.reports = [*base, *unsent(rows)]
+        messages = documents.attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
+        messages += [documents.draft(added[0], files), *added[1:]] if added else []
+        unloaded = rows[0].depth - above if rows else 0
+        prompt = build(replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports)))
+        # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
+        if not prompt.wants_older or read > PRIORITY_READS * room:
+            return Planned(prompt, documents, summary)
+        read *= 2
+
+
+def prompt_tokens(context: TurnContext) -> tuple[int, int]:
+    """The tokens of the system prompt and of the persona's prompt with the project's instructions, without overhead."""
+    system, persona = _prompts(context)
+    return (system.tokens or 0 if system else 0), (persona.tokens or 0 if persona else 0)
+
+
+def project_room(context: TurnContext) -> int:
+    """What a project's files may fill a share of: window − reserved output − system prompt − persona prompt."""
+    return context.room.window - context.room.reserved_output - sum(prompt_tokens(context))
+
+
+def _replaces(context: TurnContext) -> bool:
+    persona = context.persona
+    return bool(persona and persona.replaces_system_prompt and persona.instructions.strip())
+
+
+def _prompts(context: TurnContext, step: Step = FIRST_STEP) -> tuple[Block | None, Block | None]:
+    """S and CA. A persona in the system prompt's place leaves the project's instructions alone in CA."""
+    persona = context.persona.instructions.strip() if context.persona else ""
+    project = context.project.instructions.strip() if context.project else ""
+    base = context.system_prompt.text if context.system_prompt else ""
+    if _replaces(context):
+        base, persona = persona, ""
+    together = "\n\n".join(text for text in (persona, project, context.options.instructions) if text)
+    return _block(context, system_text(base, _moment(context, step))), _block(context, together)
+
+
+def _frame(context: TurnContext, documents: Documents, step: Step, question: str) -> ContextRequest:
+    """Everything but the messages."""
+    profile = context.profile
+    system, persona = _prompts(context, step)
+    reminders = [*context.reminders, LAST_STEP] if step.last and context.toolbox.definitions else context.reminders
+    room = project_room(context) if context.project else 0
+    files = project_files(context.project, documents, room=room, profile=profile)
+    return ContextRequest(
+        room=context.room,
+        messages=(),
+        tokenizer=context.tokenizer,
+        policy=profile.policy,
+        layout=profile.layout,
+        message_overhead=profile.message_overhead,
+        omission_note=profile.omission_note,
+        system=system,
+        tasks=_block(context, render(context.tasks)) if context.tasks else None,
+        persona=persona,
+        project_files=files.inline,
+        file_listing=beside(files, documents, room=room, question=question),
+        reminder=_block(context, reminder_text(reminders, _moment(context, step)) or ""),
+        exact=context.exact,
+        versions=_versions(context),
+    )
+
+
+def _moment(context: TurnContext, step: Step) -> Moment:
+    awareness: DateAwareness = "day"
+    if context.persona is not None:
+        awareness = context.persona.date_awareness  # type: ignore[assignment]  # the field's choices are these words
+    toolbox, zone = context.toolbox, context.user.zone
+    return Moment(
+        layout=context.profile.layout,
+        asked_at=context.asked_at.astimezone(zone),
+        date_awareness=awareness,
+        tools=toolbox.guidance,
+        available=frozenset() if step.last else frozenset(toolbox.tools),
+        searched=step.searched,
+    )
+
+
+def _versions(context: TurnContext) -> dict[str, str]:
+    versions = {"system_prompt": str(context.system_prompt.version)} if context.system_prompt else {}
+    versions |= {"persona": str(context.persona.version)} if context.persona else {}
+    return versions | ({"project": str(context.project.version)} if context.project else {})
+
+
+def _block(context: TurnContext, text: str) -> Block | None:
+    return Block(text, context.tokenizer.count(text)) if text else None
+
+
+def added_messages(answer_id: object, added: Sequence[Message]) -> list[ContextMessage]:
+    """What this turn has said and been told so far, for the next cycle."""
+    return [
+        ContextMessage(
+            f"{answer_id}#{number}", message.role, message.text, tool_calls=message.tool_calls,
+            tool_call_id=message.tool_call_id,
+        )
+        for number, message in enumerate(added, 1)
+    ]  # fmt: skip
+
+
+def draft_message(text: str) -> ContextMessage:
+    return ContextMessage("draft", "user", text)
+
+
+def log_trimmed(context: TurnContext, prompt: Prompt) -> None:
+    """The one line about a trimmed prompt: how many messages, for which model and limit, and the tools' tokens."""
+    left_out = len(prompt.report.dropped) + prompt.report.unloaded
+    if left_out:
+        logger.info(
+            "left out %d older messages to fit the context (model: %s, limit: %d tokens, tools: %d tokens)",
+            left_out, context.model.name, prompt.report.limit, context.room.tools_tokens,
+        )  # fmt: skip
+
+
+def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -> ModelRequest:
+    """In the last step the definitions are sent all the same: providers want them beside earlier calls."""
+    model, options = context.model, context.options
+    left = context.room.window - prompt.report.used
+    limits = [limit for limit in (model.max_output, options.max_output) if limit]
+    # A call that is demanded is demanded once: after it the model chooses again.
+    demanded = step.first and not step.last and options.tool_choice == "required"
+    return ModelRequest(
+        model=model.name,
+        messages=tuple(_wire(message) for message in prompt.messages),
+        max_output=min(*limits, left) if limits else None,
+        tools=context.toolbox.definitions,
+        tool_choice="none" if step.last else "required" if demanded else "auto",
+        required_tool=options.required_tool if demanded else None,
+        several_system_messages=model.several_system_messages,
+        temperature=options.temperature,
+        stop=options.stop,
+        sampling=options.sampling,
+        response_format=options.response_format,
+        parallel_tool_calls=options.parallel_tool_calls,
+    )
+
+
+def _wire(message: PromptMessage) -> Message:
+    images = tuple(_image(image.id) for image in message.images)
+    return Message(message.role, message.text or "", images, message.tool_calls, message.tool_call_id)
+
+
+def _image(file_id: str) -> Image:
+    file = File.objects.get(pk=file_id)
+    with open_blob(file=file) as blob:
+        return Image(file.media_type, blob.read())

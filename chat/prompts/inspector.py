@@ -1,0 +1,289 @@
+"""The context panel: one component for what a model will see and what it saw, in words and shares."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from chat.models import Turn
+from chat.prompts import report as reports
+from chat.prompts.report import Change, CoveredEntry, ResolvedReport, SourceEntry
+from core.i18n import grouped
+
+SECTIONS = {
+    "system": gettext_lazy("System prompt"),
+    "tasks": gettext_lazy("Tasks"),
+    "summary": gettext_lazy("Summary"),
+    "omitted": gettext_lazy("Note about left-out messages"),
+    "history": gettext_lazy("Conversation"),
+    "persona": gettext_lazy("Persona and project"),
+    "project_files": gettext_lazy("Project files"),
+    "file_listing": gettext_lazy("List of files by search"),
+    "file": gettext_lazy("Attached files"),
+    "current": gettext_lazy("This turn"),
+    "reminder": gettext_lazy("Reminder"),
+}
+KINDS = {
+    "message": gettext_lazy("Message"),
+    "file": gettext_lazy("File"),
+    "project_file": gettext_lazy("Project file"),
+    "image": gettext_lazy("Image"),
+    "task": gettext_lazy("Task"),
+}
+STATES = {
+    "full": gettext_lazy("in full"),
+    "shortened": gettext_lazy("shortened"),
+    "stubbed": gettext_lazy("its result is not repeated"),
+    "by_search": gettext_lazy("by search"),
+    "left_out": gettext_lazy("left out"),
+}
+REASONS = {
+    "no_room": gettext_lazy("there was no room"),
+    "behind_gap": gettext_lazy("older than the first message that did not fit"),
+    "summarised": gettext_lazy("it is in the summary"),
+    "failed_file": gettext_lazy("the file could not be read"),
+    "unread_file": gettext_lazy("the file is still being read"),
+    "deleted_file": gettext_lazy("the file was deleted"),
+    "project_image": gettext_lazy("a picture of a project: attach it to a message to show it to the model"),
+    "result_without_call": gettext_lazy("a result without its call"),
+    "no_vision": gettext_lazy("the model does not see images"),
+    "call_without_result": gettext_lazy("a call without its result"),
+}
+CHANGES = {
+    "added": gettext_lazy("new"),
+    "changed": gettext_lazy("changed"),
+    "gone": gettext_lazy("no longer sent"),
+}
+VERSIONS = {
+    "system_prompt": gettext_lazy("System prompt"),
+    "persona": gettext_lazy("Persona"),
+    "project": gettext_lazy("Project"),
+    "summary_prompt": gettext_lazy("Summary prompt"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A section's part of what is sent; `start` and `width` are in thousandths of all of it."""
+
+    section: str
+    label: str
+    tokens: int
+    start: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One of the model calls of a turn, by number from 1; `refused`: what the provider said to a longer prompt."""
+
+    number: int
+    used: int
+    refused: str
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    label: str
+    title: str
+    tokens: int | None
+    state: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """`older` counts messages that were not even read, since there was no room; `notices` are whole sentences.
+
+    `covered` says in words how many messages the summary stands for; empty without one. `window`: what becomes of the
+    model's window, in words and tokens. `changes` are those since the call before, of a turn's first call since the
+    turn before: `since` says which.
+    """
+
+    limit: int
+    used: int
+    percent: int
+    left: int
+    bars: list[Bar]
+    sent: list[Row]
+    left_out: list[Row]
+    older: int
+    exact: bool
+    model: str
+    profile: str
+    versions: list[tuple[str, str]]
+    notices: list[str]
+    covered: str
+    messages: list[dict[str, Any]]
+    window: list[tuple[str, int]]
+    tools: list[str]
+    calls: list[Call] = field(default_factory=list)
+    number: int = 1
+    cached_percent: int | None = None
+    changes: list[Row] = field(default_factory=list)
+    since: str = ""
+
+    @property
+    def room(self) -> int:
+        """All the room on the scale of `bars`, where what is used is 1,000; at least 2 % of a meter are to be seen."""
+        return min(50_000, max(1_000, round(1_000 * self.limit / max(1, self.used))))
+
+
+def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
+    """What the last model call of a turn saw, or its `number`th from 1, with what changed since the call before it;
+    None where there is no such call (yet)."""
+    report = reports.of_turn(turn, number)
+    if report is None:
+        return None
+    chosen = number or len(report.get("calls", ()))
+    usage = turn.usage or {}
+    cached = usage.get("cached_input") or 0
+    before = reports.of_turn(turn, chosen - 1) if chosen > 1 else _turn_before(turn)
+    return _panel(
+        report,
+        calls=[
+            Call(each, call["used"], call["refused"], each == chosen)
+            for each, call in enumerate(report.get("calls", ()), 1)
+        ],
+        number=chosen,
+        cached_percent=round(100 * cached / usage["input"]) if cached and usage.get("input") else None,
+        changes=_changes(before, report) if before else [],
+        since=_("Changed since the call before") if chosen > 1 else _("Changed since the turn before"),
+    )
+
+
+def of_plan(plan: Mapping[str, Any]) -> Panel | None:
+    """What would be sent; None when it does not fit."""
+    return _panel(cast("ResolvedReport", plan)) if plan["fits"] else None
+
+
+def _panel(report: ResolvedReport, **more: Any) -> Panel:
+    limit = max(1, report["limit"])
+    rows = [(source["state"], _row(source)) for source in report["sources"]]
+    return Panel(
+        limit=report["limit"],
+        used=report["used"],
+        percent=min(100, -(-100 * report["used"] // limit)),
+        left=report["left"],
+        bars=_bars(report["sections"]),
+        sent=[row for state, row in rows if state != "left_out"],
+        left_out=[row for state, row in rows if state == "left_out"],
+        older=report["unloaded"],
+        exact=report["exact"],
+        model=report["model"],
+        profile=report["profile"],
+        versions=[(str(VERSIONS.get(name, name)), version) for name, version in report["versions"].items()],
+        notices=[*([report["refused"]] if report["refused"] else []), *report.get("notes", ())],
+        covered=_covered(report.get("summary")),
+        messages=[{**message, "label": str(SECTIONS[message["section"]])} for message in report["messages"]],
+        window=_window(report),
+        tools=list(report.get("tools", ())),
+        **more,
+    )
+
+
+def _bars(sections: Mapping[str, int]) -> list[Bar]:
+    bars: list[Bar] = []
+    total, sum_ = max(1, sum(sections.values())), 0
+    for section, tokens in sections.items():
+        start, sum_ = round(1000 * sum_ / total), sum_ + tokens
+        bars.append(Bar(section, str(SECTIONS[section]), tokens, start, max(1, round(1000 * sum_ / total) - start)))
+    return bars
+
+
+def _window(report: ResolvedReport) -> list[tuple[str, int]]:
+    """What is not room for messages, then the room; together the window (docs/context.md, “The room”)."""
+    answer, tools, room = report["reserved_output"], report["tools_tokens"], report["limit"]
+    return [
+        (_("Kept free for the answer"), answer),
+        (_("Definitions of tools"), tools),
+        (_("Kept free against counting errors"), report["window"] - answer - tools - room),
+        (_("Room for messages"), room),
+    ]
+
+
+def _row(source: SourceEntry) -> Row:
+    label = str(KINDS.get(source["kind"]) or SECTIONS[source["kind"]])
+    words = str(STATES[source["state"]])
+    if source["state"] == "shortened" and source.get("cut_from"):
+        words = _("shortened from %(before)s tokens") % {"before": grouped(source["cut_from"])}
+    if reason := source.get("reason"):
+        words = f"{words}: {REASONS[reason]}"
+    return Row(label, source.get("title", ""), source.get("tokens"), source["state"], words)
+
+
+def _covered(summary: CoveredEntry | None) -> str:
+    if not summary:
+        return ""
+    return ngettext(
+        "%(count)d older message is in the summary, and is not sent word for word",
+        "%(count)d older messages are in the summary, and are not sent word for word",
+        summary["messages"],
+    ) % {"count": summary["messages"]}
+
+
+def _turn_before(turn: Turn) -> ResolvedReport | None:
+    """The report of the turn whose answer this turn's question stands below."""
+    before = Turn.objects.filter(answer=turn.user_message.parent_id).first() if turn.user_message.parent_id else None
+    return reports.of_turn(before) if before is not None else None
+
+
+def _changes(before: ResolvedReport, report: ResolvedReport) -> list[Row]:
+    return [
+        Row(_row(change).label, change.get("title", ""), change.get("tokens"), change["change"], _change(change))
+        for change in reports.compare(before["sources"], report["sources"])
+    ]
+
+
+def _change(change: Change) -> str:
+    """In words, with both sides of what is in another state or has another size."""
+    was = change["was"]
+    if was is None:
+        return str(CHANGES[change["change"]])
+    if was["state"] != change["state"]:
+        return f"{STATES[was['state']]} → {_row(change).words}"
+    return _("%(before)s → %(after)s tokens") % {
+        "before": grouped(was.get("tokens") or 0),
+        "after": grouped(change.get("tokens") or 0),
+    }
+
+
+def plan_line(plan: Mapping[str, Any]) -> str:
+    """The one sentence under the composer: the room used, and what would not be sent as it is."""
+    if not plan["fits"]:
+        return str(plan["error"]["detail"])
+    used = _("%(used)s of %(limit)s tokens") % {"used": grouped(plan["used"]), "limit": grouped(plan["limit"])}
+    about = "" if plan["exact"] else "≈ "
+    summary = plan.get("summary")
+    old = ngettext("%(count)d old message summarised", "%(count)d old messages summarised", summary["messages"]) % {
+        "count": summary["messages"]
+    } if summary else ""  # fmt: skip
+    return " · ".join(part for part in (f"{about}{used}", _fate(plan["sources"], plan["unloaded"]), old) if part)
+
+
+def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:
+    lost = [source for source in sources if source["state"] == "left_out" and source["kind"] != "message"]
+    if lost:
+        reason = REASONS[lost[0].get("reason") or "no_room"]
+        return _("“%(title)s” will not be sent: %(reason)s") % {"title": lost[0].get("title", ""), "reason": reason}
+    left_out = unloaded + sum(1 for source in sources if source["state"] == "left_out")
+    shortened = sum(1 for source in sources if source["state"] == "shortened")
+    searched = sum(1 for source in sources if source["state"] == "by_search")
+    if left_out:
+        return ngettext(
+            "%(count)d older message will be left out: there is no room",
+            "%(count)d older messages will be left out: there is no room",
+            left_out,
+        ) % {"count": left_out}
+    if shortened:
+        return ngettext(
+            "%(count)d text will be shortened", "%(count)d texts will be shortened", shortened
+        ) % {"count": shortened}  # fmt: skip
+    if searched:
+        return ngettext(
+            "%(count)d project file is reached by search", "%(count)d project files are reached by search", searched
+        ) % {"count": searched}  # fmt: skip
+    return _("everything fits")

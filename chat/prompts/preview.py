@@ -1,0 +1,105 @@
+"""What the next turn would send, before it is sent: for the composer, programs, and whoever selects documents."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from accounts.models import User
+from chat.context.room import DocumentBudget, Reserves, document_budget
+from chat.context.types import ContextError
+from chat.models import Message
+from chat.models.scope import ChatScope
+from chat.prompts import builder, report
+from chat.prompts.turn_context import TurnContext, base_context, context_of_draft
+from core.i18n import translated
+from files.models import File
+from files.services import tokens_of
+from llm.models import Model
+from personas.services import model_for
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a person is about to send. `files` are ids; those that are not the person's are ignored in a plan."""
+
+    text: str
+    files: Sequence[UUID] = ()
+
+
+def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | None = None) -> dict[str, Any]:
+    """The report of a first model call for the draft: the report's members and `fits`, `error`, `documents`.
+
+    What does not fit is an answer too: `fits` is false, and `error` says with `code` and `detail` what to do.
+    `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
+    """
+    base = base_context(user=user, model=model or model_for(scope.persona), scope=scope)
+    files = chosen_files(user=user, ids=draft.files)
+    allowed = budget(base)  # the same line for everybody who selects files, whatever tools they bring along
+    documents = {**asdict(allowed), "selected": _selected(files)}
+    text, conversation = draft.text.strip(), scope.conversation
+    context = context_of_draft(base=base, scope=scope, text=text, files=files)
+    leaf = Message.objects.get(pk=conversation.leaf_id) if conversation and conversation.leaf_id else None
+    try:
+        refuse_over_line(files, allowed)
+        planned = builder.plan(context, leaf, [builder.draft_message(text)], files)
+    except ContextError as error:
+        limit = max(0, context.room.input_limit)
+        problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
+        return {"fits": False, "limit": limit, "error": problem, "documents": documents}
+    call = report.stored(context, planned, cycle=1)
+    return {"fits": True, "error": None, "documents": documents, **report.resolved(call, draft=text)}
+
+
+def budget(context: TurnContext) -> DocumentBudget:
+    """How many tokens of documents may be selected (docs/context.md, “Files and projects”)."""
+    profile, room = context.profile, context.room
+    reserves = Reserves(
+        reserved_output=room.reserved_output,
+        expected_user=profile.expected_user,
+        buffer=room.buffer,
+        tools_tokens=room.tools_tokens,
+        ui_share=profile.ui_share,
+        select_margin=profile.select_margin,
+    )
+    return document_budget(room.window, builder.prompt_tokens(context), reserves)
+
+
+def chosen_files(*, user: User, ids: Sequence[UUID]) -> list[File]:
+    """The person's files of these ids, in the order of the ids."""
+    found = {file.pk: file for file in File.objects.visible_to(user).filter(pk__in=ids)}
+    return [found[pk] for pk in ids if pk in found]
+
+
+def _selected(files: Sequence[File]) -> int | None:
+    counts = [tokens_of(file=file) for file in files]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def counted(file: File) -> int | None:
+    """What a file takes of the document budget, None while it is unknown. An image is no document."""
+    size = tokens_of(file=file)
+    return 0 if size is not None and file.is_image else size
+
+
+def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
+    """Raises `file_not_ready`, `file_failed` or `files_too_long` for the first file that may not be selected."""
+    selected: list[int] = []
+    for file in files:
+        size = counted(file)
+        if file.status == File.Status.FAILED:
+            raise ContextError(
+                "file_failed", f"“{file.name}” could not be read: {file.error} Remove it from the message."
+            )
+        if size is None:
+            raise ContextError("file_not_ready", f"“{file.name}” is still being read. Send the message in a moment.")
+        if not allowed.accepts(size, selected):
+            over = sum(selected) + size - allowed.selectable_up_to
+            raise ContextError(
+                "files_too_long",
+                f"“{file.name}” does not fit: with its {size:,} tokens the files are {over:,} tokens over the line of "
+                f"{allowed.selectable_up_to:,}. Remove it or another file, or add it to a project and search it.",
+                file=str(file.pk),
+                over=over,
+            )
+        selected.append(size)

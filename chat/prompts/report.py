@@ -1,0 +1,337 @@
+"""What the model saw, as it is stored with a turn and shown to people and programs.
+
+`Turn.report` is `{"calls": [call, …]}`, one for each model call. A call holds the engine's report and the list of its
+messages; the text of a message that is stored anyway is not stored again but found by its source.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NotRequired, TypedDict, cast
+from uuid import UUID
+
+from chat.context.documents import Numbers, documents_text
+from chat.context.types import Document, PromptMessage, SourceReport
+from chat.models import Message, Summary, Turn
+from chat.models.tree import branch_rows
+from chat.prompts.builder import Planned
+from chat.prompts.history import expand
+from chat.prompts.turn_context import TurnContext
+from files.models import File
+
+FILES = ("project_files", "file")  # sections whose text is made of files
+FILE_KINDS = ("project_file", "file", "image")
+TITLE = 80  # characters of a message that name it in a list
+GONE = "[This text is not stored any more.]"
+
+
+class SourceEntry(TypedDict):
+    """What became of one source. `tokens`: what it takes in the prompt; `cut_from`: before it was shortened."""
+
+    kind: str
+    state: str
+    id: NotRequired[str | None]
+    title: NotRequired[str]
+    tokens: NotRequired[int | None]
+    reason: NotRequired[str | None]
+    cut_from: NotRequired[int]
+    exact: NotRequired[bool]
+
+
+class MessageEntry(TypedDict):
+    """A message as it was sent; without `text` where that is found again by its source."""
+
+    section: str
+    source: str | None
+    role: str
+    tokens: int
+    state: str
+    text: NotRequired[str | None]
+
+
+class CoveredEntry(TypedDict):
+    """The summary that stood in the prompt, and the messages for which it stood."""
+
+    id: str
+    messages: int
+    first: str
+    last: str
+    span_start: str
+    span_end: str
+    tokens_before: int
+
+
+class CallReport(TypedDict):
+    """One model call as it is stored; all numbers in tokens.
+
+    `limit`, `used` and `left`: the room for messages. `unloaded`: older messages that were not even read. `numbers`:
+    the documents' numbers. `refused`: what the provider said to a longer prompt before this one. `notes`: sentences on
+    what should have been there and was not.
+    """
+
+    cycle: int
+    model: str
+    window: int
+    reserved_output: int
+    buffer: int
+    margin: float
+    tools_tokens: int
+    tools: NotRequired[list[str]]
+    policy: str
+    layout: str
+    profile: str
+    limit: int
+    used: int
+    left: int
+    exact: bool
+    sections: Mapping[str, int]
+    dropped: list[str]
+    unloaded: int
+    sources: list[SourceEntry]
+    versions: dict[str, str]
+    summary: CoveredEntry | None
+    messages: list[MessageEntry]
+    numbers: NotRequired[Mapping[str, int]]
+    refused: str
+    notes: list[str]
+
+
+class ShortCall(TypedDict):
+    cycle: int
+    model: str
+    limit: int
+    used: int
+    refused: str
+
+
+class ResolvedReport(CallReport):
+    """With titles and exact messages; of a turn also with all its calls in short."""
+
+    calls: NotRequired[list[ShortCall]]
+
+
+class Change(SourceEntry):
+    """A source that is new (`added`), `gone` or `changed` between two calls; `was`: its state and tokens before."""
+
+    change: str
+    was: SourceEntry | None
+
+
+def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str = "") -> CallReport:
+    """The JSON of one model call."""
+    prompt, report = planned.prompt, planned.prompt.report
+    summary = planned.summary
+    versions = dict(report.versions)
+    if summary is not None:
+        versions["summary_prompt"] = str(summary.prompt_version)
+    return {
+        "cycle": cycle,
+        "model": context.model.name,
+        "window": context.room.window,
+        "reserved_output": context.room.reserved_output,
+        "buffer": context.room.buffer,
+        "margin": float(context.margin),
+        "tools_tokens": context.room.tools_tokens,
+        "tools": [tool.name for tool in context.toolbox.definitions],
+        "policy": context.profile.policy,
+        "layout": context.profile.layout,
+        "profile": context.profile.name,
+        "limit": report.limit,
+        "used": report.used,
+        "left": report.left,
+        "exact": report.exact,
+        "sections": {str(section): tokens for section, tokens in report.sections.items()},
+        "dropped": report.dropped,
+        "unloaded": report.unloaded,
+        "sources": [*(_source_entry(source, summary) for source in report.sources), *_tasks(context)],
+        "versions": versions,
+        "summary": _covered(summary) if summary is not None else None,
+        "messages": [_stored_message(message) for message in prompt.messages],
+        "numbers": planned.documents.numbers.known,
+        "refused": refused,
+        "notes": list(context.toolbox.notes),
+    }
+
+
+def _source_entry(source: SourceReport, summary: Summary | None) -> SourceEntry:
+    """Without what says nothing; the summary is named by its row."""
+    said = cast("SourceEntry", {name: value for name, value in source._asdict().items() if value is not None})
+    return {**said, "id": str(summary.pk)} if source.kind == "summary" and summary is not None else said
+
+
+def _tasks(context: TurnContext) -> list[SourceEntry]:
+    """The tasks of the prompt as sources; their tokens are the section's, the titles those of that moment."""
+    shown = (*context.tasks.today, *context.tasks.mentioned) if context.tasks else ()
+    return [
+        {"kind": "task", "id": task.code, "title": f"{task.code} {task.title}", "state": "full", "exact": context.exact}
+        for task in shown
+    ]
+
+
+def _covered(summary: Summary) -> CoveredEntry:
+    return {
+        "id": str(summary.pk),
+        "messages": summary.messages,
+        "first": str(summary.first_id),
+        "last": str(summary.last_id),
+        "span_start": summary.span_start.isoformat(),
+        "span_end": summary.span_end.isoformat(),
+        "tokens_before": summary.tokens_in,
+    }
+
+
+def _stored_message(message: PromptMessage) -> MessageEntry:
+    entry: MessageEntry = {
+        "section": message.section,
+        "source": message.source,
+        "role": message.role,
+        "tokens": message.tokens,
+        "state": message.state,
+    }
+    if message.section not in FILES and (message.source is None or message.state != "full"):
+        entry["text"] = message.text
+    return entry
+
+
+def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
+    """The report of the turn's last call, or of the `number`th from 1, with titles and exact messages, and all calls in
+    short; None where there is no such call (yet)."""
+    calls: list[CallReport] = turn.report.get("calls", [])
+    chosen = len(calls) if number is None else number
+    if not 1 <= chosen <= len(calls):
+        return None
+    # A report from before tools had names in it has none.
+    report = resolved(calls[chosen - 1])
+    report.setdefault("tools", [])
+    report["calls"] = [_short(call) for call in calls]
+    return report
+
+
+def call_number(asked: str | None) -> int | None:
+    """From an address; what is no number is none of the calls."""
+    if not asked:
+        return None
+    return int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 5 else 0
+
+
+def summarised(turn: Turn) -> list[SourceEntry]:
+    """The messages for which the summary of the turn's last call stands, oldest first, as sources of its report.
+
+    They are not stored with every report but found by the summary's last message, which is on the turn's branch.
+    """
+    calls: list[CallReport] = turn.report.get("calls", [])
+    summary = calls[-1].get("summary") if calls else None
+    if not summary:
+        return []
+    rows = branch_rows(UUID(summary["last"])).order_by("depth")
+    return [
+        _summarised(*each)
+        for row in rows
+        for each in (
+            *(("file", str(a.file_id), a.name) for a in row.attachments.all() if a.file_id),
+            ("message", str(row.pk), _shortened(row.text)),
+        )
+    ]
+
+
+def _summarised(kind: str, pk: str, title: str) -> SourceEntry:
+    left_out: SourceEntry = {"kind": kind, "state": "left_out", "reason": "summarised", "tokens": 0, "exact": True}
+    return {**left_out, "id": pk, "title": title}
+
+
+def _short(call: CallReport) -> ShortCall:
+    return {
+        "cycle": call["cycle"],
+        "model": call["model"],
+        "limit": call["limit"],
+        "used": call["used"],
+        "refused": call["refused"],
+    }
+
+
+def resolved(call: CallReport, draft: str | None = None) -> ResolvedReport:
+    """A stored call with what its sources refer to. `draft` is the text of a message that is not stored yet."""
+    sources = call["sources"]
+    wanted = {_row_id(source.get("id")) for source in sources if source["kind"] == "message"}
+    wanted |= {
+        _row_id(message["source"]) for message in call["messages"] if message["section"] in ("history", "current")
+    }
+    texts = _texts(pk for pk in wanted if pk is not None) | ({"draft": draft} if draft is not None else {})
+    files = _files(_row_id(source.get("id")) for source in sources if source["kind"] in FILE_KINDS)
+    report = cast("ResolvedReport", {name: value for name, value in call.items() if name != "numbers"})
+    report["sources"] = [_source(source, texts, files) for source in sources]
+    report["messages"] = [_message(message, texts, _documents(call, message, files)) for message in call["messages"]]
+    return report
+
+
+def _files(ids: Iterable[UUID | None]) -> dict[str, File]:
+    rows = File.objects.filter(pk__in=[pk for pk in ids if pk is not None]).select_related("content")
+    return {str(file.pk): file for file in rows}
+
+
+def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File]) -> str | None:
+    """The text of a message of files, made again from the files as they are stored; None for other messages."""
+    if message["section"] not in FILES:
+        return None
+    ids = (message["source"] or "").split("+")
+    if message["section"] == "project_files":
+        inline = (each for each in call["sources"] if each["kind"] == "project_file" and each["state"] == "full")
+        ids = [str(each["id"]) for each in inline]
+    found = [(files[pk], pk) for pk in ids if pk in files]
+    if len(found) < len(ids):
+        return GONE
+    documents = [Document(pk, file.name, file.content.text if hasattr(file, "content") else "") for file, pk in found]
+    return documents_text(documents, Numbers(call.get("numbers", {})))
+
+
+def _row_id(source: str | None) -> UUID | None:
+    try:
+        return UUID((source or "").partition("#")[0])
+    except ValueError:
+        return None
+
+
+def _texts(ids: Iterable[UUID]) -> dict[str, str]:
+    """The text of every engine's message of these rows, by its id."""
+    rows = Message.objects.filter(pk__in=list(ids))
+    texts: dict[str, str] = {}
+    for row in rows:
+        for message in expand(row):
+            calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
+            texts[message.id] = "\n".join([message.text or "", *calls]).strip()
+    return texts
+
+
+def _source(source: SourceEntry, texts: Mapping[str, str], files: Mapping[str, File]) -> SourceEntry:
+    pk, title = source.get("id") or "", source.get("title", "")
+    if source["kind"] == "message":
+        title = _shortened(texts.get(pk, ""))
+    elif source["kind"] in FILE_KINDS:
+        title = files[pk].name if pk in files else pk
+    unsaid: SourceEntry = {"kind": source["kind"], "state": source["state"], "id": None, "reason": None}
+    return {**unsaid, **source, "title": title}
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TITLE else line[: TITLE - 1] + "…"
+
+
+def _message(message: MessageEntry, texts: Mapping[str, str], documents: str | None) -> MessageEntry:
+    text = documents
+    if text is None:
+        text = message["text"] if "text" in message else texts.get(message["source"] or "", GONE)
+    return {**message, "text": text}
+
+
+def compare(before: Sequence[SourceEntry], after: Sequence[SourceEntry]) -> list[Change]:
+    """What changed between the sources of two calls: each source that is new, gone, or in another state."""
+    old = {(source["kind"], source.get("id")): source for source in before}
+    new = {(source["kind"], source.get("id")): source for source in after}
+    changes: list[Change] = []
+    for key, source in new.items():
+        was = old.get(key)
+        if was is None:
+            changes.append({**source, "change": "added", "was": None})
+        elif (was["state"], was.get("tokens")) != (source["state"], source.get("tokens")):
+            changes.append({**source, "change": "changed", "was": was})
+    changes += [{**source, "change": "gone", "was": None} for key, source in old.items() if key not in new]
+    return changes

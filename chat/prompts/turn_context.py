@@ -1,0 +1,174 @@
+"""What a turn is made under, beside its messages: people, model, persona, budget, tools and tasks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from functools import cached_property
+
+from django.utils import timezone
+
+from accounts.models import User
+from chat.context.documents import Numbers
+from chat.context.room import Room
+from chat.models import Conversation, Mention, RunStep, Turn
+from chat.models.scope import ChatScope, scope_of
+from chat.prompts.attachments import Documents
+from chat.prompts.options import NO_OPTIONS, Options, options_of
+from chat.tools.choice import toolbox_for, with_external_tools
+from chat.tools.servers import with_known_tools, with_server_tools
+from chat.tools.toolbox import NO_TOOLS, Toolbox
+from files.models import File
+from llm import tokens
+from llm.models import Model
+from personas.models import BudgetProfile, Persona, SystemPrompt
+from personas.services import default_profile, reminders_for
+from projects.models import Project, codes
+from projects.planner.queries import PromptTasks, tasks_for_prompt, today
+
+RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces the general margin for unknown tokenizers
+RESIDUE = Decimal("0.01")  # what a learnt ratio leaves uncertain
+
+
+@dataclass(frozen=True)
+class TurnContext:
+    """What decides, beside the messages: who asks where, who answers, with which model and budget. Read once a turn.
+
+    `summarised`: whether the conversation may have a summary; where it has none, nobody looks for it again.
+    """
+
+    user: User
+    model: Model
+    persona: Persona | None
+    profile: BudgetProfile
+    system_prompt: SystemPrompt | None
+    reminders: Sequence[str]
+    asked_at: datetime
+    conversation: Conversation | None = None
+    project: Project | None = None
+    toolbox: Toolbox = NO_TOOLS
+    options: Options = NO_OPTIONS
+    tasks: PromptTasks | None = None
+    run_step: RunStep | None = None
+    summarised: bool = True
+
+    @cached_property
+    def tokenizer(self) -> tokens.Tokenizer:
+        return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
+
+    @property
+    def exact(self) -> bool:
+        return bool(self.model.tokenizer)
+
+    @property
+    def room(self) -> Room:
+        profile, window = self.profile, min(self.model.window, self.profile.window or self.model.window)
+        return Room(
+            window,
+            reserved_output=min(profile.reserved_output, self.model.max_output or profile.reserved_output),
+            buffer=profile.buffer,
+            safety_margin=self.margin,
+            tools_tokens=self.toolbox.tokens(self.tokenizer) + self.options.format_tokens(self.tokenizer),
+        )
+
+    def documents(self) -> Documents:
+        """New for each plan, whose reports it collects; numbers go on from the conversation's."""
+        known = self.conversation.documents if self.conversation is not None else {}
+        return Documents(self.tokenizer, self.model.vision, Numbers(known))
+
+    @property
+    def margin(self) -> Decimal:
+        """The share of the window kept free because counts may be wrong (docs/context.md, “The room”).
+
+        None for an exact tokenizer beyond the profile's own. With the catch-all the profile's margin, until usage has
+        taught the model's ratio of reported to counted tokens: then what that ratio says, and a little.
+        """
+        if self.exact:
+            return self.profile.safety_margin
+        if self.model.ratio_samples < RATIO_TRUSTED:
+            return self.profile.catch_all_margin
+        ratio = Decimal(str(max(1.0, self.model.token_ratio)))
+        return min(Decimal("0.5"), (1 - 1 / ratio + RESIDUE).quantize(Decimal("0.0001")))
+
+
+def base_context(*, user: User, model: Model, scope: ChatScope, asked_at: datetime | None = None) -> TurnContext:
+    """Without tools and tasks: what budgets of documents and summaries go by, the same for every message."""
+    persona = scope.persona
+    profile = persona.budget_profile if persona is not None and persona.budget_profile else default_profile()
+    return TurnContext(
+        user=user,
+        model=model,
+        persona=persona,
+        profile=profile,
+        system_prompt=SystemPrompt.objects.filter(active=True).first(),
+        reminders=reminders_for(persona),
+        asked_at=asked_at or timezone.now(),
+        conversation=scope.conversation,
+        project=scope.project,
+    )
+
+
+def context_of_turn(turn: Turn, model: Model) -> TurnContext:
+    """What the rows say of a turn that was claimed. `with_offered_tools` adds what is not in the database."""
+    conversation = turn.conversation
+    scope, asked_at = scope_of(conversation), turn.user_message.created
+    context = base_context(user=conversation.owner, model=model, scope=scope, asked_at=asked_at)
+    run_step = _run_step(getattr(turn, "run_step", None))
+    question = turn.user_message.text
+    return replace(
+        context,
+        toolbox=toolbox_for(scope, user=context.user, model=model, question=question, run_step=run_step),
+        options=options_of(turn.options),
+        tasks=tasks_of_turn(turn),
+        run_step=run_step,
+        summarised=getattr(turn, "has_summary", True),
+    )
+
+
+async def with_offered_tools(context: TurnContext) -> TurnContext:
+    """With the tools that servers list now and those that the calling program brings along."""
+    box = await with_server_tools(context.toolbox, context.persona, context.model)
+    offered = context.options.tools if context.options.tool_choice != "none" else ()
+    return replace(context, toolbox=with_external_tools(box, offered))
+
+
+def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: Sequence[File]) -> TurnContext:
+    """What a turn of this draft would be made under. Tool servers are not asked: their last lists count."""
+    box = toolbox_for(scope, user=base.user, model=base.model, question=text, files=files)
+    tools = with_known_tools(box, base.persona, base.model)
+    return replace(base, toolbox=tools, tasks=tasks_of_draft(base.user, base.conversation, base.asked_at, text))
+
+
+def tasks_of_turn(turn: Turn) -> PromptTasks | None:
+    """Today's tasks and those mentioned today, for a turn that was claimed (`chat.turns.store.claim`).
+
+    What has to be known beforehand comes along with the claim, so that somebody without tasks costs no query more.
+    "Mentioned today": a message of this person, in whatever conversation, sent on the day of the question in the
+    person's timezone, mentions it with @.
+    """
+    if not getattr(turn, "has_tasks", False) or not _shows_tasks(turn.conversation):
+        return None
+    user = turn.conversation.owner
+    day = today(user, turn.user_message.created)
+    pairs: list[dict[str, str]] = getattr(turn, "mentions", [])
+    mentioned = {pair["code"] for pair in pairs if pair["day"] == day.isoformat()}
+    return tasks_for_prompt(user=user, on=day, mentioned=mentioned)
+
+
+def tasks_of_draft(user: User, conversation: Conversation | None, at: datetime, text: str) -> PromptTasks | None:
+    """What would stand in the prompt if the draft were sent now; its own mentions count too."""
+    if not _shows_tasks(conversation):
+        return None
+    day = today(user, at)
+    before = Mention.objects.filter(user=user, day=day).values_list("code", flat=True)
+    return tasks_for_prompt(user=user, on=day, mentioned={*before, *codes.mentions(text)})
+
+
+def _shows_tasks(conversation: Conversation | None) -> bool:
+    """A program that speaks OpenAI's protocol asks what it asks; the day of its token's owner is not its business."""
+    return conversation is None or conversation.origin == Conversation.Origin.WORKSPACE
+
+
+def _run_step(pk: int | None) -> RunStep | None:
+    related = ("run__task", "run__item", "run__owner")
+    return RunStep.objects.select_related(*related).get(pk=pk) if pk is not None else None

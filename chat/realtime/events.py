@@ -1,0 +1,220 @@
+"""The vocabulary of a turn, written once: what its events are called, what they carry, and what they do to the answer.
+
+Sockets, server-sent events and the Redis stream carry these events; `chat.realtime.event_schema` describes them to
+programs, and `fold` makes the answer's parts of them. The names resemble those of the AG-UI protocol, the payloads are
+our own; `POST /api/v1/ag-ui/` speaks AG-UI itself.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, get_args
+
+from chat.models import Turn
+from llm.types.events import FinishReason
+
+Part = dict[str, Any]
+Payload = Mapping[str, Any]
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "integer", "minimum": 0}
+ID: Schema = {"type": "string", "format": "uuid"}
+YES_NO: Schema = {"type": "boolean"}
+PART: Schema = {**NUMBER, "description": "Index into the answer's parts."}
+CALL: Schema = {**TEXT, "description": "The tool call's id, once in an answer."}
+DELTA: Schema = {**TEXT, "description": "What is added to the text so far."}
+BLOCKS: Schema = {
+    "type": "array",
+    "description": "[index, HTML] of each block of the text that is new or has changed. Placing one twice is harmless.",
+    "items": {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 2, "maxItems": 2},
+}
+DOCUMENTS: Schema = {
+    "type": "array",
+    "description": "What was found: each with the number that it is cited by.",
+    "items": {"type": "object", "properties": {"number": NUMBER, "title": TEXT}, "required": ["number", "title"]},
+}
+USAGE: Schema = {
+    "type": "object",
+    "description": "Tokens as the provider counts them, of all model calls of the turn.",
+    "properties": dict.fromkeys(("input", "output", "cached_input", "reasoning", "calls"), NUMBER),
+}
+
+
+def one_of(*values: str) -> Schema:
+    return {"type": "string", "enum": list(values)}
+
+
+class Approval(StrEnum):
+    """Of a tool call that only the conversation's owner can allow. Without an answer in time it does not run."""
+
+    WAITING = "waiting"
+    ALLOWED = "allowed"
+    REFUSED = "refused"
+    TIMED_OUT = "timed_out"
+
+
+# What an event does to the answer's parts. `part` is an index into them.
+Fold = Callable[[list[Part], Payload], None]
+
+
+def _nothing(parts: list[Part], payload: Payload) -> None:
+    pass
+
+
+def _begin_text(parts: list[Part], payload: Payload) -> None:
+    parts.append({"type": "text", "text": ""})
+
+
+def _begin_reasoning(parts: list[Part], payload: Payload) -> None:
+    parts.append({"type": "reasoning", "text": ""})
+
+
+def _add_text(parts: list[Part], payload: Payload) -> None:
+    parts[payload["part"]]["text"] += payload["delta"]
+
+
+def _cite(parts: list[Part], payload: Payload) -> None:
+    source = {name: payload[name] for name in ("number", "title", "href")}
+    parts[payload["part"]].setdefault("citations", []).append(source)
+
+
+def _begin_call(parts: list[Part], payload: Payload) -> None:
+    parts.append({"type": "tool_call", "id": payload["call"], "name": payload["name"], "arguments": ""})
+
+
+def _add_arguments(parts: list[Part], payload: Payload) -> None:
+    parts[payload["part"]]["arguments"] += payload["delta"]
+
+
+def _label_call(parts: list[Part], payload: Payload) -> None:
+    parts[payload["part"]]["label"] = payload["label"]
+
+
+def _approve_call(parts: list[Part], payload: Payload) -> None:
+    parts[payload["part"]]["approval"] = payload["state"]
+
+
+def _add_result(parts: list[Part], payload: Payload) -> None:
+    call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
+    call["arguments"] = payload["arguments"]
+    kept = {name: payload[name] for name in ("text", "error", "documents")}
+    parts.append({"type": "tool_result", "id": payload["call"], **kept})
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What an event of this kind means, the JSON Schema of its payload's members, and its effect on the parts."""
+
+    meaning: str
+    members: Mapping[str, Schema]
+    fold: Fold = _nothing
+
+
+class EventType(StrEnum):
+    RUN_STARTED = "RUN_STARTED"
+    TEXT_MESSAGE_START = "TEXT_MESSAGE_START"
+    TEXT_MESSAGE_CONTENT = "TEXT_MESSAGE_CONTENT"
+    TEXT_MESSAGE_END = "TEXT_MESSAGE_END"
+    REASONING_START = "REASONING_START"
+    REASONING_CONTENT = "REASONING_CONTENT"
+    REASONING_END = "REASONING_END"
+    TOOL_CALL_START = "TOOL_CALL_START"
+    TOOL_CALL_ARGS = "TOOL_CALL_ARGS"
+    TOOL_CALL_END = "TOOL_CALL_END"
+    TOOL_CALL_APPROVAL = "TOOL_CALL_APPROVAL"
+    TOOL_CALL_RESULT = "TOOL_CALL_RESULT"
+    CITATION = "CITATION"
+    CONTEXT_REPORT = "CONTEXT_REPORT"
+    RUN_FINISHED = "RUN_FINISHED"
+    RUN_STOPPED = "RUN_STOPPED"
+    RUN_ERROR = "RUN_ERROR"
+
+
+VOCABULARY: Mapping[EventType, Kind] = {
+    EventType.RUN_STARTED: Kind("The turn begins.", {"conversation": ID, "message": ID, "model": TEXT}),
+    EventType.TEXT_MESSAGE_START: Kind("A part of text begins.", {"part": PART}, _begin_text),
+    EventType.TEXT_MESSAGE_CONTENT: Kind("Text is added.", {"part": PART, "delta": DELTA, "blocks": BLOCKS}, _add_text),
+    EventType.TEXT_MESSAGE_END: Kind(
+        "The part is complete; it has `count` blocks.", {"part": PART, "blocks": BLOCKS, "count": NUMBER}
+    ),
+    EventType.REASONING_START: Kind("The model thinks aloud.", {"part": PART}, _begin_reasoning),
+    EventType.REASONING_CONTENT: Kind("A thought goes on.", {"part": PART, "delta": DELTA}, _add_text),
+    EventType.REASONING_END: Kind("The thought is complete.", {"part": PART}),
+    EventType.TOOL_CALL_START: Kind("The model calls a tool.", {"part": PART, "call": CALL, "name": TEXT}, _begin_call),
+    EventType.TOOL_CALL_ARGS: Kind(
+        "Arguments of a call are added.", {"part": PART, "call": CALL, "delta": DELTA}, _add_arguments
+    ),
+    EventType.TOOL_CALL_END: Kind(
+        "The call is complete; `label` says what it does.", {"part": PART, "call": CALL, "label": TEXT}, _label_call
+    ),
+    EventType.TOOL_CALL_APPROVAL: Kind(
+        "A call waits for its person, or has been decided.",
+        {"part": PART, "call": CALL, "state": one_of(*Approval)},
+        _approve_call,
+    ),
+    EventType.TOOL_CALL_RESULT: Kind(
+        "What a tool has said.",
+        {
+            "part": PART,
+            "call": CALL,
+            "text": TEXT,
+            "error": YES_NO,
+            "arguments": {**TEXT, "description": "As really used."},
+            "documents": DOCUMENTS,
+        },
+        _add_result,
+    ),
+    EventType.CITATION: Kind(
+        "A source that the text cites, once, when its text has ended.",
+        {"part": PART, "number": NUMBER, "title": TEXT, "href": TEXT},
+        _cite,
+    ),
+    EventType.CONTEXT_REPORT: Kind(
+        "What the model is about to see, in tokens and in what is left out.",
+        {
+            "limit": {"type": "integer"},
+            "used": NUMBER,
+            "left_out": NUMBER,
+            "refused": {**TEXT, "description": "What the provider said to a longer prompt before this one, or empty."},
+        },
+    ),
+    EventType.RUN_FINISHED: Kind(
+        "The answer is complete.", {"usage": USAGE, "finish": one_of(*get_args(FinishReason))}
+    ),
+    EventType.RUN_STOPPED: Kind("Somebody stopped it; what was written stays.", {}),
+    EventType.RUN_ERROR: Kind(
+        "It ended otherwise; what was written stays.",
+        {
+            "code": TEXT,
+            "detail": TEXT,
+            "status": one_of(Turn.Status.FAILED, Turn.Status.INTERRUPTED),
+            "retryable": YES_NO,
+        },
+    ),
+}
+LAST = frozenset({EventType.RUN_FINISHED, EventType.RUN_STOPPED, EventType.RUN_ERROR})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`seq` counts from 1 within a turn, without gaps; `ts` is Unix time in seconds."""
+
+    type: EventType
+    turn: str
+    seq: int
+    payload: dict[str, Any]
+    ts: float = field(default_factory=time.time)
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"type": self.type, "turn": self.turn, "seq": self.seq, "ts": round(self.ts, 3), **self.payload}
+
+    @property
+    def last(self) -> bool:
+        return self.type in LAST
+
+
+def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
+    """Applies one event to an answer's parts, in place. The worker and the recovery of a dead turn share it."""
+    VOCABULARY[type_].fold(parts, payload)

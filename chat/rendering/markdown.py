@@ -1,0 +1,276 @@
+"""One renderer of Markdown, for pages and for the stream: a text becomes a list of HTML blocks, each safe by itself.
+
+What a model writes may have been planted by someone else. So no HTML of its own passes, no link leads anywhere but to
+http, https and mail, nothing remote loads by itself (an image is a link that says where it leads), and all that was
+rendered goes through a sanitiser once more. No output holds an inline style: the content security policy forbids it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from functools import lru_cache
+from html import escape
+from typing import Any
+from urllib.parse import urlsplit
+
+import nh3
+from django.utils.translation import gettext as _
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import OptionsDict
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from mdit_py_plugins.tasklists import tasklists_plugin
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+from chat.rendering import citations, formulas, mentions
+
+MAX_CHARACTERS = 400_000  # a longer text is shown as it is
+MAX_NESTING = 24  # lists and quotes in one another; what is deeper is left out of the tree by the parser
+MAX_HIGHLIGHTED = 100_000  # characters of one code block
+NEWLINE = re.compile(r"\r\n?")
+FENCE = re.compile(r"^ *(```|~~~)", re.MULTILINE)
+LINK = re.compile(r"(https?://|mailto:)[\w\[]", re.IGNORECASE)  # with a host or an address behind it
+
+Env = MutableMapping[str, Any]
+
+CLEANER = nh3.Cleaner(
+    tags={
+        *("p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "hr", "br", "pre", "div"),
+        *("em", "strong", "s", "code", "a", "span", "button", "input"),
+        *("table", "thead", "tbody", "tr", "th", "td"),
+        *formulas.TAGS,
+    },
+    attributes={
+        "a": {"href", "title", "class"},
+        "ol": {"start"},
+        "button": {"class", "data-copy"},
+        "input": {"class", "checked", "disabled"},
+        **{tag: {"class"} for tag in ("span", "div", "ul", "li", "th", "td", "code")},
+        **dict.fromkeys(formulas.TAGS, formulas.ATTRIBUTES),
+    },
+    tag_attribute_values={"button": {"type": {"button"}}, "input": {"type": {"checkbox"}}, "pre": {"tabindex": {"0"}}},
+    set_tag_attribute_values={"a": {"target": "_blank"}},
+    url_schemes={"http", "https", "mailto"},
+    link_rel="noopener noreferrer nofollow",
+)
+
+
+class Renderer(RendererHTML):
+    """Methods are named after the tokens of markdown-it that they render."""
+
+    def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
+        token = tokens[idx]
+        language = (token.info.split() or [""])[0][:40]
+        return _code_block(token.content, language, plain=env.get("plain", False))
+
+    def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
+        return _code_block(tokens[idx].content, "", plain=True)
+
+    def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
+        token = tokens[idx]
+        source = str(token.attrGet("src") or "")
+        name = self.renderInlineAsText(token.children, options, env) or "without a description"
+        label = f"Image: {escape(name)} — {escape(_host(source))}"
+        if env.get("in_link"):  # HTML has no link inside a link
+            return f'<span class="image-link">{label}</span>'
+        return f'<a class="image-link" href="{escape(source)}">{label}</a>'
+
+    def link_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
+        env["in_link"] = True
+        return self.renderToken(tokens, idx, options, env)
+
+    def link_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
+        env["in_link"] = False
+        return self.renderToken(tokens, idx, options, env)
+
+    def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
+        return '<div class="table"><table>'
+
+    def table_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
+        return "</table></div>"
+
+    def th_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
+        return _cell(tokens[idx])
+
+    td_open = th_open
+
+    def math_inline(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
+        return formulas.to_mathml(tokens[idx].content, "inline")
+
+    def math_inline_double(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
+        return f'<span class="formula">{formulas.to_mathml(tokens[idx].content, "block")}</span>'
+
+    def math_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
+        return f'<div class="formula">{formulas.to_mathml(tokens[idx].content, "block")}</div>'
+
+
+def _cell(token: Token) -> str:
+    style = str(token.attrGet("style") or "")
+    align = style.removeprefix("text-align:") if style else ""
+    return f'<{token.tag} class="{align}">' if align else f"<{token.tag}>"
+
+
+def _code_block(code: str, language: str, *, plain: bool) -> str:
+    label = f'<span class="lang">{escape(language or "text")}</span>'
+    button = f'<button type="button" class="copy" data-copy>{_("Copy")}</button>'
+    lexer = None if plain or len(code) > MAX_HIGHLIGHTED else _lexer(language)
+    body = highlight(code, lexer, FORMATTER) if lexer else escape(code, quote=False)
+    head = f'<div class="code-head">{label}{button}</div>'
+    return f'<div class="code">{head}<pre tabindex="0"><code>{body}</code></pre></div>'
+
+
+FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True)
+
+
+@lru_cache(maxsize=128)
+def _lexer(language: str) -> Lexer | None:
+    if not language:
+        return None
+    try:
+        return get_lexer_by_name(language.lower(), stripnl=False)
+    except ClassNotFound:
+        return None
+
+
+def _host(source: str) -> str:
+    try:
+        return urlsplit(source).hostname or "unknown host"
+    except ValueError:  # such as an unclosed IPv6 address
+        return "unknown host"
+
+
+class Parser(MarkdownIt):
+    def validateLink(self, url: str) -> bool:
+        return LINK.match(url) is not None
+
+
+def _parser() -> Parser:
+    parser = Parser("commonmark", {"html": False, "maxNesting": MAX_NESTING}, renderer_cls=Renderer)
+    parser.enable(["table", "strikethrough"])
+    parser.use(tasklists_plugin)
+    # No digits beside a dollar sign: "$5 and $6" is money.
+    parser.use(
+        dollarmath_plugin,
+        allow_space=False,
+        allow_digits=False,
+        allow_labels=False,
+        allow_blank_lines=False,
+        double_inline=True,
+    )
+    parser.use(formulas.brackets)
+    parser.inline.ruler.before("link", "citation", citations.rule)
+    parser.inline.ruler.before("link", "mention", mentions.rule)
+    for name in ("math_inline", "math_inline_double", "math_block"):
+        parser.add_render_rule(name, getattr(Renderer, name))  # the plugin brings its own
+    return parser
+
+
+PARSER = _parser()
+
+
+def _normal(text: str) -> str:
+    """Line ends as the parser counts them, and nothing that cannot be written as UTF-8 (a lone surrogate)."""
+    return NEWLINE.sub("\n", text).encode("utf-8", "replace").decode("utf-8")
+
+
+def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[tuple[Token, str]]:
+    """Top-level blocks of a normalised text: the first token of each, and its HTML.
+
+    `plain_end`: no highlighting in the last block, which is about to be rendered many times.
+    """
+    tokens = PARSER.parse(text, env)
+    start = 0
+    for end, token in enumerate(tokens, 1):
+        if token.level or token.nesting > 0:
+            continue
+        env["plain"] = plain_end and end == len(tokens)
+        html = PARSER.renderer.render(tokens[start:end], PARSER.options, env)
+        yield tokens[start], CLEANER.clean(html).strip("\n")
+        start = end
+
+
+def render(text: str, sources: Mapping[int, citations.Source] | None = None) -> list[str]:
+    """The HTML of each top-level block, each sanitised by itself. Never raises; a huge text is shown as it is.
+
+    `sources` are what its citations may lead to, by number.
+    """
+    if len(text) > MAX_CHARACTERS:
+        return [f"<pre>{escape(_normal(text), quote=False)}</pre>"]
+    return [html for _, html in _blocks(_normal(text), {"sources": sources})]
+
+
+class BlockStream:
+    """Renders a growing text, and tells which blocks changed: only the unfinished tail is rendered again.
+
+    The tail starts at the last top-level block; all before it is finished. A tail longer than `LONG_TAIL` is rendered
+    only when it has grown by a sixteenth (or a fence may have closed), so that the work stays linear in the text's
+    length; in between `push` returns nothing, and who shows the text appends the raw piece until the next rendering.
+    What cannot be known early (a link's definition further down) is corrected by `finish`.
+    """
+
+    LONG_TAIL = 2_000
+
+    def __init__(self, sources: Mapping[int, citations.Source] | None = None) -> None:
+        self._sources = sources
+        self._pieces: list[str] = []
+        self._tail = ""
+        self._rendered = 0  # characters of the tail at its last rendering
+        self._finished = 0  # blocks before the tail
+        self._shown: list[str] = []
+        self._references: Env = {}
+        self.count = 0
+        self._characters = 0
+
+    @property
+    def tail_size(self) -> int:
+        """Characters that the next rendering has to look at."""
+        return len(self._tail)
+
+    def push(self, delta: str) -> list[tuple[int, str]]:
+        """The blocks whose HTML changed, as (index, HTML). An empty HTML takes back a block that was shown."""
+        self._pieces.append(delta)
+        self._tail += delta
+        self._characters += len(delta)
+        if not delta or self._characters > MAX_CHARACTERS or not self._due():
+            return []
+        self._tail = _normal(self._tail)
+        env: Env = {"references": dict(self._references), "sources": self._sources}
+        blocks = list(_blocks(self._tail, env, plain_end=len(self._tail) > self.LONG_TAIL))
+        changed = list(self._place(self._finished, [html for _, html in blocks]))
+        if len(blocks) > 1:
+            self._advance(len(blocks) - 1, (blocks[-1][0].map or [0])[0], env["references"])
+        self._rendered = len(self._tail)
+        return changed
+
+    def finish(self) -> list[tuple[int, str]]:
+        """What has to change so that the blocks shown are `render` of the whole text; `count` is their final number."""
+        return list(self._place(0, render("".join(self._pieces), self._sources)))
+
+    def _due(self) -> bool:
+        size = len(self._tail)
+        if size <= self.LONG_TAIL or size - self._rendered > size // 16:
+            return True
+        return FENCE.search(self._tail, self._tail.rfind("\n", 0, self._rendered) + 1) is not None
+
+    def _place(self, first: int, blocks: list[str]) -> Iterator[tuple[int, str]]:
+        self.count = first + len(blocks)
+        blocks = blocks + [""] * (len(self._shown) - first - len(blocks))
+        for index, html in enumerate(blocks, first):
+            if index == len(self._shown):
+                self._shown.append(html)
+            elif self._shown[index] == html:
+                continue
+            self._shown[index] = html
+            yield index, html
+
+    def _advance(self, blocks: int, line: int, references: Env) -> None:
+        """Takes the first `blocks` blocks out of the tail; the next one starts at `line`."""
+        self._finished += blocks
+        for label, reference in references.items():
+            if reference["map"][0] < line:
+                self._references.setdefault(label, reference)
+        self._tail = self._tail.split("\n", line)[line]

@@ -1,0 +1,50 @@
+"""How much of its caps a run has used, counted from the turns that are its steps."""
+
+from typing import NamedTuple
+
+from django.utils import timezone
+
+from chat.models import Run
+from chat.models.scope import scope_of
+from chat.runs import prompts
+from personas.models import BudgetProfile
+from personas.services import default_profile
+
+
+class Used(NamedTuple):
+    """`tokens` in and out, as the provider reports them, else as they were counted; `minutes` of turns at work."""
+
+    steps: int
+    tokens: int
+    minutes: float
+
+
+def used(run: Run) -> Used:
+    names = ("turn__usage", "turn__context_used", "turn__started", "turn__finished")
+    rows = list(run.steps.values_list(*names))
+    tokens, seconds, now = 0, 0.0, timezone.now()
+    for usage, counted, started, finished in rows:
+        usage = usage or {}
+        tokens += (usage.get("input") or counted or 0) + (usage.get("output") or 0)
+        seconds += ((finished or now) - started).total_seconds() if started else 0
+    return Used(len(rows), tokens, seconds / 60)
+
+
+def profile_of(run: Run) -> BudgetProfile:
+    persona = scope_of(run.conversation).persona
+    return persona.budget_profile if persona and persona.budget_profile else default_profile()
+
+
+def exceeded(run: Run, *, only_minutes: bool = False) -> str:
+    """The sentence that says which cap the run has reached; empty while it may go on."""
+    so_far, caps = used(run), profile_of(run)
+    reached = ""
+    if so_far.minutes >= caps.run_max_minutes:
+        reached = f"{caps.run_max_minutes:,} minutes"
+    elif not only_minutes and so_far.steps >= caps.run_max_steps:
+        reached = f"{caps.run_max_steps:,} steps"
+    elif not only_minutes and so_far.tokens >= caps.run_max_tokens:
+        reached = f"{so_far.tokens:,} of {caps.run_max_tokens:,} tokens"
+    if not reached:
+        return ""
+    return prompts.CAP.format(used=reached, profile=caps.name)

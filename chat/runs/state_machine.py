@@ -1,0 +1,255 @@
+"""What comes next in a run. It is decided from the rows alone, under a lock of the run's row.
+
+So anybody may call `advance` at any time and as often as they like: the worker at the end of a turn, the sweeper after
+a restart, two of them at once. A step that was begun is never begun again, and the next one only when it has ended.
+Which status may follow which, and why, is the table `chat.runs.transitions.TRANSITIONS`.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from accounts.models import User
+from chat.models import Run, RunStep, Turn
+from chat.runs import prompts
+from chat.runs.limits import exceeded
+from chat.runs.transitions import NO_CHECKLIST, become, checklist, end, locked, mark, save, settle, wait
+from chat.turns.submit import Ask, submit
+from core.errors import NotFound, ProductError
+from projects.models.task import Task
+from projects.planner.rules import Actor
+from projects.planner.services import clear_breakpoint
+
+NOT_NOW = ("already_answering", "summarising")  # refusals that pass by themselves
+PATIENCE = timedelta(seconds=5)  # before the sweeper looks at a run that somebody else may be about to look at
+LONG = timedelta(minutes=1)  # from when on a turn that is being written is held against the run's minutes
+
+
+def advance(run_id: UUID) -> UUID | None:
+    """Takes in what the last turn left behind and begins the next; its conversation, None when the run is gone."""
+    with transaction.atomic():
+        run = locked(run_id)
+        if run is None:
+            return None
+        step = _step(run)
+        if step is not None and step.turn is not None and step.turn.status in Turn.LIVE:
+            _watch(run, step.turn)
+        else:
+            if step is not None:
+                settle(run, step)
+            if _resolved(run):
+                _resume(run)
+            if run.status in Run.LIVE:
+                _go_on(run)
+        save(run)
+    return run.conversation_id
+
+
+def begin_run(*, user: User, run_id: UUID) -> list[Turn]:
+    """The first turn of a run that was just made. A checklist that is there already was written by its user."""
+    with transaction.atomic():
+        run = _own(user, run_id)
+        if checklist(run.task):
+            run.started = timezone.now()
+        _resume(run)
+        turns = _go_on(run)
+        save(run)
+    return turns
+
+
+def answer(*, user: User, run_id: UUID, ask: Ask) -> list[Turn]:
+    """The user confirms what the run waits for, or says something to it, which becomes part of the next message.
+
+    Raises `not_waiting` (409), `empty_answer`, and `summarising` (409) when no turn can begin now.
+    """
+    with transaction.atomic():
+        run = _own(user, run_id)
+        if run.status != Run.Status.WAITING:
+            raise ProductError("not_waiting", "The run waits for nothing now. Reload to see how it stands.", status=409)
+        if run.code == "question" and not ask.text.strip():
+            raise ProductError("empty_answer", "The model asked something. Write an answer, then send it.")
+        if run.item is not None and run.item.blocking:
+            clear_breakpoint(actor=Actor(user), task=run.item)
+        _resume(run)
+        turns = _go_on(run, ask)
+        save(run)
+        if ask.text.strip() and not turns:  # no message follows that it could be part of, so it is one of its own
+            turns = submit(user=user, conversation=run.conversation, ask=replace(ask, models=(), of_run=True))
+    return turns
+
+
+def start(*, user: User, run_id: UUID) -> list[Turn]:
+    """The user accepts the checklist as it is now. Raises `not_ready` (409)."""
+    with transaction.atomic():
+        run = _own(user, run_id)
+        written = run.code == NO_CHECKLIST and bool(checklist(run.task))
+        if run.status != Run.Status.READY and not (run.status == Run.Status.WAITING and written):
+            raise ProductError(
+                "not_ready", "There is no drafted checklist to start with. Reload to see why.", status=409
+            )
+        run.started = timezone.now()
+        _resume(run)
+        turns = _go_on(run)
+        save(run)
+    return turns
+
+
+def retry(*, user: User, run_id: UUID) -> list[Turn]:
+    """Goes on where the run waits, failed or was stopped. Raises `not_stopped` and `run_open` (409)."""
+    with transaction.atomic():
+        run = _own(user, run_id)
+        if run.status not in (Run.Status.WAITING, Run.Status.FAILED, Run.Status.STOPPED):
+            raise ProductError("not_stopped", "The run goes on by itself, or is done. Reload to see it.", status=409)
+        if Run.objects.filter(task=run.task, status__in=Run.OPEN).exclude(pk=run.pk).exists():
+            raise run_open()
+        _let_go(run)
+        _resume(run)
+        turns = _go_on(run, Ask(""))
+        save(run)
+    return turns
+
+
+def due() -> list[UUID]:
+    """The runs in which something comes next, should nobody else be about to see to it."""
+    now = timezone.now()
+    busy = RunStep.objects.filter(
+        run=OuterRef("pk"), status=RunStep.Status.RUNNING, turn__status__in=Turn.LIVE
+    )  # fmt: skip
+    long = busy.filter(turn__started__lt=now - LONG)
+    live = Q(status__in=Run.LIVE) & (~Exists(busy) | Exists(long))
+    ended = ~Q(task__status__in=Task.UNFINISHED)
+    passed = Q(code="breakpoint") & (Q(item=None) | Q(item__breakpoint=False) | Q(item__cleared__isnull=False))
+    ticked = Q(started__isnull=False, item__isnull=False) & ~Q(item__status__in=Task.UNFINISHED)
+    resolved = Q(status=Run.Status.WAITING) & (ended | passed | ticked)
+    rows = Run.objects.filter(live | resolved, heartbeat__lt=now - PATIENCE)
+    return list(rows.order_by("heartbeat").values_list("pk", flat=True))
+
+
+def in_conversation(conversation_id: UUID) -> UUID | None:
+    """The run to advance when something has ended there: it is live, or nobody has said what became of its step."""
+    open_step = Exists(RunStep.objects.filter(run=OuterRef("pk"), status=RunStep.Status.RUNNING))
+    rows = Run.objects.filter(Q(status__in=Run.LIVE) | open_step, conversation=conversation_id)
+    return rows.values_list("pk", flat=True).first()
+
+
+def conversation_of(run_id: UUID) -> UUID | None:
+    return Run.objects.filter(pk=run_id).values_list("conversation", flat=True).first()
+
+
+def run_open() -> ProductError:
+    return ProductError("run_open", "There is a run of this task already. Stop it, or go on with it.", status=409)
+
+
+def _own(user: User, run_id: UUID) -> Run:
+    run = locked(run_id)
+    if run is None or run.owner_id != user.pk:
+        raise NotFound("run")
+    return run
+
+
+def _step(run: Run) -> RunStep | None:
+    """The running step, if there is one."""
+    return run.steps.filter(status=RunStep.Status.RUNNING).select_related("turn__answer").first()
+
+
+def _let_go(run: Run) -> None:
+    """Releases the step of a run that was stopped. The next one begins only when its turn has ended."""
+    step = _step(run)
+    if step is not None and step.turn is not None and step.turn.status in Turn.LIVE:
+        step.status = RunStep.Status.STOPPED
+        step.save(update_fields=["status"])
+    elif step is not None:
+        settle(run, step)
+
+
+def _resolved(run: Run) -> bool:
+    """Whether what a run waits for has happened elsewhere, as `due` finds it: a page, the API, another run."""
+    if run.status != Run.Status.WAITING:
+        return False
+    if run.task.status not in Task.UNFINISHED:
+        return True
+    if run.code == "breakpoint":
+        return run.item is None or not run.item.blocking
+    return run.started is not None and run.item is not None and run.item.status not in Task.UNFINISHED
+
+
+def _resume(run: Run) -> None:
+    become(run, Run.Status.DRAFTING if run.started is None else Run.Status.RUNNING)
+
+
+def _watch(run: Run, turn: Turn) -> None:
+    """A turn that goes beyond the run's minutes is stopped: its worker sees that within a second."""
+    cap = exceeded(run, only_minutes=True) if run.status in Run.LIVE else ""
+    if cap:
+        end(run, Run.Status.FAILED, "run_cap_reached", cap)
+        Turn.objects.live().filter(pk=turn.pk).update(stop_requested=True)
+
+
+def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
+    """Begins what comes next, or ends the run, or says what it waits for. `ask`: what the user has said to it,
+    be it nothing but to go on."""
+    _end_if_over(run)
+    if run.status not in Run.LIVE:
+        return []
+    task, items = run.task, checklist(run.task)
+    if run.started is None and not items:
+        return _begin(run, None, ask)
+    if run.started is None and not run.starts_itself:
+        become(run, Run.Status.READY)
+        mark(run, task, Task.Status.WAITING)
+        return []
+    if run.started is None:
+        become(run, Run.Status.RUNNING)
+        run.started = timezone.now()
+    if not items:
+        return wait(run, NO_CHECKLIST, prompts.NO_CHECKLIST)
+    run.item = next((each for each in items if each.status in Task.UNFINISHED), None)
+    if run.item is None:
+        mark(run, task, Task.Status.DONE)
+        return end(run, Run.Status.DONE)
+    if run.item.blocking:
+        return wait(run, "breakpoint", f"{run.item.code}: {run.item.title}", needs=run.item.needs)
+    return _begin(run, run.item, ask)
+
+
+def _end_if_over(run: Run) -> None:
+    task = run.task
+    if run.conversation.deleted is not None:
+        end(run, Run.Status.STOPPED, "conversation_deleted", prompts.CONVERSATION_DELETED)
+    elif task.status not in Task.UNFINISHED:
+        status = Run.Status.DONE if task.status == Task.Status.DONE else Run.Status.STOPPED
+        end(run, status, "task_ended", prompts.TASK_ENDED.format(code=task.code, status=task.status))
+    elif task.archetype == Task.Archetype.USER:
+        end(run, Run.Status.STOPPED, "for_the_user", prompts.TAKEN_OVER.format(code=task.code))
+    elif cap := exceeded(run):
+        end(run, Run.Status.FAILED, "run_cap_reached", cap)
+
+
+def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
+    """One more turn, for an item or, without one, for the draft."""
+    code = item.code if item else ""
+    said = ask.text.strip() if ask else ""
+    last = run.steps.filter(code=code).order_by("-attempt").first()
+    again = last is not None and last.status == RunStep.Status.OPEN and not last.reminds and ask is None
+    text = prompts.item(item, again=again, said=said) if item else prompts.draft(run.task, again=again, said=said)
+    asked = replace(ask or Ask(""), text=text, models=[run.model_id] if run.model_id else (), of_run=True)
+    try:
+        turn = submit(user=run.owner, conversation=run.conversation, ask=asked)[0]
+    except ProductError as error:
+        if error.code not in NOT_NOW:
+            return wait(run, error.code, error.detail)
+        if said:
+            raise  # what the user wrote is not kept anywhere but where it was written
+        return []
+    number = run.steps.count() + 1
+    RunStep.objects.create(
+        run=run, number=number, code=code, attempt=last.attempt + 1 if last else 1, reminds=again, turn=turn
+    )
+    mark(run, run.task, Task.Status.DOING)
+    if item is not None:
+        mark(run, item, Task.Status.DOING)
+    return [turn]

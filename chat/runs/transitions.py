@@ -1,0 +1,169 @@
+"""The rows of a run: locked, settled and saved. All of it inside the transaction that holds the run's lock."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from uuid import UUID
+
+from django.urls import reverse
+from django.utils import timezone
+
+from accounts.realtime.user_channel import News, tell
+from accounts.webhooks.services import emit
+from chat.models import Run, RunStep, Turn
+from chat.runs import prompts
+from core.errors import ProductError
+from projects.models.task import Task
+from projects.planner.rules import Actor
+from projects.planner.services import set_status
+
+# From a status to those that may follow it, with what leads there. Nothing leads out of “done”.
+_ENDS: Mapping[str, str] = {
+    Run.Status.STOPPED: "its person stops it, takes the task over, or deletes the conversation",
+    Run.Status.FAILED: "it has used up its steps, tokens or minutes",
+    Run.Status.DONE: "the task is done",
+}
+_AGAIN: Mapping[str, str] = {
+    Run.Status.DRAFTING: "it goes on with the draft",
+    Run.Status.RUNNING: "it goes on with the items",
+}
+TRANSITIONS: Mapping[str, Mapping[str, str]] = {
+    Run.Status.DRAFTING: {
+        Run.Status.DRAFTING: "the model is asked for the checklist, or reminded",
+        Run.Status.READY: "the checklist is drafted and its person is to look at it",
+        Run.Status.RUNNING: "the checklist is there and the run starts by itself",
+        Run.Status.WAITING: "the model asks, has drafted nothing, or cannot be asked",
+        **_ENDS,
+    },
+    Run.Status.READY: {Run.Status.RUNNING: "its person accepts the checklist", **_ENDS},
+    Run.Status.RUNNING: {
+        Run.Status.RUNNING: "the next item is begun, or the same once more",
+        Run.Status.WAITING: "a breakpoint, a question, an unfinished item, or a turn that failed",
+        **_ENDS,
+    },
+    Run.Status.WAITING: {
+        Run.Status.WAITING: "it goes on and waits for something else",
+        **_AGAIN,  # its person answers, or what it waits for has happened elsewhere
+        **_ENDS,
+    },
+    Run.Status.STOPPED: _AGAIN,  # its person tries again
+    Run.Status.FAILED: _AGAIN,
+    Run.Status.DONE: {},
+}
+TRIES = 3  # turns of one item in a row that may be interrupted before a person is asked
+NO_CHECKLIST = "no_checklist"
+
+
+def locked(run_id: UUID) -> Run | None:
+    rows = Run.objects.select_for_update(of=("self",)).filter(pk=run_id)
+    related = ("owner", "model", "item", "task", "conversation__persona__budget_profile", "conversation__project")
+    return rows.select_related(*related).first()
+
+
+def save(run: Run) -> None:
+    _tell_if_waiting(run)
+    run.heartbeat = timezone.now()
+    run.save(update_fields=["status", "item", "needs", "code", "detail", "started", "finished", "heartbeat"])
+    tell(run.owner_id, News.TASKS)
+
+
+def _tell_if_waiting(run: Run) -> None:
+    """Emits run.waiting only when the run enters that status, or waits for something else than before."""
+    waits = {"status": run.status, "code": run.code, "item": run.item_id}
+    if run.status != Run.Status.WAITING or Run.objects.filter(pk=run.pk, **waits).exists():
+        return
+    ids = {"run": str(run.pk), "task": str(run.task_id), "conversation": str(run.conversation_id), "code": run.code}
+    paths = {
+        "url": reverse("run-detail", args=[run.pk]),
+        "page": reverse("chat:conversation", args=[run.conversation_id]),
+    }
+    emit(owner_id=run.owner_id, event="run.waiting", ids=ids, paths=paths)
+
+
+def become(run: Run, status: str, code: str = "", detail: str = "", *, needs: str = "") -> None:
+    """Puts the run into a status. Raises `ValueError` for one that `TRANSITIONS` does not lead to."""
+    if status not in TRANSITIONS[run.status]:
+        raise ValueError(run.status, status)
+    run.status, run.code, run.detail, run.needs = status, code, detail, needs
+    run.finished = timezone.now() if status in _ENDS else None
+
+
+def actor(run: Run) -> Actor:
+    return Actor(run.owner, run.model.name if run.model else "a model that was removed")
+
+
+def checklist(task: Task) -> Sequence[Task]:
+    items = Task.objects.filter(parent=task, level=Task.Level.ITEM).select_related("parent", "moved_to")
+    return list(items.order_by("position", "code"))
+
+
+def settle(run: Run, step: RunStep) -> None:
+    """Says of a step whose turn has ended what became of it, and, while the run is live, what that means for it."""
+    step.status = _outcome(run, step)
+    step.save(update_fields=["status"])
+    if run.status not in Run.LIVE:
+        return
+    what = f"@{step.code}" if step.code else f"the draft for @{run.task.code}"
+    if step.question:
+        wait(run, "question", step.question, needs=step.question)
+    elif step.status == RunStep.Status.OPEN and step.reminds:
+        if step.code:
+            wait(run, "item_unfinished", prompts.UNFINISHED.format(code=what))
+        else:
+            wait(run, NO_CHECKLIST, prompts.NO_CHECKLIST)
+    elif step.status == RunStep.Status.STOPPED:
+        end(run, Run.Status.STOPPED, "stopped", prompts.ANSWER_STOPPED)
+    elif step.status == RunStep.Status.FAILED:
+        answer = step.turn.answer if step.turn else None
+        wait(run, answer.error_code if answer else "step_gone", answer.error_detail if answer else prompts.GONE)
+    elif step.status == RunStep.Status.INTERRUPTED and _again_and_again(run, step):
+        wait(run, "interrupted", prompts.INTERRUPTED.format(tries=TRIES, code=what))
+
+
+def wait(run: Run, code: str, detail: str, *, needs: str = "") -> list[Turn]:
+    """Returns the turns that this begins: none."""
+    become(run, Run.Status.WAITING, code, detail, needs=needs)
+    mark(run, run.task, Task.Status.WAITING)
+    if run.item is not None:
+        mark(run, run.item, Task.Status.WAITING)
+    return []
+
+
+def end(run: Run, status: str, code: str = "", detail: str = "") -> list[Turn]:
+    """As `wait`. What was in progress is open again."""
+    become(run, status, code, detail)
+    for row in (run.task, run.item):
+        if row is not None:
+            mark(run, row, Task.Status.OPEN, only=(Task.Status.DOING, Task.Status.WAITING))
+    return []
+
+
+def mark(run: Run, row: Task, status: str, *, only: Sequence[str] = Task.UNFINISHED) -> None:
+    """The task or item as the run sees it. What the user has said of it meanwhile counts more."""
+    current = Task.objects.filter(pk=row.pk).values_list("status", flat=True).first()
+    if current not in only or current == status:
+        return
+    with suppress(ProductError):
+        row.status = set_status(actor=actor(run), task=row, status=status).status
+
+
+def _outcome(run: Run, step: RunStep) -> str:
+    if _finished(run, step):
+        return RunStep.Status.DONE
+    if step.turn is None:
+        return RunStep.Status.FAILED
+    if step.turn.status == Turn.Status.DONE:
+        return RunStep.Status.ASKED if step.question else RunStep.Status.OPEN
+    return str(step.turn.status)  # stopped, failed and interrupted are the same words
+
+
+def _finished(run: Run, step: RunStep) -> bool:
+    """Whether what the step was for is there, however its turn ended. An item that was deleted is no longer wanted."""
+    if not step.code:
+        return bool(checklist(run.task))
+    status = Task.objects.filter(owner=run.owner_id, code=step.code).values_list("status", flat=True).first()
+    return status not in Task.UNFINISHED
+
+
+def _again_and_again(run: Run, step: RunStep) -> bool:
+    last = run.steps.filter(code=step.code).order_by("-attempt").values_list("status", flat=True)[:TRIES]
+    return list(last) == [RunStep.Status.INTERRUPTED] * TRIES

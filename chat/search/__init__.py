@@ -1,1 +1,0 @@
-"""Full-text search over the titles and messages of one person."""

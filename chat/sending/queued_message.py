@@ -1,0 +1,135 @@
+"""The message that a person writes while an answer is being written: kept, and sent when that answer is complete.
+
+Every change locks the conversation first, so a message is kept or sent, and sent once, whoever comes at the same time.
+"""
+
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import OuterRef, Subquery
+
+from accounts.models import User
+from chat.models import Conversation, NextMessage, Turn
+from chat.models.conversation_state import lock, require_no_run, require_owner
+from chat.realtime.hints import tell_pages
+from chat.turns.submit import MAX_MODELS, Ask, check, submit
+from core.errors import ProductError
+
+NOT_NOW = ("already_answering", "summarising")  # refusals that pass by themselves
+
+
+def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = False) -> NextMessage:
+    """Keeps what is asked until the answer is complete; the same idempotency key again finds the one it made.
+
+    Raises `not_answering` (409) when nothing is being answered, `next_message_kept` (409) when one is kept already and
+    is not to be replaced, and what `asking.check` raises.
+    """
+    text, _models, _files = check(user, conversation, ask)
+    with transaction.atomic():
+        locked = lock(conversation)
+        there = NextMessage.objects.filter(conversation=locked).first()
+        if there is not None and ask.key and there.idempotency_key == ask.key:
+            return there
+        require_no_run(locked)
+        if not Turn.objects.live().filter(conversation=locked).exists():
+            raise ProductError(
+                "not_answering",
+                "Nothing is being answered here. Send the message itself; it need not wait.",
+                status=409,
+            )
+        if there is not None and not replace:
+            raise ProductError(
+                "next_message_kept",
+                "One message waits for the answer already. Edit or remove it first; your text is kept.",
+                status=409,
+            )
+        NextMessage.objects.filter(conversation=locked).delete()
+        kept = NextMessage.objects.create(
+            conversation=locked,
+            text=text,
+            files=[str(pk) for pk in ask.files],
+            asked_models=[str(pk) for pk in ask.models],
+            idempotency_key=ask.key or "",
+        )
+        tell_pages(locked)
+    return kept
+
+
+def remove_next(*, user: User, conversation: Conversation, pk: UUID | None = None) -> Ask:
+    """What was kept, now removed; with `pk` only that very message. Raises `no_next_message` (404)."""
+    require_owner(user, conversation)
+    with transaction.atomic():
+        taken = take(conversation, pk)
+        tell_pages(conversation)
+    return taken
+
+
+def take(conversation: Conversation, pk: UUID | None = None) -> Ask:
+    """Deletes what was kept and returns it; inside a transaction. Raises `no_next_message` (404)."""
+    kept = NextMessage.objects.select_for_update().filter(conversation=lock(conversation)).first()
+    if kept is None or pk not in (None, kept.pk):
+        raise no_next()
+    kept.delete()
+    return _ask(kept)
+
+
+def no_next() -> ProductError:
+    return ProductError("no_next_message", "No such message waits here. It was sent or removed already.", status=404)
+
+
+def send_kept(conversation_id: UUID) -> bool:
+    """Whether it has sent what was kept, which waits for the answer before it to be complete.
+
+    The message goes in the transaction that stores the question. What cannot be sent stays, with the sentence why.
+    """
+    rows = NextMessage.objects.filter(conversation=conversation_id, problem="")
+    kept = rows.select_related("conversation__owner").first()
+    if kept is None:
+        return False
+    conversation = kept.conversation
+    try:
+        with transaction.atomic():
+            if not _complete(lock(conversation)):
+                return False
+            submit(user=conversation.owner, conversation=conversation, ask=take(conversation, kept.pk))
+        return True
+    except ProductError as error:
+        if error.code not in NOT_NOW:
+            NextMessage.objects.filter(pk=kept.pk).update(problem=error.detail)
+        return False
+
+
+def waits_in(conversation_id: UUID) -> bool:
+    return NextMessage.objects.filter(conversation=conversation_id).exists()
+
+
+def due() -> list[UUID]:
+    """The conversations in which a message waits for nothing any more: whoever was to send it has been killed."""
+    newest = Turn.objects.filter(conversation=OuterRef("conversation")).order_by("-id").values("status")[:1]
+    idle = NextMessage.objects.filter(problem="", conversation__state=Conversation.State.IDLE)
+    done = idle.annotate(last=Subquery(newest)).filter(last=Turn.Status.DONE)
+    return list(done.values_list("conversation", flat=True))
+
+
+def endings(conversation_id: UUID) -> list[str]:
+    """How the turns of the newest asking ended: one, or those of the models side by side."""
+    found: list[str] = []
+    newest = Turn.objects.filter(conversation=conversation_id).order_by("-id").values_list("status", "slot")
+    for status, slot in newest[:MAX_MODELS]:
+        found.append(status)
+        if slot == 0:
+            break
+    return found
+
+
+def _complete(conversation: Conversation) -> bool:
+    return conversation.state == Conversation.State.IDLE and set(endings(conversation.pk)) == {Turn.Status.DONE}
+
+
+def _ask(kept: NextMessage) -> Ask:
+    return Ask(
+        kept.text,
+        files=[UUID(pk) for pk in kept.files],
+        models=[UUID(pk) for pk in kept.asked_models],
+        key=kept.idempotency_key or None,
+    )

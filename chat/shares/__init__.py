@@ -1,1 +1,0 @@
-"""Links under which anybody may read one branch of a conversation, until they are ended."""

@@ -1,1 +1,0 @@
-"""The list of conversations at the side of every page."""

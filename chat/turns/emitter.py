@@ -1,0 +1,192 @@
+"""An answer in the making: what the loop says becomes parts (for the row) and wire events (for the readers)."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from chat.realtime.events import Event, EventType, fold
+from chat.rendering.citations import Sources, cited
+from chat.rendering.markdown import BlockStream
+from llm.types.events import (
+    LoopEvent,
+    ReasoningDelta,
+    StepFinished,
+    StepStarted,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    ToolRunFinished,
+    ToolRunStarted,
+    Usage,
+)
+from llm.types.messages import ToolCall
+from llm.types.tools import MAX_ARGUMENTS, BadArguments, parse_arguments
+
+SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.030, 0.100  # seconds between two flushes of one answer
+START_OF = {
+    EventType.TEXT_MESSAGE_CONTENT: EventType.TEXT_MESSAGE_START,
+    EventType.REASONING_CONTENT: EventType.REASONING_START,
+}
+END_OF = {
+    EventType.TEXT_MESSAGE_CONTENT: EventType.TEXT_MESSAGE_END,
+    EventType.REASONING_CONTENT: EventType.REASONING_END,
+}
+
+BEGINS_PART = frozenset(
+    {
+        EventType.TEXT_MESSAGE_START,
+        EventType.REASONING_START,
+        EventType.TOOL_CALL_START,
+        EventType.TOOL_CALL_RESULT,
+    }
+)
+
+
+class Answer:
+    """What is added waits until `drain` makes events of it, with text deltas joined.
+
+    `parts` and `seq` move together, in `drain`: at any moment `parts` is what a reader of the events up to `seq` has.
+    Everything here is synchronous, so a coroutine never sees it in between.
+    """
+
+    def __init__(self, turn: str) -> None:
+        self.turn = turn
+        self.external: frozenset[str] = frozenset()  # names of tools that the calling program runs
+        self.handed_over: set[str] = set()  # the calls of those
+        self.sources = Sources()
+        self.parts: list[dict[str, Any]] = []
+        self.seq = 0
+        self.usage = Usage(0, 0)
+        self.calls = 0
+        self.last_usage: Usage | None = None  # of the newest model call
+        self.finish_reason = "stop"
+        self.wrote = False
+        self._pending: list[tuple[EventType, dict[str, Any]]] = []
+        self._open: EventType | None = None
+        self._text: list[str] = []  # of the part that is being written
+        self._blocks = BlockStream(self.sources)
+        self._calls_of_step: dict[str, tuple[int, str]] = {}
+        self._names_of_step: list[tuple[int, str]] = []
+        self._begun: list[tuple[ToolCall, tuple[int, str]]] = []
+        self._ids: set[str] = set()
+        self._shown: dict[str, int] = {}  # characters of each call's arguments
+        self._count = 0  # parts begun, those not drained yet included
+
+    def interval(self, streams: int) -> float:
+        """Seconds to wait before the next flush: longer when rendering the tail is dear or many answers stream."""
+        wanted = SHORTEST_INTERVAL + self._blocks.tail_size / 40_000 + streams / 1_000
+        return min(LONGEST_INTERVAL, wanted)
+
+    def emit(self, type_: EventType, **payload: Any) -> None:
+        self._pending.append((type_, payload))
+        if type_ in BEGINS_PART:
+            self._count += 1
+
+    def add(self, event: LoopEvent) -> None:
+        match event:
+            case TextDelta(text):
+                self._extend(EventType.TEXT_MESSAGE_CONTENT, text)
+            case ReasoningDelta(text):
+                self._extend(EventType.REASONING_CONTENT, text)
+            case StepStarted():
+                self.close()
+                self._calls_of_step, self._names_of_step, self._begun = {}, [], []
+            case ToolCallStarted(_, id_, name):
+                self.close()
+                self._begin_call(id_, name)
+            case ToolCallDelta(index, arguments):
+                part, call = self._names_of_step[index]
+                self._shown[call] = self._shown.get(call, 0) + len(arguments)
+                # What is longer will be refused, so nobody needs to see it; what another program is to run is not ours.
+                if self._shown[call] <= MAX_ARGUMENTS or call in self.handed_over:
+                    self.emit(EventType.TOOL_CALL_ARGS, part=part, call=call, delta=arguments)
+            case ToolRunStarted(call, label):
+                part, id_ = self._calls_of_step[call.id]
+                self._begun.append((call, (part, id_)))
+                self.emit(EventType.TOOL_CALL_END, part=part, call=id_, label=label)
+            case ToolRunFinished(call, text, error, data):
+                _, id_ = self._calls_of_step[call.id]
+                documents = list(data.get("documents", ()))
+                self.sources.learn(documents)
+                payload = {"text": text, "error": error, "arguments": call.arguments, "documents": documents}
+                self.emit(EventType.TOOL_CALL_RESULT, part=self._count, call=id_, **payload)
+            case StepFinished(reason, usage):
+                self.finish_reason = reason
+                self.calls += 1
+                self.last_usage = usage
+                self.usage += usage or Usage(0, 0)
+
+    def begun(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, str]:
+        """The part and id of a call that now runs; each once. Tools know what they are asked, not in which call.
+
+        Calls that ask for the same are told apart by their order, in which they also run.
+        """
+        for index, (call, place) in enumerate(self._begun):
+            with suppress(BadArguments):  # of such a call the loop has told the model; it does not run
+                if call.name == name and parse_arguments(call) == arguments:
+                    del self._begun[index]
+                    return place
+        raise LookupError(name)
+
+    def _begin_call(self, id_: str, name: str) -> None:
+        # Some servers number the calls of every step from 0; within an answer an id must stand for one call only.
+        unique, number = id_, 2
+        while unique in self._ids:
+            unique, number = f"{id_}-{number}", number + 1
+        self._ids.add(unique)
+        if name in self.external:
+            self.handed_over.add(unique)
+        place = (self._count, unique)
+        self._names_of_step.append(place)
+        self._calls_of_step[id_] = place
+        self.emit(EventType.TOOL_CALL_START, part=place[0], call=unique, name=name)
+
+    def _extend(self, type_: EventType, delta: str) -> None:
+        if not delta:
+            return
+        if self._open != type_:
+            self.close()
+            self._open = type_
+            self._text = []
+            self.emit(START_OF[type_], part=self._count)
+        self._text.append(delta)
+        self.wrote = self.wrote or (type_ == EventType.TEXT_MESSAGE_CONTENT and not delta.isspace())
+        part = self._count - 1
+        if self._pending and self._pending[-1][0] == type_:
+            self._pending[-1][1]["deltas"].append(delta)
+        else:
+            self._pending.append((type_, {"part": part, "deltas": [delta]}))
+
+    def close(self) -> None:
+        """Ends the text or reasoning that is being written, if any."""
+        if self._open is None:
+            return
+        part = self._count - 1
+        self.emit(END_OF[self._open], part=part)
+        if self._open == EventType.TEXT_MESSAGE_CONTENT:
+            for source in cited("".join(self._text), self.sources):
+                self.emit(EventType.CITATION, part=part, **source.as_dict())
+        self._open = None
+
+    def drain(self) -> list[Event]:
+        """The events since the last call, numbered; rendering happens here, once for all deltas between two calls."""
+        pending, self._pending = self._pending, []
+        return [self._numbered(type_, payload) for type_, payload in pending]
+
+    def _numbered(self, type_: EventType, payload: dict[str, Any]) -> Event:
+        self.seq += 1
+        if "deltas" in payload:
+            delta = "".join(payload.pop("deltas"))
+            payload = {**payload, "delta": delta}
+        if type_ == EventType.TEXT_MESSAGE_START:
+            self._blocks = BlockStream(self.sources)
+        elif type_ == EventType.TEXT_MESSAGE_CONTENT:
+            payload["blocks"] = self._blocks.push(payload["delta"])
+        elif type_ == EventType.TEXT_MESSAGE_END:
+            payload |= {"blocks": self._blocks.finish(), "count": self._blocks.count}
+        fold(self.parts, type_, payload)
+        return Event(type_, self.turn, self.seq, payload)
+
+    def usage_row(self) -> dict[str, int]:
+        return {**asdict(self.usage), "calls": self.calls}

@@ -1,0 +1,248 @@
+"""Carries one turn out: claims it, asks the model, publishes what it says, keeps the rows, ends it."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError
+
+from chat.models import SummaryJob, Turn
+from chat.prompts import builder
+from chat.prompts import report as reports
+from chat.prompts.builder import model_request
+from chat.prompts.report import CallReport
+from chat.prompts.turn_context import TurnContext, context_of_turn, with_offered_tools
+from chat.realtime import event_stream
+from chat.realtime.events import EventType
+from chat.realtime.hints import announce, announce_state
+from chat.rendering import citations
+from chat.summaries import due
+from chat.turns.approvals import Approvals
+from chat.turns.emitter import Answer
+from chat.turns.keeper import keep
+from chat.turns.outcome import INTERRUPTED, UNEXPECTED, Ending, last_event
+from chat.turns.store import Outcome, claim, end, last_given, store_report
+from core.errors import ProductError
+from core.event_loop import completed, on_database, persistently
+from llm import agent_loop
+from llm.models import Provider
+from llm.services import learn_ratio, learn_refusal, shared_client
+from llm.types.messages import Message, ModelRequest
+
+logger = logging.getLogger(__name__)
+_running: "set[asyncio.Task[None]]" = set()
+
+
+async def warm_up() -> None:
+    """Builds the providers' clients and the first connections before the first turn needs them."""
+    for provider in await on_database(lambda: list(Provider.objects.filter(enabled=True))):
+        shared_client(provider)
+    with suppress(*event_stream.CONNECTION_ERRORS):
+        await event_stream.read("warm-up")
+
+
+async def run(turn_id: UUID) -> UUID | None:
+    """Carries a queued turn out, to whatever end; cancelled, it ends it as interrupted. Returns its conversation.
+
+    Does nothing and returns None when the turn is not queued: another worker has it, or it was stopped.
+    """
+    claimed = await completed(on_database(_claim, turn_id))
+    if claimed is None:
+        return None
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine that runs has its task
+    if task.cancelling():
+        task.cancel()  # once more: it came while the turn was claimed, and now there is something to interrupt
+    _running.add(task)
+    try:
+        await _Run(*claimed).carry_out()
+    finally:
+        _running.discard(task)
+    return claimed[0].conversation_id
+
+
+def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None] | None:
+    """The turn and its context, in one go: every hop to the database delays the first token."""
+    turn = claim(turn_id)
+    if turn is None:
+        return None
+    if turn.model is None:
+        return turn, None
+    return turn, context_of_turn(turn, turn.model)
+
+
+class _Run:
+    """`context` is None when the turn's model has been removed."""
+
+    def __init__(self, turn: Turn, context: TurnContext | None) -> None:
+        self.turn = turn
+        self.context = context
+        self.answer = Answer(str(turn.pk))
+        self.reports: list[CallReport] = []
+        self._storing: list[asyncio.Task[None]] = []
+        self._news = asyncio.Event()
+        self._closed = asyncio.Event()
+
+    async def carry_out(self) -> None:
+        model_name = self.turn.model.name if self.turn.model else ""
+        identity = {"conversation": str(self.turn.conversation_id), "message": str(self.turn.answer_id)}
+        self.answer.emit(EventType.RUN_STARTED, **identity, model=model_name)
+        self._news.set()
+        publisher = asyncio.create_task(self._publish())
+        hint = asyncio.create_task(
+            announce(self.turn.conversation_id, {"type": "turn.started", "turn": str(self.turn.pk), **identity})
+        )
+        ending = await self._work(publisher)
+        self.answer.close()
+        await completed(self._end(ending, publisher))
+        await asyncio.gather(hint, return_exceptions=True)
+
+    async def _work(self, publisher: "asyncio.Task[None]") -> Ending:
+        """Asks the model until it has answered, or until something else ends the turn first."""
+        model = asyncio.create_task(self._ask())
+        keeper = asyncio.create_task(keep(self.turn, self.answer))
+        stop = asyncio.create_task(event_stream.wait_for_stop(self.turn.pk))
+        others = (keeper, stop)
+        try:
+            await asyncio.wait([model, publisher, *others], return_when=asyncio.FIRST_COMPLETED)
+            # A model that has finished has finished, even when a stop came in the same moment.
+            if model.done():
+                return await model
+            if stop.done() or (keeper.done() and not keeper.exception()):
+                return Ending(Turn.Status.STOPPED)
+            failure = publisher.exception() if publisher.done() else keeper.exception()
+            logger.error("turn %s cannot go on", self.turn.pk, exc_info=failure)
+            return UNEXPECTED
+        except asyncio.CancelledError:
+            return INTERRUPTED
+        finally:
+            for task in (model, *others):
+                task.cancel()
+            await asyncio.gather(model, *others, return_exceptions=True)
+
+    async def _ask(self) -> Ending:
+        try:
+            if self.context is None:
+                raise ProductError("model_gone", "The model of this answer was removed. Choose another and try again.")
+            # Before anybody reads it: what is decided after the answer goes by the same tools.
+            context = self.context = await with_offered_tools(self.context)
+            prepare = partial(self._prepare, context)
+            client = shared_client(context.model.provider)
+            tools = Approvals(self.answer, self._news.set).guarded(context.toolbox)
+            self.answer.external = frozenset(tool.name for tool in context.toolbox.external)
+            bounds: Any = {"external": self.answer.external, "max_cycles": context.profile.max_cycles}
+            async with aclosing(agent_loop.run(client, prepare, tools, **bounds)) as events:
+                async for event in events:
+                    self.answer.add(event)
+                    self._news.set()
+            return self._complete()
+        except ProductError as error:
+            retryable = getattr(error, "retryable", True)
+            logger.warning("turn %s failed: %s", self.turn.pk, error)
+            return Ending(Turn.Status.FAILED, error.code, error.detail, retryable)
+        except Exception:
+            logger.exception("turn %s failed", self.turn.pk)
+            return UNEXPECTED
+
+    async def _prepare(self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message]) -> ModelRequest:
+        planned, report, request = await on_database(self._plan, context, cycle, added)
+        prompt = planned.prompt
+        self.answer.sources.learn(planned.documents.given)
+        self.reports.append(report)
+        # Beside the model call, not before it: the first token need not wait for this row.
+        self._storing.append(asyncio.create_task(on_database(store_report, self.turn, list(self.reports))))
+        self.answer.emit(
+            EventType.CONTEXT_REPORT,
+            limit=prompt.report.limit,
+            used=prompt.report.used,
+            left_out=len(prompt.report.dropped) + prompt.report.unloaded,
+            refused=report["refused"],
+        )
+        self._news.set()
+        return request
+
+    def _plan(
+        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message]
+    ) -> tuple[builder.Planned, CallReport, ModelRequest]:
+        refused = ""
+        if cycle.refused is not None:
+            refused = learn_refusal(context.model, cycle.refused.limit)
+        added_messages = builder.added_messages(self.turn.answer_id, added)
+        step = builder.Step(
+            searched=any(call.name in context.toolbox.searching for each in added for call in each.tool_calls),
+            last=cycle.last,
+            first=cycle.number == 1,
+        )
+        planned = builder.plan(context, last_given(self.turn), added_messages, step=step)
+        citations.give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
+        prompt = planned.prompt
+        builder.log_trimmed(context, prompt)
+        report = reports.stored(context, planned, cycle=cycle.number, refused=refused)
+        return planned, report, model_request(context, prompt, step)
+
+    def _complete(self) -> Ending:
+        if self.answer.wrote or self.answer.handed_over:
+            return Ending(Turn.Status.DONE)
+        return Ending(
+            Turn.Status.FAILED,
+            "empty_answer",
+            "The model finished without writing anything. Try again.",
+            retryable=True,
+        )
+
+    async def _publish(self) -> None:
+        """Appends events to the stream: the first at once, then at intervals, until all are out after the close."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            finished = self._closed.is_set()  # looked at before draining: what comes later wakes us once more
+            events = self.answer.drain()
+            if events:
+                await event_stream.append(self.turn.pk, events)
+            if finished:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), self.answer.interval(len(_running)))
+
+    async def _end(self, ending: Ending, publisher: "asyncio.Task[None]") -> None:
+        """Flushes the text, completes the rows, and only then says that the turn is over."""
+        self._closed.set()
+        self._news.set()
+        published = (await asyncio.gather(publisher, return_exceptions=True))[0]
+        if isinstance(published, BaseException):
+            logger.warning("turn %s: its events are not all in the stream (%s)", self.turn.pk, published)
+        last, payload = last_event(ending, self.answer.usage_row(), self.answer.finish_reason)
+        self.answer.emit(last, **payload)
+        events = self.answer.drain()
+        await asyncio.gather(*self._storing, return_exceptions=True)
+        outcome = Outcome(
+            self.answer.parts, self.answer.seq, self.answer.usage_row(), self.reports, self._summary(ending)
+        )
+        work = partial(end, self.turn, ending, outcome)
+        if not await persistently(work):
+            return
+        try:
+            await event_stream.append(self.turn.pk, events)
+        except event_stream.CONNECTION_ERRORS:
+            logger.warning("turn %s has ended, but Redis is away: readers find it in its row", self.turn.pk)
+        await announce_state(self.turn.conversation_id)
+        await self._learn(ending)
+
+    def _summary(self, ending: Ending) -> SummaryJob | None:
+        """The job that this turn asks for; an answer that failed is no answer to go on from."""
+        if self.context is None or not self.reports or ending.status not in (Turn.Status.DONE, Turn.Status.STOPPED):
+            return None
+        said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
+        return due.job_after(self.context, self.reports[-1], self.answer.last_usage, said)
+
+    async def _learn(self, ending: Ending) -> None:
+        """The model's ratio of reported to counted prompt tokens, from a turn whose every call was reported."""
+        counted = sum(report["used"] + report["tools_tokens"] for report in self.reports)
+        model, reported = self.turn.model, self.answer.usage.input
+        if model is not None and ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports):
+            with suppress(DatabaseError):
+                await on_database(learn_ratio, model=model, counted=counted, reported=reported)

@@ -1,0 +1,196 @@
+"""The rows of a running turn: claimed, checkpointed and ended by conditional updates, so that no worker can win twice.
+
+Synchronous; the event loop calls these through `on_database`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db import connection, transaction
+from django.db.models import DateField, Exists, F, OuterRef, Subquery
+from django.db.models.functions import Cast, JSONObject
+from django.urls import reverse
+from django.utils import timezone
+
+from accounts.webhooks.services import emit
+from chat.models import Mention, Message, RunStep, Summary, SummaryJob, Turn
+from chat.models.conversation_state import settle
+from chat.prompts.report import CallReport
+from chat.turns.outcome import Ending
+from core.jobs import claim as claim_row
+from core.jobs import silent, unclaimed
+from projects.models.task import Task
+
+
+def claim(turn_id: UUID) -> Turn | None:
+    """The turn with what its run needs, now ours; None when it is not queued any more."""
+    queued, now = Turn.objects.filter(status=Turn.Status.QUEUED), timezone.now()
+    if not claim_row(queued, turn_id, status=Turn.Status.RUNNING, attempt=F("attempt") + 1, started=now):
+        return None
+    # A project is fetched only where there is one: every further join delays every first token.
+    related = ("conversation__persona__budget_profile", "conversation__owner", "user_message", "model__provider")
+    rows = Turn.objects.select_related(*related)
+    return rows.defer(*_UNREAD).annotate(**_ALONG).get(pk=turn_id)
+
+
+# What a summary and `task_prompts` go by. A day is the user's, so mentions of the days around are fetched with theirs.
+_ASKED, _DAY = OuterRef("user_message__created"), timedelta(days=1)
+_MENTIONS = Mention.objects.filter(
+    user=OuterRef("conversation__owner"),
+    day__range=(Cast(_ASKED - _DAY, DateField()), Cast(_ASKED + _DAY, DateField())),
+)
+_ALONG: Mapping[str, Any] = {
+    "has_summary": Exists(Summary.objects.in_force().filter(conversation=OuterRef("conversation"))),
+    "has_tasks": Exists(Task.objects.filter(owner=OuterRef("conversation__owner"))),
+    "mentions": ArraySubquery(_MENTIONS.values(pair=JSONObject(day="day", code="code"))),
+    "run_step": Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk")),
+}
+
+# What a run does not look at; building and sending a wide statement is most of what claiming costs.
+_UNREAD = (
+    "report", "usage", "heartbeat", "created", "started", "finished", "idempotency_key",
+    "user_message__parts", "user_message__tokens", "user_message__error_detail", "user_message__error_code",
+    "conversation__owner__password", "conversation__owner__email", "conversation__owner__first_name",
+    "conversation__owner__last_name", "conversation__owner__last_login", "conversation__owner__date_joined",
+    "conversation__persona__description", "conversation__persona__starter_messages", "conversation__persona__created",
+    "model__provider__created", "model__created", "model__input_price", "model__output_price",
+)  # fmt: skip
+
+
+def last_given(turn: Turn) -> Message:
+    """The message that the answer stands below: the question, or what a program's own tools have said to it since."""
+    if not turn.options:  # a person's turn
+        return turn.user_message
+    return Message.objects.get(children=turn.answer_id)
+
+
+class Progress(NamedTuple):
+    """How far a turn has come: `parts` of its answer as JSON, up to event `seq`; None where nothing is new."""
+
+    turn: Turn
+    parts: str | None
+    seq: int
+
+
+# A row that somebody else holds locked is left out this time: one person's turn must not hold up everybody's.
+_CHECKPOINT = """
+WITH given AS (
+    SELECT * FROM unnest(%s::uuid[], %s::int[], %s::int[], %s::text[]) AS given (id, attempt, seq, parts)
+), ours AS (
+    SELECT turn.id FROM chat_turn turn JOIN given USING (id)
+    WHERE turn.attempt = given.attempt AND turn.status = 'running' FOR NO KEY UPDATE OF turn SKIP LOCKED
+), beat AS (
+    UPDATE chat_turn turn SET heartbeat = now(), seq = given.seq FROM ours JOIN given USING (id)
+    WHERE turn.id = ours.id RETURNING turn.answer_id, given.parts
+), written AS (
+    UPDATE chat_message SET parts = beat.parts::jsonb FROM beat WHERE id = beat.answer_id AND beat.parts IS NOT NULL
+)
+SELECT turn.id, turn.stop_requested FROM chat_turn turn JOIN given USING (id)
+WHERE turn.attempt = given.attempt AND turn.status = 'running'
+"""
+
+
+def checkpoint(progress: Sequence[Progress]) -> dict[UUID, bool]:
+    """Writes the heartbeats and what is new in the answers, in one statement.
+
+    Returns, of the turns that are still ours, whether a stop was asked for.
+    """
+    rows = [(each.turn.pk, each.turn.attempt, each.seq, each.parts) for each in progress]
+    with connection.cursor() as cursor:
+        cursor.execute(_CHECKPOINT, [list(column) for column in zip(*rows, strict=True)])
+        return dict(cursor.fetchall())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call.
+
+    `summary` is a job that is due now, not stored yet.
+    """
+
+    parts: list[dict[str, Any]]
+    seq: int
+    usage: dict[str, int] = field(default_factory=dict)
+    calls: list[CallReport] = field(default_factory=list)
+    summary: SummaryJob | None = None
+
+
+def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
+    """Ends the turn and completes its answer, once: False when somebody else has ended it already."""
+    with transaction.atomic():
+        ours = Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt)
+        changed = ours.update(
+            status=ending.status,
+            seq=outcome.seq,
+            usage=outcome.usage,
+            **_context(outcome.calls),
+            finished=timezone.now(),
+            attempt=F("attempt") + 1,
+        )
+        if not changed:
+            return False
+        # A NUL cannot be stored in PostgreSQL's text; a model that writes one must not lose its answer.
+        clean = json.loads(json.dumps(outcome.parts).replace("\\u0000", ""))
+        Message.objects.filter(pk=turn.answer_id).update(
+            parts=clean, status=ending.status, error_code=ending.code, error_detail=ending.detail
+        )
+        settle(turn.conversation_id, outcome.summary)
+        _tell(turn, ending)
+    return True
+
+
+def _tell(turn: Turn, ending: Ending) -> None:
+    place = turn.conversation
+    ids = {"turn": str(turn.pk), "conversation": str(place.pk), "message": str(turn.answer_id)}
+    paths = {"url": reverse("turn-detail", args=[turn.pk]), "page": reverse("chat:conversation", args=[place.pk])}
+    emit(owner_id=place.owner_id, event="turn.finished", ids={**ids, "status": str(ending.status)}, paths=paths)
+
+
+def store_report(turn: Turn, calls: list[CallReport]) -> None:
+    Turn.objects.filter(pk=turn.pk).update(**_context(calls))
+
+
+def _context(calls: list[CallReport]) -> dict[str, Any]:
+    """The fields of a turn that tell what its model calls saw; none before the first call."""
+    if not calls:
+        return {}
+    last = calls[-1]
+    return {
+        "report": {"calls": calls},
+        "context_limit": max(0, last["limit"]),
+        "context_used": last["used"],
+        "context_left_out": len(last["dropped"]) + last["unloaded"],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    interrupted: list[UUID]
+    unclaimed: list[UUID]
+
+
+def stale() -> Stale:
+    """Running turns without a heartbeat; queued ones that no worker has claimed."""
+    running = silent(Turn.objects.filter(status=Turn.Status.RUNNING))
+    return Stale(list(running.values_list("pk", flat=True)), unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED)))
+
+
+def stale_turn(turn_id: UUID) -> Turn | None:
+    rows = silent(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
+    return rows.select_related("answer", "conversation").first()
+
+
+def end_queued(turn: Turn, ending: Ending) -> bool:
+    """Ends a turn that no worker has claimed yet."""
+    with transaction.atomic():
+        queued = Turn.objects.select_for_update().filter(pk=turn.pk, status=Turn.Status.QUEUED).first()
+        return queued is not None and end(queued, ending, Outcome([], 0))
+
+
+dump = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))

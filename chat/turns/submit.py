@@ -1,0 +1,227 @@
+"""The one door for a message: checked, stored as a question with an empty answer and a turn per model, handed over.
+
+Pages, sockets and programs come here through `chat.sending.services`, which knows of runs that wait for an answer;
+runs, queued messages, edits and the OpenAI API come directly.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from accounts.models import User
+from chat.models import Attachment, Conversation, Message, Turn
+from chat.models.conversation import title_from
+from chat.models.conversation_state import (
+    RunWaits,
+    busy,
+    list_changed,
+    lock,
+    require_idle,
+    require_owner,
+    run_in_progress,
+)
+from chat.models.scope import scope_of
+from chat.prompts.preview import budget, chosen_files, refuse_over_line
+from chat.prompts.turn_context import base_context
+from chat.rendering.mentions import remember
+from core.errors import NotFound, ProductError
+from core.jobs import enqueue
+from core.lookups import get_or_404
+from files.models import File
+from llm.models import Model
+from personas.services import model_for
+
+MAX_TEXT = 1_000_000  # characters of one message
+MAX_MODELS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a person sends: the text, and optionally files, models to answer side by side and an idempotency key.
+
+    `of_run`: a run asks, which nobody else may in its conversation while it is at work.
+    """
+
+    text: str
+    files: Sequence[UUID] = ()
+    models: Sequence[UUID] = ()
+    key: str | None = None
+    parent: UUID | None = None  # the message to go on from; by default the conversation's leaf
+    beside: UUID | None = None  # the question to stand beside, as a new branch, instead
+    of_run: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)  # of a program's turn, see `chat.prompts.options`
+
+
+class Checked(NamedTuple):
+    """What is asked, fit to be stored."""
+
+    text: str
+    models: Sequence[Model]
+    files: Sequence[File]
+
+
+def check(user: User, conversation: Conversation, ask: Ask) -> Checked:
+    """Raises `empty_message`, `message_too_long`, `no_model`, what `refuse_over_line` raises, and `not_found`."""
+    require_owner(user, conversation)
+    text = ask.text.strip()
+    if not text:
+        raise ProductError("empty_message", "The message is empty. Write something, then send it.")
+    if len(text) > MAX_TEXT:
+        raise ProductError(
+            "message_too_long",
+            f"The message has {len(text):,} characters; the most is {MAX_TEXT:,}. Upload it as a file instead.",
+            status=413,
+        )
+    models = models_of(conversation, ask.models)
+    return Checked(text, models, _files(user, conversation, models, ask.files))
+
+
+def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
+    """Stores the user's message and one empty answer and turn per model, which a worker writes once this is committed.
+
+    The same idempotency key again returns the turns of the first time. Raises what `check` and `require_idle` raise;
+    a message that goes on elsewhere than at the leaf is no answer to a run (`run_in_progress`, 409).
+    """
+    text, models, files = check(user, conversation, ask)
+    try:
+        with transaction.atomic():
+            locked = lock(conversation)
+            earlier = turns_of_key(locked, ask.key)
+            if earlier:
+                return earlier
+            _require_idle(locked, ask)
+            parent = _parent(locked, ask)
+            question = _add_message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
+            remember(user=user, text=text, at=question.created)
+            _attach(question, files)
+            if not locked.title:
+                locked.title = title_from(text)
+            return begin_answers(locked, question, models, ask.key, options=ask.options)
+    except IntegrityError as error:
+        raise busy() from error
+
+
+def regenerate(*, user: User, message: Message, models: Sequence[UUID] = (), key: str | None = None) -> list[Turn]:
+    """Answers the question above `message` anew, as a branch beside the old answer, which stays."""
+    conversation = message.conversation
+    require_owner(user, conversation)
+    question = message if message.role == Message.Role.USER else message.parent
+    if question is None:
+        raise ProductError("nothing_to_answer", "This message has no question above it to answer again.")
+    chosen = models_of(conversation, models or ([message.model_id] if message.model_id else ()))
+    with transaction.atomic():
+        locked = lock(conversation)
+        earlier = turns_of_key(locked, key)
+        if earlier:
+            return earlier
+        require_idle(locked)
+        return begin_answers(locked, question, chosen, key)
+
+
+def begin_answers(
+    conversation: Conversation,
+    question: Message,
+    models: Sequence[Model],
+    key: str | None,
+    *,
+    below: Message | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> list[Turn]:
+    """One empty answer and turn per model, inside the caller's transaction; a worker gets them on commit.
+
+    `below`: the message that the answers stand below, where that is not the question; `options`: see
+    `chat.prompts.options`.
+    """
+    turns = []
+    for slot, model in enumerate(models):
+        answer = _add_message(
+            conversation, below or question, Message.Role.ASSISTANT, status=Message.Status.PENDING, model=model
+        )
+        turns.append(
+            Turn.objects.create(
+                conversation=conversation,
+                user_message=question,
+                answer=answer,
+                model=model,
+                slot=slot,
+                idempotency_key=key,
+                options=dict(options),
+                heartbeat=timezone.now(),
+            )
+        )
+    conversation.leaf = turns[0].answer
+    conversation.state = Conversation.State.ANSWERING
+    conversation.updated = timezone.now()
+    conversation.save(update_fields=["leaf", "state", "updated", "title"])
+    list_changed(conversation)
+    for turn in turns:
+        transaction.on_commit(partial(enqueue, "chat.tasks.run_turn", turn.pk))
+    return turns
+
+
+def _require_idle(conversation: Conversation, ask: Ask) -> None:
+    try:
+        require_idle(conversation, of_run=ask.of_run)
+    except RunWaits:
+        if ask.parent or ask.beside:
+            raise run_in_progress() from None
+        raise
+
+
+def _add_message(conversation: Conversation, parent: Message | None, role: str, **fields: object) -> Message:
+    depth = 0 if parent is None else parent.depth + 1
+    return Message.objects.create(conversation=conversation, parent=parent, role=role, depth=depth, **fields)
+
+
+def turns_of_key(conversation: Conversation, key: str | None) -> list[Turn]:
+    if not key:
+        return []
+    turns = Turn.objects.filter(conversation=conversation, idempotency_key=key).order_by("slot")
+    return list(turns.select_related("answer", "user_message", "model"))
+
+
+def _files(user: User, conversation: Conversation, models: Sequence[Model], ids: Sequence[UUID]) -> list[File]:
+    """The files to attach, checked against the line of every model that will answer."""
+    if not ids:
+        return []
+    files = chosen_files(user=user, ids=ids)
+    if len(files) != len(ids):
+        raise NotFound("file")
+    for model in models:
+        refuse_over_line(files, budget(base_context(user=user, model=model, scope=scope_of(conversation))))
+    return files
+
+
+def _attach(question: Message, files: Sequence[File]) -> None:
+    Attachment.objects.bulk_create(
+        Attachment(message=question, file=file, name=file.name, ordinal=number) for number, file in enumerate(files)
+    )
+
+
+def _parent(conversation: Conversation, ask: Ask) -> Message | None:
+    named = ask.beside or ask.parent
+    if named is None:
+        return Message.objects.filter(pk=conversation.leaf_id).first() if conversation.leaf_id else None
+    found = get_or_404(Message.objects.filter(conversation=conversation).select_related("parent"), named, "message")
+    if ask.beside:
+        return found.parent
+    if found.role == Message.Role.USER:
+        raise ProductError("parent_is_a_question", "Go on from an answer, or edit the question instead.")
+    return found
+
+
+def models_of(conversation: Conversation, chosen: Sequence[UUID]) -> list[Model]:
+    if not chosen:
+        return [model_for(scope_of(conversation).persona)]
+    if len(chosen) > MAX_MODELS:
+        raise ProductError("too_many_models", f"At most {MAX_MODELS} models can answer side by side.")
+    found = {model.pk: model for model in Model.objects.usable().filter(pk__in=chosen)}
+    if any(pk not in found for pk in chosen):
+        raise NotFound("model")
+    return [found[pk] for pk in chosen]

@@ -1,0 +1,88 @@
+"""The pages and fragments for what changes the tree: editing, switching, continuing, deleting, feedback."""
+
+from uuid import UUID, uuid4
+
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST
+
+from accounts.access.middleware import SignedInRequest as Request
+from chat.conversations.branches import services as branches
+from chat.conversations.branches.pages import removal
+from chat.models import Message
+from chat.models.lookups import visible_message
+from chat.web import messages
+from chat.web.conversation import turns_response
+from core.errors import ProductError
+
+
+@require_http_methods(["GET", "POST"])
+def edit(request: Request, pk: UUID) -> HttpResponse:
+    """The question as a form: in its place on the page, or as a page of its own."""
+    message = visible_message(request.user, pk)
+    if request.method == "GET":
+        return _form(request, message)
+    try:
+        branches.edit_question(
+            user=request.user,
+            message=message,
+            text=request.POST.get("text", ""),
+            key=request.POST.get("key", "")[:100] or None,
+        )
+    except ProductError as error:
+        problem = {"code": error.code, "detail": error.detail}
+        return _form(request, message, error.status, problem=problem, draft=request.POST.get("text", ""))
+    return redirect("chat:conversation", message.conversation_id)
+
+
+@require_POST
+def choose(request: Request, pk: UUID) -> HttpResponse:
+    message = visible_message(request.user, pk)
+    branches.choose_branch(user=request.user, message=message)
+    return _to(message.conversation_id, message.pk)
+
+
+@require_POST
+def go_on(request: Request, pk: UUID) -> HttpResponse:
+    message = visible_message(request.user, pk)
+    turns = branches.continue_answer(user=request.user, message=message)
+    return turns_response(request, message.conversation, turns, question=True)
+
+
+@require_http_methods(["GET", "POST"])
+def delete(request: Request, pk: UUID) -> HttpResponse:
+    """Asks first, and says what goes."""
+    message = visible_message(request.user, pk)
+    if request.method == "GET":
+        context = {"message": message, "conversation": message.conversation, "words": removal(message)}
+        return render(request, "chat/delete.html", context)
+    branches.delete_message(user=request.user, message=message)
+    return _to(message.conversation_id, message.parent_id)
+
+
+@require_POST
+def feedback(request: Request, pk: UUID) -> HttpResponse:
+    message = visible_message(request.user, pk)
+    branches.give_feedback(user=request.user, message=message, feedback=request.POST.get("feedback", ""))
+    if request.htmx:
+        return render(request, "chat/_feedback.html", {"message": message})
+    return _to(message.conversation_id, message.pk)
+
+
+def _form(request: Request, message: Message, status: int = 200, **more: object) -> HttpResponse:
+    if message.role != Message.Role.USER:
+        raise ProductError("not_a_question", "Only your own messages can be edited. Send a new one instead.")
+    context = {
+        "message": messages.message_view(message),
+        "conversation": message.conversation,
+        "key": uuid4().hex,
+        **more,
+    }
+    return render(request, "chat/_edit.html" if request.htmx else "chat/edit.html", context, status=status)
+
+
+def _to(conversation: UUID, message: UUID | None) -> HttpResponseRedirect:
+    """The conversation, at a message: switching branches does not lose the place."""
+    place = f"#m-{message}" if message else ""
+    return HttpResponseRedirect(reverse("chat:conversation", args=[conversation]) + place)

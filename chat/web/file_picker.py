@@ -1,0 +1,88 @@
+"""The sheet at the composer in which files that are there already are chosen for a message."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET
+
+from accounts.access.middleware import SignedInRequest as Request
+from accounts.models import User
+from chat.context.room import DocumentBudget
+from chat.conversations import services
+from chat.prompts.preview import budget, chosen_files, counted
+from chat.prompts.turn_context import base_context
+from chat.web.conversation import asked_scope
+from core.i18n import grouped
+from core.lookups import identifier
+from files.index.excerpts import Result, passages
+from files.models import File
+from personas.services import model_for
+
+ROWS = 20
+PASSAGES = 60  # of which each file shows its best
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A file in the sheet. `why_not` says why it may not be chosen, empty when it may."""
+
+    file: File
+    passage: Result | None
+    chosen: bool
+    why_not: str
+
+
+@require_GET
+def pick(request: Request, pk: UUID | None = None) -> HttpResponse:
+    """The rows for `q`, each held against the line that holds with the composer's other fields."""
+    scope = asked_scope(request, pk, request.GET)
+    model = services.visible_model(next(iter(request.GET.getlist("model")), None)) or model_for(scope.persona)
+    allowed = budget(base_context(user=request.user, model=model, scope=scope))
+    ids = [identifier(each, "file") for name in ("files", "unread") for each in request.GET.getlist(name) if each]
+    chosen = {file.pk: counted(file) for file in chosen_files(user=request.user, ids=ids)}
+    query = " ".join(request.GET.get("q", "").replace("\0", " ").split())
+    choices = [
+        Choice(
+            file=file,
+            passage=passage,
+            chosen=file.pk in chosen,
+            why_not="" if file.pk in chosen else _why_not(file, list(chosen.values()), allowed),
+        )
+        for file, passage in _found(request.user, query)
+    ]
+    unread = any(choice.file.unread for choice in choices)
+    return render(request, "chat/_pick.html", {"choices": choices, "query": query, "unread": unread})
+
+
+def _found(user: User, query: str) -> list[tuple[File, Result | None]]:
+    """Those with the query in their names, newest first, then those with it in their text, best first."""
+    visible = File.objects.visible_to(user).order_by("-id")
+    if not query:
+        return [(file, None) for file in visible[:ROWS]]
+    best: dict[UUID, Result] = {}
+    for passage in passages(visible, query, limit=PASSAGES):
+        best.setdefault(passage.file, passage)
+    named = {file.pk: file for file in visible.filter(name__icontains=query)[:ROWS]}
+    inside = visible.in_bulk(best)
+    files = {**named, **{pk: inside[pk] for pk in best if pk in inside}}
+    return [(file, best.get(file.pk)) for file in files.values()][:ROWS]
+
+
+def _why_not(file: File, chosen: Sequence[int | None], allowed: DocumentBudget) -> str:
+    size = counted(file)
+    if file.status == File.Status.FAILED:
+        return _("It could not be read.")
+    if size is None:
+        return _("Its tokens are not counted yet.")
+    if None in chosen:
+        return _("Wait until the files chosen so far are read.")
+    if not allowed.accepts(size, chosen):
+        over = sum(tokens or 0 for tokens in chosen) + size - allowed.selectable_up_to
+        return _("%(over)s tokens over the line") % {"over": grouped(over)}
+    if file.status == File.Status.TOO_LONG:
+        return _("Too long to send whole.")
+    return ""

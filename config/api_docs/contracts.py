@@ -1,0 +1,79 @@
+"""`/api/v1/asyncapi/`: the WebSocket as an AsyncAPI 3 document, made of the words in `chat.realtime.event_schema`."""
+
+from typing import Any
+
+from django.http import HttpRequest, JsonResponse
+from django.views.generic import View
+
+from chat.realtime import event_schema
+
+DESCRIPTION = (
+    "One socket carries everything that a page or a program follows. Browsers open it with their session, from a page "
+    "of this site; programs with the header `Authorization: Bearer …` and a token of scope `chat`. Every frame that is "
+    "sent is answered by ACK or ERROR with its `id`. After a break, `subscribe` with the last `seq` goes on where it "
+    "broke off. Close codes:"
+)
+
+
+class AsyncApiView(View):
+    """For anybody, as the OpenAPI description: it holds no data."""
+
+    http_method_names = ("get", "head")
+
+    def get(self, request: HttpRequest) -> JsonResponse:
+        return JsonResponse(document(request.get_host(), secure=request.is_secure()))
+
+
+def document(host: str, *, secure: bool) -> dict[str, Any]:
+    sent, received = event_schema.sent_on_the_socket(), event_schema.received()
+    messages = {**sent, **received}
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Glasshouse",
+            "version": "1",
+            "description": "Answers as they are written. The same events come from `GET /api/v1/turns/{id}/events/`.",
+        },
+        "defaultContentType": "application/json",
+        "servers": {
+            "site": {
+                "host": host,
+                "protocol": "wss" if secure else "ws",
+                "security": [{"$ref": f"#/components/securitySchemes/{name}"} for name in ("token", "session")],
+            }
+        },
+        "channels": {
+            "socket": {
+                "address": "/ws/",
+                "description": DESCRIPTION
+                + "".join(f"\n* {code}: {why}" for code, why in event_schema.CLOSE_CODES.items()),
+                "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
+                "x-close-codes": {str(code): why for code, why in event_schema.CLOSE_CODES.items()},
+            }
+        },
+        "operations": {
+            "receive": _operation("receive", "What a client sends.", received),
+            "send": _operation("send", "What the server sends.", sent),
+        },
+        "components": {
+            "messages": {name: _message(name, schema) for name, schema in messages.items()},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "An API token of scope `chat`."},
+                "session": {"type": "httpApiKey", "in": "cookie", "name": "sessionid"},
+            },
+        },
+    }
+
+
+def _operation(action: str, summary: str, messages: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "action": action,
+        "channel": {"$ref": "#/channels/socket"},
+        "summary": summary,
+        "messages": [{"$ref": f"#/channels/socket/messages/{name}"} for name in messages],
+    }
+
+
+def _message(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    meaning = {"summary": event_schema.MEANINGS[name]} if name in event_schema.MEANINGS else {}
+    return {"name": name, **meaning, "payload": schema}

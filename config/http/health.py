@@ -1,0 +1,56 @@
+"""For whoever runs the product: is it alive, is it ready; and the last resort for unknown addresses."""
+
+from typing import Any
+
+import redis
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+
+from config.http.problems import is_api, json_problem
+from core import jobs
+from core.errors import ProductError
+
+
+def livez(request: HttpRequest) -> HttpResponse:
+    """The process answers. No I/O, so a slow database does not get the process restarted."""
+    return HttpResponse("ok", content_type="text/plain")
+
+
+def readyz(request: HttpRequest) -> JsonResponse:
+    """503 with what is missing, until this process can serve requests: database, migrations, Redis.
+
+    What it says of workers is for information: without one, answers wait, but taking every web process out of service
+    would help nobody.
+    """
+    redis_state, worker_state = _redis_and_workers()
+    needed = {"database": _database(), "redis": redis_state}
+    ready = all(state == "ok" for state in needed.values())
+    return JsonResponse({"ready": ready, **needed, "worker": worker_state}, status=200 if ready else 503)
+
+
+def _database() -> str:
+    try:
+        executor = MigrationExecutor(connection)
+        pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    except DatabaseError:
+        return "unreachable"
+    return f"{len(pending)} migrations are missing; run manage.py migrate" if pending else "ok"
+
+
+def _redis_and_workers() -> tuple[str, str]:
+    try:
+        missing = jobs.missing_queues()
+    except redis.RedisError:
+        return "unreachable", "unknown"
+    if not missing:
+        return "ok", "ok"
+    return "ok", f"none of {' and '.join(missing)} has been heard of for 20 s; start one"
+
+
+def not_found(request: HttpRequest, exception: Any) -> HttpResponse:
+    if is_api(request.path):
+        detail = "There is nothing at this address. The API is described at /api/docs/."
+        return json_problem(request, ProductError("not_found", detail, status=404))
+    return render(request, "404.html", status=404)

@@ -1,0 +1,132 @@
+"""`/metrics` for Prometheus: how much is going on, and whether anything piles up.
+
+For staff only, with a session or a token of scope `admin`. What grows without bound is not counted whole: of turns and
+files it says what the last hour brought, found by the time inside their ids.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from celery import current_app
+from django.db.models import BigIntegerField, Count, Min, Sum
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
+from django.http import HttpResponse
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from kombu.exceptions import ChannelError, OperationalError
+from redis.exceptions import RedisError
+from rest_framework.request import Request
+
+from accounts.access.permissions import ScopedView
+from accounts.models import WebhookDelivery
+from chat.models import Turn
+from core import jobs
+from core.errors import ProductError
+from files.models import File
+
+VERSION = "1"
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+RECENT = timedelta(hours=1)
+
+Sample = tuple[Mapping[str, str], float]
+
+
+class MetricsView(ScopedView):
+    scope = "admin"
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> HttpResponse:
+        if not self.person.is_staff:
+            raise ProductError("not_staff", "Only administrators of this workspace see its metrics.", status=403)
+        return HttpResponse("".join(_lines()), content_type=MEDIA_TYPE)
+
+
+def _lines() -> Iterator[str]:
+    now = timezone.now()
+    yield from _metric("info", "The version of the interfaces.", [({"version": VERSION}, 1)])
+    yield from _workers()
+    yield from _metric("queue_length", "Tasks that wait for a worker, by queue.", _queues())
+    yield from _turns(now)
+    yield from _files(now)
+    waiting = WebhookDelivery.objects.filter(status=WebhookDelivery.Status.WAITING).count()
+    yield from _metric("webhook_deliveries_waiting", "Deliveries that wait for a try.", [({}, waiting)])
+
+
+def _turns(now: datetime) -> Iterator[str]:
+    live = Turn.objects.live()
+    counts = dict(live.values_list("status").annotate(Count("pk")))
+    oldest = live.filter(status=Turn.Status.QUEUED).aggregate(Min("created"))["created__min"]
+    yield from _metric("live_turns", "Answers that wait or are written, by status.", _by("status", Turn.LIVE, counts))
+    yield from _metric(
+        "oldest_queued_turn_seconds",
+        "How long the first of those that wait has waited.",
+        [({}, (now - oldest).total_seconds() if oldest else 0)],
+    )
+    recent = Turn.objects.filter(pk__gte=_id_at(now - RECENT))
+    ended = dict(recent.values_list("status").annotate(Count("pk")))
+    yield from _metric("turns_last_hour", "Turns begun in the last hour, by status.", _by("status", Turn.Status, ended))
+    names = ("input", "output", "cached_input", "reasoning")
+    tokens = recent.aggregate(**{name: Sum(Cast(KeyTextTransform(name, "usage"), BigIntegerField())) for name in names})
+    used = [({"kind": name}, tokens[name] or 0) for name in names]
+    yield from _metric("tokens_last_hour", "Tokens of these turns, as providers count them.", used)
+
+
+def _files(now: datetime) -> Iterator[str]:
+    recent = File.objects.filter(pk__gte=_id_at(now - RECENT))
+    counts = dict(recent.values_list("status").annotate(Count("pk")))
+    size = recent.aggregate(Sum("size"))["size__sum"] or 0
+    yield from _metric("uploads_last_hour", "Files of the last hour, by status.", _by("status", File.Status, counts))
+    yield from _metric("uploaded_bytes_last_hour", "Their bytes.", [({}, size)])
+
+
+def _id_at(moment: datetime) -> UUID:
+    """The smallest UUIDv7 of a moment: its first 48 bits are Unix time in milliseconds."""
+    return UUID(int=int(moment.timestamp() * 1_000) << 80)
+
+
+def _workers() -> Iterator[str]:
+    try:
+        heard = jobs.queues_heard()
+    except RedisError:
+        heard = {}
+    up = {queue: heard.get(queue, jobs.HEARD_WITHIN) < jobs.HEARD_WITHIN for queue in jobs.QUEUES}
+    yield from _metric("worker_up", "1 when workers of all queues were heard of within 20 s.", [({}, all(up.values()))])
+    yield from _metric(
+        "queue_worker_up", "1 when a worker of the queue was heard of within 20 s.", _by("queue", jobs.QUEUES, up)
+    )
+    ages = [({"queue": queue}, age) for queue, age in heard.items()]
+    yield from _metric("queue_worker_heard_seconds", "Since a worker of the queue was last heard of.", ages)
+
+
+def _queues() -> list[Sample]:
+    """As the broker counts them, whichever it is; nothing of a broker that is away."""
+    connection: Any = current_app.connection_for_read()  # its channel is another for each kind of broker
+    try:
+        with connection:
+            connection.ensure_connection(max_retries=1, timeout=2)
+            return [({"queue": name}, _length(connection, name)) for name in jobs.QUEUES]
+    except (OSError, OperationalError, RedisError):
+        return []
+
+
+def _length(connection: Any, queue: str) -> int:
+    """0 for a queue that does not exist yet: nothing was ever put into it."""
+    try:
+        return int(connection.channel().queue_declare(queue=queue, passive=True).message_count)
+    except ChannelError:
+        return 0
+
+
+def _by(label: str, values: Iterable[str], counts: Mapping[Any, int]) -> list[Sample]:
+    """Also those that do not occur: a series that comes and goes is hard to watch."""
+    return [({label: str(value)}, counts.get(str(value), 0)) for value in values]
+
+
+def _metric(name: str, meaning: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP glasshouse_{name} {meaning}\n# TYPE glasshouse_{name} gauge\n"
+    for labels, value in samples:
+        inside = ",".join(f'{label}="{text}"' for label, text in labels.items())
+        yield f"glasshouse_{name}{{{inside}}} {value:g}\n" if inside else f"glasshouse_{name} {value:g}\n"

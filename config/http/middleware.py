@@ -1,0 +1,95 @@
+"""What every request gets: an id, a content security policy, and its errors in words."""
+
+import logging
+import secrets
+import uuid
+from collections.abc import Callable
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
+from django.utils.functional import SimpleLazyObject
+
+from config.http import problems
+from config.http.problems import Request
+from core.errors import ProductError
+
+logger = logging.getLogger(__name__)
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+
+# Nothing inline but what carries the request's nonce, nothing from elsewhere. The admin's own scripts (Alpine.js)
+# evaluate expressions and set styles, so that part of the site, for staff only, gets a looser policy.
+_PAGES = (
+    "default-src 'self'; script-src 'self' 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data: "
+    "blob:; connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_ADMIN = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+
+
+class RequestIdMiddleware:
+    """`X-Request-ID` of the caller when it is a plain word, else a new one; sent back with every response."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: Request) -> HttpResponse:
+        given = request.headers.get("X-Request-ID", "")
+        plain = given.replace("-", "").isalnum() and given.isascii() and len(given) <= 64
+        request.request_id = given if plain else uuid.uuid4().hex
+        response = self.get_response(request)
+        response["X-Request-ID"] = request.request_id
+        return response
+
+
+class PageCompressionMiddleware(GZipMiddleware):
+    """Pages only, and none that another site's page led to: it could read secrets from how long the response is.
+
+    Why that is enough: docs/decisions/0010-pages-are-compressed.md.
+    """
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        page = not response.streaming and response.get("Content-Type", "").startswith("text/html")
+        if page and request.headers.get("Sec-Fetch-Site") != "cross-site":
+            return super().process_response(request, response)
+        return response
+
+
+class ContentSecurityPolicyMiddleware:
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: Request) -> HttpResponse:
+        request.csp_nonce = SimpleLazyObject(lambda: secrets.token_urlsafe(16))
+        response = self.get_response(request)
+        loose = request.path.startswith(("/admin/", "/api/docs/"))
+        policy = _ADMIN if loose else _PAGES.format(nonce=request.csp_nonce)
+        response.headers.setdefault("Content-Security-Policy", policy)
+        return response
+
+
+class ProductErrorMiddleware:
+    """Views of pages raise `ProductError`; here it becomes a sentence on the page, or problem+json under `/api/`."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: Request) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: Request, exception: Exception) -> HttpResponseBase | None:
+        exception = problems.foreseen(exception)
+        if isinstance(exception, ProductError):
+            if problems.is_api(request.path):
+                return problems.json_problem(request, exception)
+            return problems.page_problem(request, exception)
+        if problems.is_api(request.path) and not settings.DEBUG:
+            detail = (
+                "Something went wrong on the server. Try again; if it happens again, tell your admin the request id."
+            )
+            logger.error("request %s failed", request.request_id, exc_info=exception)
+            return problems.json_problem(request, ProductError("internal_error", detail, status=500))
+        return None

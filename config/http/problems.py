@@ -1,0 +1,115 @@
+"""Errors as every interface shows them: problem+json (RFC 9457) for programs, a page or a fragment for people."""
+
+from typing import Any, cast
+
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
+from django_htmx.middleware import HtmxDetails
+from drf_standardized_errors.handler import exception_handler
+from drf_standardized_errors.types import ExceptionHandlerContext
+from rest_framework.response import Response
+
+from chat.openai_api.errors import refusal
+from core.errors import ProductError
+from core.i18n import translated
+
+MEDIA_TYPE = "application/problem+json"
+TITLES = {
+    400: _("Bad request"),
+    401: _("Not signed in"),
+    403: _("Not allowed"),
+    404: _("Not found"),
+    405: _("Method not allowed"),
+    409: _("Conflict"),
+    412: _("Changed meanwhile"),
+    413: _("Too large"),
+    415: _("Unsupported media type"),
+    422: _("Cannot be processed"),
+    429: _("Too many requests"),
+    500: _("Internal error"),
+    502: _("Model provider failed"),
+    503: _("Not available"),
+}
+
+
+class Request(HttpRequest):
+    """For type checkers: what middlewares add."""
+
+    request_id: str
+    csp_nonce: object
+    htmx: HtmxDetails
+
+
+def problem(
+    request: HttpRequest, status: int, code: str, detail: str, errors: list[dict[str, Any]] | None = None, **extra: Any
+) -> dict[str, Any]:
+    return {
+        "type": "about:blank",
+        "title": gettext(TITLES.get(status, _("Error"))),
+        "status": status,
+        "detail": translated(detail),
+        "code": code,
+        "errors": errors or [],
+        "request_id": getattr(request, "request_id", ""),
+        **extra,
+    }
+
+
+def foreseen(exception: Exception) -> Exception:
+    """What Django raises while a body is read, as an error of ours; anything else as it is."""
+    if isinstance(exception, RequestDataTooBig):
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1_048_576
+        return ProductError("too_large", f"The request is larger than {limit} MiB. Send less at once.", status=413)
+    return exception
+
+
+def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
+    if request.path.startswith("/v1/"):
+        return refusal(error)
+    body = problem(request, error.status, error.code, error.detail, **error.extra)
+    return JsonResponse(body, status=error.status, content_type=MEDIA_TYPE, headers=_when(error))
+
+
+def _when(error: ProductError) -> dict[str, str]:
+    """An error that passes says so in `retry_after`, in seconds, for programs in the header too."""
+    return {"Retry-After": str(error.extra["retry_after"])} if "retry_after" in error.extra else {}
+
+
+def page_problem(request: Request, error: ProductError) -> HttpResponse:
+    """For htmx a fragment that goes where problems are shown; the draft on the page is not touched."""
+    context = {"code": error.code, "detail": error.detail, "title": gettext(TITLES.get(error.status, _("Error")))}
+    if request.htmx:
+        response = render(request, "ui/_problem.html", context, status=error.status)
+        response["HX-Retarget"], response["HX-Reswap"] = "#problem", "innerHTML"
+        return response
+    if error.status == 404:
+        return render(request, "404.html", context, status=404)
+    return render(request, "problem.html", context, status=error.status)
+
+
+def handle(exception: Exception, context: dict[str, Any]) -> Response | None:
+    """Django REST framework's exception handler. None (a 500 by Django) for what nobody foresaw."""
+    request, exception = context["request"], foreseen(exception)
+    if isinstance(exception, ProductError):
+        body = problem(request, exception.status, exception.code, exception.detail, **exception.extra)
+        return Response(body, status=exception.status, headers=_when(exception), content_type=MEDIA_TYPE)
+    response = exception_handler(exception, cast("ExceptionHandlerContext", context))
+    if response is None:
+        return None
+    errors = response.data["errors"]
+    invalid = response.data["type"] == "validation_error"
+    code = "invalid" if invalid else errors[0]["code"]
+    for error in errors:
+        error["detail"] = translated(error["detail"])
+    detail = "; ".join(f"{error['attr']}: {error['detail']}" if error["attr"] else error["detail"] for error in errors)
+    headers = {name: value for name, value in response.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")}
+    body = problem(request, response.status_code, code, detail, errors if invalid else None)
+    return Response(body, status=response.status_code, headers=headers, content_type=MEDIA_TYPE)
+
+
+def is_api(path: str) -> bool:
+    return path.startswith(("/api/", "/v1/"))

@@ -1,0 +1,88 @@
+"""What the admin pages of all apps share."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from django.contrib import messages
+from django.contrib.auth.models import AbstractUser
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from unfold.admin import ModelAdmin
+from unfold.decorators import action
+from unfold.forms import BaseDialogForm
+from unfold.paginator import InfinitePaginator
+
+_action = cast("Callable[..., Callable[..., Any]]", action)  # annotated by unfold as if it were applied already
+
+
+class RowAdmin(ModelAdmin):
+    # Unfold annotates these as empty tuples.
+    actions_detail: Any = ()
+    actions_list: Any = ()
+
+    def row(self, request: HttpRequest, pk: str) -> Any:
+        """Raises Http404 for what is not there or not to be seen in this admin."""
+        found = self.get_object(request, pk)
+        if found is None:
+            raise Http404
+        return found
+
+    def back(self, request: HttpRequest, row: Any, said: str, level: int = messages.SUCCESS) -> HttpResponse:
+        """The end of a dialog: the row's page, which says this."""
+        self.message_user(request, said, level)
+        return go(reverse(f"admin:{self.opts.label_lower.replace('.', '_')}_change", args=[row.pk]))
+
+
+class ReadOnlyAdmin(RowAdmin):
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class Confirmation(BaseDialogForm):
+    """Nothing but a button: what changes something is posted, never followed as a link."""
+
+
+def button(name: str, *, icon: str, permission: str = "change") -> Callable[..., Any]:
+    """A button above a row's page that leads to a page of its own; the method takes (request, object_id)."""
+    return _action(description=name, icon=icon, permissions=[permission])
+
+
+def confirmed(name: str, *, icon: str, ask: str, explain: str, permission: str = "change") -> Callable[..., Any]:
+    """A button that asks first; the method takes (request, form, object_id) and ends with `go`."""
+    dialog = {"title": ask, "description": explain, "form_class": Confirmation, "form_submit_text": name}
+    return _action(description=name, icon=icon, permissions=[permission], dialog=dialog)
+
+
+def go(url: str) -> HttpResponse:
+    """The dialog has been posted by htmx, for which this is the way to another page."""
+    return HttpResponse(headers={"HX-Redirect": url})
+
+
+def acting(request: HttpRequest) -> AbstractUser:
+    return cast("AbstractUser", request.user)  # the admin site lets nobody else in
+
+
+STATES = {
+    "queued": "info",
+    "running": "info",
+    "answering": "info",
+    "summarising": "info",
+    "done": "success",
+    "stopped": "warning",
+    "interrupted": "warning",
+    "failed": "danger",
+}
+
+
+class RecordAdmin(ReadOnlyAdmin):
+    """These tables grow without bound: nothing on their pages counts rows."""
+
+    paginator = InfinitePaginator
+    show_full_result_count = False
+    list_per_page = 50

@@ -1,0 +1,52 @@
+"""Errors with a code and a sentence, mapped once per interface (API, page, socket).
+
+Every error a person can cause or meet derives from `ProductError`. `detail` is shown to people as it is: one or two
+sentences that say what to do, without secrets or internals.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class ProductError(Exception):
+    """`code` is stable and machine-readable, `status` the HTTP status, `extra` more JSON members for programs."""
+
+    def __init__(self, code: str, detail: str, *, status: int = 400, **extra: Any) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.status = status
+        self.extra = extra
+
+
+class NotFound(ProductError):
+    def __init__(self, what: str) -> None:
+        super().__init__("not_found", f"There is no such {what}, or it is not yours.", status=404)
+
+
+def invalid_setting(errors: Mapping[str, Sequence[str]], row: str = "") -> ProductError:
+    """The first of what Django found wrong with a row, by field; `row` names it where several are set at once."""
+    field, found = next(iter(errors.items()))
+    return ProductError("invalid_setting", f"{row}: {field}: {found[0]}" if row else f"{field}: {found[0]}")
+
+
+class ModelError(ProductError):
+    """A model call failed.
+
+    `retryable`: the same request may succeed later. `retry_after`: seconds the provider asked to wait, if it did.
+    `limit`: the context limit in tokens that the provider named with `context_too_long`, if it did.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        retryable: bool,
+        retry_after: float | None = None,
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(code, detail, status=502)
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.limit = limit

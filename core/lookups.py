@@ -1,0 +1,44 @@
+"""Rows, ids and days as they are named in addresses."""
+
+from datetime import date
+from typing import TypeVar
+from uuid import UUID
+
+from django.db.models import Model, QuerySet
+
+from core.errors import NotFound
+
+Row = TypeVar("Row", bound=Model)
+
+
+def identifier(value: object, what: str) -> UUID:
+    """A row's id as it came from outside; raises `NotFound` for what is none, as for a row that is not there."""
+    try:
+        return UUID(str(value))
+    except ValueError as error:
+        raise NotFound(what) from error
+
+
+def get_or_404(rows: QuerySet[Row], pk: object, what: str) -> Row:
+    """The one of `rows` with this id, as it came from outside; raises `NotFound` when there is none."""
+    return or_404(rows.filter(pk=identifier(pk, what)).first(), what)
+
+
+def or_404(row: Row | None, what: str) -> Row:
+    """Raises `NotFound` for a row that was not found."""
+    if row is None:
+        raise NotFound(what)
+    return row
+
+
+class DayConverter:
+    """A day as in ISO 8601; `length` is how much of it an address shows, the rest is the first day."""
+
+    regex = r"\d{4}-\d{2}-\d{2}"
+    length = 10
+
+    def to_python(self, value: str) -> date:
+        return date.fromisoformat((value + "-01-01")[:10])
+
+    def to_url(self, value: date) -> str:
+        return value.isoformat()[: self.length]

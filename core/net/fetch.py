@@ -1,0 +1,144 @@
+"""Fetches what a URL holds, within a time and a size, from addresses that the guard has checked."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import httpx2
+
+from core.net.url_safety import Guard, Refused
+
+MAX_REDIRECTS = 5
+MAX_ADDRESSES = 3  # of one name that are tried
+CONNECT_TIMEOUT = 5.0  # seconds for each of them
+_ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
+_HEADERS = {
+    "User-Agent": "Mozilla/5.0 (compatible; Glasshouse; opens pages that people ask for)",
+    # Others can be packed in layers, each a bomb of its own.
+    "Accept-Encoding": "gzip",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """`url` is the one after redirects; `cut`: there was more than the body holds."""
+
+    url: str
+    media_type: str
+    charset: str | None
+    body: bytes
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fetcher:
+    """`timeout` in seconds for everything together. `tls` None trusts the authorities that the machine trusts."""
+
+    guard: Guard = field(default_factory=Guard)
+    timeout: float = 15.0
+    tls: ssl.SSLContext | None = None
+
+    async def fetch(self, url: httpx2.URL, accepted: Mapping[str, int]) -> Fetched:
+        """`accepted`: media types, each with the most bytes of its unpacked body that are read.
+
+        Follows at most five redirects, each checked like the first URL. Raises `Refused`.
+        """
+        transport = CheckedTransport(self.guard, self.tls)
+        client = httpx2.AsyncClient(
+            transport=transport,
+            headers={**_HEADERS, "Accept": ", ".join(accepted)},
+            timeout=httpx2.Timeout(self.timeout, connect=CONNECT_TIMEOUT),
+            trust_env=False,  # through a proxy, the address would be the proxy's choice
+        )
+        try:
+            async with asyncio.timeout(self.timeout), client:
+                return await self._follow(client, client.build_request("GET", url), accepted)
+        except (TimeoutError, httpx2.TimeoutException) as error:
+            raise Refused(f"{url.host} gave no complete answer within {self.timeout:g} seconds.") from error
+        except httpx2.ConnectError as error:
+            raise Refused(f"{url.host} cannot be reached, or its certificate is not valid.") from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise Refused(f"{url.host} gave an answer that is broken or has too much in its headers.") from error
+
+    async def _follow(
+        self, client: httpx2.AsyncClient, request: httpx2.Request, accepted: Mapping[str, int]
+    ) -> Fetched:
+        for _ in range(MAX_REDIRECTS + 1):
+            response = await client.send(request, stream=True)
+            try:
+                # The body of a redirect is never read: it has no size that anyone promised.
+                if response.next_request is None:
+                    return await self._read(response, accepted)
+                request = response.next_request
+            finally:
+                await response.aclose()
+        raise Refused(f"{request.url.host} redirects more than {MAX_REDIRECTS} times.")
+
+    async def _read(self, response: httpx2.Response, accepted: Mapping[str, int]) -> Fetched:
+        host = response.url.host
+        if not response.is_success:
+            raise Refused(f"{host} answered with status {response.status_code}, so there is nothing to read.")
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type not in accepted:
+            raise Refused(f"This is {media_type[:100] or 'of an unknown type'}, which cannot be read.")
+        if response.headers.get("content-encoding", "").strip().lower() not in _ENCODINGS:
+            raise Refused(f"{host} sent the page packed in a way that was not asked for.")
+        body, cut = await read_body(response, accepted[media_type])
+        return Fetched(str(response.url), media_type, response.charset_encoding, body, cut)
+
+
+async def read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, bool]:
+    """The unpacked body up to `max_bytes`, and whether there was more. What lies beyond is not received."""
+    body = bytearray()
+    async with aclosing(response.aiter_bytes()) as pieces:
+        async for piece in pieces:
+            body += piece
+            if len(body) > max_bytes:
+                break
+    return bytes(body[:max_bytes]), len(body) > max_bytes
+
+
+@lru_cache(maxsize=1)
+def _system_tls() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()  # reading the authorities takes tens of milliseconds
+
+
+class CheckedTransport(httpx2.AsyncBaseTransport):
+    """Looks the name up once and connects to the very address that was checked.
+
+    Otherwise a second look-up could give another. The host's name stays in the Host header, and in TLS for the
+    certificate.
+    """
+
+    def __init__(self, guard: Guard, tls: ssl.SSLContext | None = None) -> None:
+        self._guard = guard
+        # Connections are not kept: one to the same address may have been made for another name.
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        self._inner = httpx2.AsyncHTTPTransport(verify=tls or _system_tls(), trust_env=False, limits=limits)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        addresses = await self._guard.addresses_of(request.url)
+        failure: httpx2.TransportError | None = None
+        for address in addresses[:MAX_ADDRESSES]:
+            try:
+                return await self._inner.handle_async_request(_pinned(request, address))
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+        raise failure or httpx2.ConnectError("no address", request=request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
+    name = request.url.raw_host.decode("ascii").strip("[]")
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,  # with the Host of the name
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": name},
+    )

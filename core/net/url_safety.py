@@ -1,0 +1,100 @@
+"""Which addresses a tool may connect to: those of the public internet, unless an operator allows more."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
+
+import httpx2
+
+Network = IPv4Network | IPv6Network
+# Given a host and a port, its addresses as text; raises OSError for a name without any.
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+
+PORTS = frozenset({80, 443, 8080, 8443})
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+# The IANA special-purpose registry, multicast, class E, and Azure's host service, whose address looks public.
+_CLOSED_IPV4 = [
+    ip_network(network)
+    for network in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16"),
+        *("192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3"),
+        "168.63.129.16/32",
+    )
+]
+# Only this part of IPv6 is public; what translates to IPv4 outside of it (mapped, NAT64) is closed with the rest.
+_OPEN_IPV6 = ip_network("2000::/3")
+# Teredo and other assignments for protocols, documentation, 6to4.
+_CLOSED_IPV6 = [ip_network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")]
+
+# Threads of their own: a name server that never answers must not take those that the rest of the process needs.
+_lookups = ThreadPoolExecutor(max_workers=8, thread_name_prefix="lookup")
+
+
+class Refused(Exception):
+    """What a tool does not do, or could not; the sentence is for the model and for people."""
+
+
+def is_public(address: IPv4Address | IPv6Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _CLOSED_IPV4)
+    return address in _OPEN_IPV6 and not any(address in network for network in _CLOSED_IPV6)
+
+
+async def look_up(host: str, port: int) -> list[str]:
+    loop = asyncio.get_running_loop()
+    found = await loop.run_in_executor(_lookups, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """`allowed_networks` are open in addition to the public internet; `resolve` looks names up."""
+
+    ports: frozenset[int] = PORTS
+    allowed_networks: tuple[Network, ...] = ()
+    resolve: Resolver = look_up
+
+    async def addresses_of(self, url: httpx2.URL) -> list[str]:
+        """The addresses behind a URL, each safe to connect to. Raises `Refused`.
+
+        One closed address refuses the whole name: no honest site has one, and a name that mixes them is an attack.
+        """
+        if url.scheme not in _DEFAULT_PORTS or not url.host:
+            raise Refused("Only URLs that begin with http:// or https:// and a host can be opened.")
+        if url.userinfo:
+            raise Refused("A URL with a user name or password in it is not opened. Leave them out.")
+        port = url.port or _DEFAULT_PORTS[url.scheme]
+        if port not in self.ports:
+            known = ", ".join(str(number) for number in sorted(self.ports))
+            raise Refused(f"Port {port} is not opened, only {known}.")
+        try:
+            found = [ip_address(text) for text in await self.resolve(url.raw_host.decode("ascii").strip("[]"), port)]
+        except (OSError, ValueError) as error:  # ValueError: a label longer than names may have
+            raise Refused(f"There is no address for {url.host}. Check the URL.") from error
+        if not found or not all(self._is_open(address) for address in found):
+            raise Refused(f"{url.host} is not on the public internet, so it is not opened.")
+        return [str(address) for address in found]
+
+    def _is_open(self, address: IPv4Address | IPv6Address) -> bool:
+        return is_public(address) or any(address in network for network in self.allowed_networks)
+
+
+def is_http(url: str) -> bool:
+    """Whether it has a host to call. A host without dots will do: that is how containers name each other."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets or a port that are none
+        return False
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port: who gets a secret that is sent there."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port

@@ -1,0 +1,45 @@
+"""What an administrator may do: the rights that the admin gives hold in the API and in every service too.
+
+And which pages are only for people who are signed in.
+"""
+
+from typing import Literal
+
+from django.contrib.auth import get_permission_codename
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.urls import URLPattern
+
+from core.errors import ProductError
+
+Action = Literal["add", "change", "delete", "view"]
+
+
+def has_right(user: AbstractUser, action: Action, what: models.Model | type[models.Model]) -> bool:
+    """Whether an administrator may do it in the admin: so may they here. Whoever may change also sees."""
+    names = {action, "change"} if action == "view" else {action}
+    rights = (f"{what._meta.app_label}.{get_permission_codename(name, what._meta)}" for name in names)
+    return user.is_active and user.is_staff and any(user.has_perm(right) for right in rights)
+
+
+def require_right(user: AbstractUser | None, action: Action, what: models.Model | type[models.Model]) -> None:
+    """Raises `staff_only` or `right_missing` (403). None is the product itself: a command or the seed."""
+    if user is None or has_right(user, action, what):
+        return
+    if not (user.is_active and user.is_staff):
+        raise ProductError("staff_only", "Only an administrator can change this. Ask one to do it.", status=403)
+    name = f"{what._meta.app_label}.{get_permission_codename(action, what._meta)}"
+    raise ProductError("right_missing", f"You lack the right “{name}”. Ask a superuser for it.", status=403)
+
+
+def require_store(user: AbstractUser | None, row: models.Model) -> None:
+    """The right to add a row that is not stored yet, or to change one that is; as `require_right`."""
+    require_right(user, "add" if row._state.adding else "change", row)
+
+
+def signed_in(patterns: list[URLPattern]) -> list[URLPattern]:
+    """The same patterns; whoever is not signed in is sent to the sign-in page, and from there on to the address."""
+    for pattern in patterns:
+        pattern.callback = login_required(pattern.callback)
+    return patterns

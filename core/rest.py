@@ -1,0 +1,107 @@
+"""What the API views of all apps share.
+
+Lists come in pages with cursors. Serializers refuse fields that they do not have. Entity tags (RFC 9110, sections 8.8.3
+and 13.1.1): who changes something says which state they have read.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Model, QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field
+from rest_framework import serializers
+from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="The ETag that was read. Refused with 412 when something has changed since; without it, never.",
+)
+ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, description="For If-Match.")
+
+_TAG = re.compile(r'(W/)?"([^"]*)"')
+
+
+class Pages(CursorPagination):
+    page_size = 50
+    page_size_query_param = "page_size"
+    max_page_size = 200
+
+
+def pages(*ordering: str, size: int = 50, at_most: int | None = 200) -> type[Pages]:
+    """A paginator of `size` rows a page in this order, by fields that are never null.
+
+    `at_most` is the largest `page_size` that a request may ask for; None: it gets `size` whatever it asks for.
+    """
+    asked = None if at_most is None else "page_size"
+    members = {"ordering": ordering, "page_size": size, "page_size_query_param": asked, "max_page_size": at_most}
+    return type("Pages", (Pages,), members)
+
+
+NewestFirst = pages("-created", "-id")
+OldestFirst = pages("created", "id")
+ByUpdate = pages("-updated", "-id")
+ByName = pages("name")
+
+
+def valid(kind: type[BaseSerializer[Any]], request: Request, given: Any = None) -> dict[str, Any]:
+    """What was sent, or `given` in its place, as the serializer reads it; raises its `ValidationError`."""
+    body = kind(data=request.data if given is None else given, context={"request": request})
+    body.is_valid(raise_exception=True)
+    return dict(body.validated_data)
+
+
+def expected(request: Request) -> frozenset[str] | None:
+    """The tags of `If-Match`; None for a request that takes any. A weak tag never matches."""
+    header = request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return None
+    return frozenset(tag for weak, tag in _TAG.findall(header) if not weak)
+
+
+def tagged(response: Response, tag: str) -> Response:
+    response["ETag"] = f'"{tag}"'
+    return response
+
+
+class Strict(serializers.Serializer[Any]):
+    """Refuses fields that it does not have, and those that only it sets, by their names."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        wrong: dict[str, Any] = {}
+        if isinstance(data, Mapping):
+            known = [name for name, field in self.fields.items() if not field.read_only]
+            for name in map(str, data):
+                if name in self.fields and name not in known:
+                    wrong[name] = ["This field cannot be set."]
+                elif name not in known:
+                    wrong[name] = [f"There is no such field. The fields are: {', '.join(known)}."]
+        try:
+            valid = super().to_internal_value(data)
+        except serializers.ValidationError as error:
+            if not wrong or not isinstance(error.detail, dict):
+                raise
+            raise serializers.ValidationError({**error.detail, **wrong}) from error
+        if wrong:
+            raise serializers.ValidationError(wrong)
+        return valid
+
+
+@extend_schema_field(OpenApiTypes.UUID)
+class VisibleField(serializers.PrimaryKeyRelatedField[Any]):
+    """A row of `model` that the caller may see; the serializer's context has their request."""
+
+    def __init__(self, model: type[Model], **options: Any) -> None:
+        self.model = model
+        super().__init__(**options)
+
+    def get_queryset(self) -> QuerySet[Any]:
+        manager: Any = self.model._default_manager
+        rows: QuerySet[Any] = manager.visible_to(self.context["request"].user)
+        return rows

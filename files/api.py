@@ -1,0 +1,98 @@
+"""`/api/v1/files/`: uploading, reading and downloading for programs."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import mixins, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.parsers import JSONParser, MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
+
+from accounts.access.permissions import ScopedView
+from core.errors import ProductError
+from core.rest import NewestFirst
+from files import services
+from files.downloads import download
+from files.models import File
+from files.pages import Reading
+from files.serializers import FileSerializer, TextSerializer, UploadSerializer
+
+
+class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[File]):
+    scope = "files"
+    serializer_class = FileSerializer
+    pagination_class = NewestFirst
+    parser_classes = (MultiPartParser, JSONParser)
+    queryset = File.objects.none()
+
+    def get_queryset(self) -> QuerySet[File]:
+        """A list is one's own files; one file may also be that of a project one is in."""
+        if self.action == "list":
+            return File.objects.owned_by(self.request.user)
+        return File.objects.visible_to(self.request.user)
+
+    def rate(self) -> str:
+        return "uploads" if self.action == "create" else super().rate()
+
+    @extend_schema(request={"multipart/form-data": UploadSerializer}, responses={201: FileSerializer})
+    def create(self, request: Request) -> Response:
+        """Stores a file; its text and tokens follow in the background: ask again until its status is final."""
+        if "file" not in request.FILES:
+            raise ProductError("no_file", "Send the file as multipart/form-data in the field “file”.")
+        given = request.FILES["file"]
+        file = services.upload(user=self.person, name=given.name or "", content=given)
+        return Response(self.get_serializer(file).data, status=status.HTTP_201_CREATED)
+
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Removes the file for ever, out of every project too. For its owner."""
+        services.delete(user=self.person, file=self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(request=None, responses={202: FileSerializer})
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, pk: str) -> Response:
+        """Reads a failed file again."""
+        file = self.get_object()
+        services.retry(user=self.person, file=file)
+        return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})
+    @action(detail=True)
+    def content(self, request: Request, pk: str) -> HttpResponseBase:
+        """The original bytes."""
+        return download(self.get_object())
+
+    @extend_schema(
+        responses=TextSerializer,
+        parameters=[
+            OpenApiParameter("page", int, description="From 1."),
+            OpenApiParameter("start", int, description="A character of the text, from 0."),
+        ],
+    )
+    @action(detail=True)
+    def text(self, request: Request, pk: str) -> Response:
+        """The text that was read from the file, some pages at a time, from a page or a character on."""
+        reading = Reading(self.get_object())
+        page, start = (whole_number(request.query_params, name) for name in ("page", "start"))
+        window = reading.at(start or 0 if page is None else reading.start_of(page))
+        url = request.build_absolute_uri(request.path)
+        links = {"next": window.next, "previous": window.previous}
+        body: dict[str, Any] = {
+            name: None if at is None else replace_query_param(url, "start", str(at)) for name, at in links.items()
+        }
+        return Response(TextSerializer({**body, "results": window.pieces}).data)
+
+
+def whole_number(parameters: Any, name: str) -> int | None:
+    """A parameter of an address; raises `bad_number` for what is none."""
+    given = parameters.get(name)
+    if given in (None, ""):
+        return None
+    if not (given.isascii() and given.isdigit() and len(given) < 10):
+        raise ProductError("bad_number", f"“{name}” must be a whole number from 0.")
+    return int(given)

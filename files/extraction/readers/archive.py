@@ -1,0 +1,104 @@
+"""Zip archives that hold a document (DOCX, PPTX, XLSX, EPUB), opened with suspicion."""
+
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from lxml import etree
+
+from files.extraction.readers.result import ExtractionError
+
+MAX_MEMBERS = 10_000
+MAX_UNPACKED = 400_000_000  # bytes of all members together
+MAX_RATIO = 200  # unpacked : packed; office documents stay below 50
+SMALL = 20_000_000  # bytes that may unpack at any ratio
+_ENCRYPTED = 0x1
+_HEAD = 4_096
+_ENTITIES = re.compile(rb"<!(?:ENTITY|DOCTYPE[^>]*\[)")
+
+Element = Any  # lxml's own class for elements is private
+
+
+class Archive:
+    """A checked archive. Raises `bomb`, `encrypted` or `damaged`."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, ValueError, OSError) as error:
+            raise ExtractionError("damaged") from error
+        members = self._zip.infolist()
+        unpacked = sum(member.file_size for member in members)
+        packed = sum(member.compress_size for member in members)
+        if len(members) > MAX_MEMBERS or unpacked > MAX_UNPACKED:
+            raise ExtractionError("bomb")
+        if unpacked > SMALL and unpacked > MAX_RATIO * min(max(packed, 1), path.stat().st_size):
+            raise ExtractionError("bomb")
+        if any(member.flag_bits & _ENCRYPTED for member in members):
+            raise ExtractionError("encrypted")
+        self.names = {member.filename for member in members}
+
+    def open(self, name: str) -> IO[bytes]:
+        """Python's reader never gives more bytes than the directory promised, so the check above holds for them."""
+        if name not in self.names:
+            raise ExtractionError("damaged")
+        return self._zip.open(name)
+
+    def head(self, name: str) -> bytes:
+        with self.open(name) as member:
+            return member.read(_HEAD)
+
+    def refuse_entities(self) -> None:
+        """No program that writes documents writes XML entities; those who do want them to multiply."""
+        for name in self.names:
+            if name.endswith((".xml", ".rels", ".opf")) and _ENTITIES.search(self.head(name)):
+                raise ExtractionError("bomb")
+
+    def tree(self, name: str) -> Element:
+        """The whole of a small member as XML."""
+        with self.open(name) as member:
+            return etree.parse(member, parser()).getroot()
+
+    def relations(self, name: str) -> dict[str, str]:
+        """Targets of a part's relationships by their ids, as names of members (OPC, part 2, section 9)."""
+        folder, _, file = name.rpartition("/")
+        source = f"{folder}/_rels/{file}.rels"
+        if source not in self.names:
+            return {}
+        return {
+            relation.get("Id", ""): resolved(folder, relation.get("Target", ""))
+            for relation in self.tree(source)
+            if relation.get("TargetMode") != "External"
+        }
+
+
+def resolved(folder: str, target: str) -> str:
+    """The name of a member from a link in another one of `folder`."""
+    parts = [] if target.startswith("/") else [part for part in folder.split("/") if part]
+    for part in target.split("/"):
+        if part == "..":
+            parts = parts[:-1]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def parser() -> etree.XMLParser:
+    return etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False)
+
+
+def walk(source: IO[bytes], on_start: Callable[[str], str], on_end: Callable[[str, Element], str]) -> Iterator[str]:
+    """Text for the starts and ends of elements by their names without namespace; what was read is let go."""
+    events = ("start", "end")
+    options: dict[str, bool] = {"resolve_entities": False, "load_dtd": False, "no_network": True, "huge_tree": False}
+    for event, element in cast("Iterator[tuple[str, Element]]", etree.iterparse(source, events, **options)):
+        name = etree.QName(element).localname
+        if event == "start":
+            yield on_start(name)
+        else:
+            yield on_end(name, element)
+            element.clear(keep_tail=True)
+            while (before := element.getprevious()) is not None:
+                element.getparent().remove(before)

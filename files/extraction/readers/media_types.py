@@ -1,0 +1,114 @@
+"""What a file is, from its bytes. Its name only tells kinds of text apart: a name is free to lie."""
+
+import re
+from pathlib import Path
+
+from files.extraction.readers import plain
+from files.extraction.readers.archive import Archive
+from files.extraction.readers.result import ExtractionError
+
+PDF = "application/pdf"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+EPUB = "application/epub+zip"
+HTML = "text/html"
+MAIL = "message/rfc822"
+SVG = "image/svg+xml"
+IMAGES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}  # Pillow's names
+
+_HEAD = 4_096
+_IMAGE_MARKS = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+)
+_PDF_MARK = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1,024 bytes (ISO 32000-1, annex H.3)
+_ZIP = b"PK\x03\x04"
+_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Word 97 and its kin; and what Office wraps a protected file in
+_PROTECTED = "EncryptedPackage".encode("utf-16-le")
+_PARTS = {
+    "word/document.xml": DOCX,
+    "ppt/presentation.xml": PPTX,
+    "xl/workbook.xml": XLSX,
+}
+_BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
+_HTML_MARK = re.compile(
+    rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
+)
+_SVG_MARK = re.compile(rb"<(?:!DOCTYPE\s+)?svg\b", re.I)
+_XML_MARK = re.compile(rb"\s*<(?:\?xml|!DOCTYPE|svg)\b", re.I)
+_MAIL = re.compile(rb"^(?:Received|Return-Path|MIME-Version|Message-ID|From):[^\r\n]+", re.I | re.M)
+_HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
+_BY_NAME = {
+    "c": "text/x-c",
+    "cpp": "text/x-c++",
+    "cs": "text/x-csharp",
+    "css": "text/css",
+    "csv": "text/csv",
+    "go": "text/x-go",
+    "h": "text/x-c",
+    "html": HTML,
+    "htm": HTML,
+    "java": "text/x-java",
+    "js": "text/javascript",
+    "json": "application/json",
+    "jsonl": "application/jsonl",
+    "kt": "text/x-kotlin",
+    "log": "text/plain",
+    "markdown": "text/markdown",
+    "md": "text/markdown",
+    "php": "text/x-php",
+    "py": "text/x-python",
+    "rb": "text/x-ruby",
+    "rs": "text/x-rust",
+    "sh": "text/x-shellscript",
+    "sql": "text/x-sql",
+    "toml": "text/x-toml",
+    "ts": "text/x-typescript",
+    "tsv": "text/tab-separated-values",
+    "yaml": "text/x-yaml",
+    "yml": "text/x-yaml",
+}
+
+
+def media_type(path: Path, name: str) -> str:
+    """Raises `unsupported` for what no extractor reads, `encrypted` for a protected Office file."""
+    with path.open("rb") as source:
+        head = source.read(_HEAD)
+    for pattern, kind in _IMAGE_MARKS:
+        if pattern.match(head):
+            return kind
+    if _PDF_MARK.search(head[:1_024]):
+        return PDF
+    if head.startswith(_ZIP):
+        return _in_archive(path)
+    if head.startswith(_COMPOUND):
+        raise ExtractionError("encrypted" if _PROTECTED in path.read_bytes() else "unsupported")
+    if not plain.marked(head) and _BINARY.search(head):
+        raise ExtractionError("unsupported")
+    return _of_text(head, name)
+
+
+def _in_archive(path: Path) -> str:
+    archive = Archive(path)
+    for part, kind in _PARTS.items():
+        if part in archive.names:
+            return kind
+    if "mimetype" in archive.names and archive.head("mimetype").strip() == EPUB.encode():
+        return EPUB
+    raise ExtractionError("unsupported")
+
+
+def _of_text(head: bytes, name: str) -> str:
+    suffix = name.rpartition(".")[2].lower() if "." in name else ""
+    if _HTML_MARK.match(head):
+        return HTML
+    if _XML_MARK.match(head):
+        return SVG if _SVG_MARK.search(head) else "text/xml"
+    if suffix in _BY_NAME:
+        return _BY_NAME[suffix]
+    if _HEADER.match(head) and (suffix == "eml" or len(_MAIL.findall(head)) > 1):
+        return MAIL
+    return "text/plain"

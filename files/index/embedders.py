@@ -1,0 +1,139 @@
+"""What turns texts into vectors of length 1: the bundled word vectors, or any OpenAI-compatible `/embeddings`."""
+
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx2
+import numpy as np
+import numpy.typing as npt
+import wordllama
+from openai import OpenAI, OpenAIError
+
+from core.errors import ModelError
+from files.models import Embedder
+from llm.providers import errors
+
+Vector = npt.NDArray[np.float32]
+
+BUNDLED_NAME = "Bundled"
+BUNDLED_BATCH = 32  # texts; they are padded to the longest of a batch
+REMOTE_BATCH = 64
+PATIENT, HURRIED = 60.0, 5.0  # seconds for an answer: while a file is indexed; while somebody waits for results
+HALVINGS = 3
+NO_KEY = "none"  # the client insists on a key; servers without accounts ignore it
+
+
+class Client(Protocol):
+    def embed(self, texts: Sequence[str]) -> list[Vector | None]:
+        """One vector a text; None for a text without words. Raises `ModelError`."""
+
+
+def active_embedder() -> Embedder:
+    """The bundled one becomes a row, and active, when no other is. Safe when several processes ask at once."""
+    found = Embedder.objects.filter(active=True).first()
+    if found is not None:
+        return found
+    Embedder.objects.bulk_create([Embedder(name=BUNDLED_NAME, active=True)], ignore_conflicts=True)
+    if not Embedder.objects.filter(active=True).exists():
+        Embedder.objects.filter(name=BUNDLED_NAME).update(active=True)
+    return Embedder.objects.get(active=True)
+
+
+def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> Client:
+    """`timeout`: seconds until an endpoint has to have answered one request."""
+    if embedder.kind == Embedder.Kind.BUNDLED:
+        return _Bundled()
+    return _remote(embedder.base_url, embedder.api_key, embedder.model, embedder.dimensions, timeout)
+
+
+class _Bundled:
+    _lock = threading.Lock()
+    _model: Any = None
+
+    @classmethod
+    def _loaded(cls) -> Any:
+        with cls._lock:
+            if cls._model is None:
+                # It looks for its tokenizer in a folder that the wheel does not fill; this one holds both files.
+                folder = Path(wordllama.__file__).parent
+                cls._model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+            return cls._model
+
+    def embed(self, texts: Sequence[str]) -> list[Vector | None]:
+        # Batches of like length: a short text costs as much as the longest it is padded to.
+        order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
+        vectors: list[Vector | None] = [None] * len(texts)
+        if order:
+            found = self._loaded().embed([texts[at] for at in order], batch_size=BUNDLED_BATCH)
+            for at, vector in zip(order, found, strict=True):
+                vectors[at] = _unit(vector)
+        return vectors
+
+
+@lru_cache(maxsize=8)
+def _remote(base_url: str, api_key: str, model: str, dimensions: int, timeout: float) -> "_Remote":
+    return _Remote(base_url, api_key, model, dimensions, timeout)
+
+
+class _Remote:
+    def __init__(self, base_url: str, api_key: str, model: str, dimensions: int, timeout: float) -> None:
+        self._api_key, self._model, self._dimensions = api_key, model, dimensions
+        self._client = OpenAI(
+            base_url=base_url or "https://api.openai.com/v1",
+            api_key=api_key or NO_KEY,
+            timeout=httpx2.Timeout(timeout, connect=5.0),
+            max_retries=2 if timeout > HURRIED else 0,
+        )
+        # The client takes these two from the environment; another server has no business knowing them.
+        self._client.organization = self._client.project = None
+
+    def embed(self, texts: Sequence[str]) -> list[Vector | None]:
+        wordy = [at for at, text in enumerate(texts) if text.strip()]
+        vectors: list[Vector | None] = [None] * len(texts)
+        for first in range(0, len(wordy), REMOTE_BATCH):
+            batch = wordy[first : first + REMOTE_BATCH]
+            for at, vector in zip(batch, self._shortened([texts[at] for at in batch]), strict=True):
+                vectors[at] = vector
+        return vectors
+
+    def _shortened(self, texts: list[str]) -> list[Vector | None]:
+        """Many models read 512 tokens of their own kind: what is too long for one is judged by its first half."""
+        for attempt in range(HALVINGS + 1):
+            try:
+                return self._ask(texts)
+            except ModelError as error:
+                if error.code != "context_too_long" or attempt == HALVINGS:
+                    raise
+                longest = max(map(len, texts))
+                texts = [text[: max(1, longest // 2)] for text in texts]
+        raise AssertionError("the last attempt returns or raises")
+
+    def _ask(self, texts: list[str]) -> list[Vector | None]:
+        try:
+            # Plain numbers: not every server knows base64, which the client would ask for.
+            answer = self._client.embeddings.create(model=self._model, input=texts, encoding_format="float")
+            rows = sorted(answer.data, key=lambda row: row.index)
+            vectors = [np.asarray(row.embedding, dtype=np.float32) for row in rows]
+        except (OpenAIError, httpx2.HTTPError) as error:
+            raise errors.from_client(error, self._api_key, begun=False) from error
+        except (AttributeError, TypeError, ValueError) as error:
+            raise errors.wrong_endpoint() from error
+        self._check(vectors, len(texts))
+        return [_unit(vector) for vector in vectors]
+
+    def _check(self, vectors: list[Vector], expected: int) -> None:
+        if len(vectors) != expected:
+            raise errors.malformed()
+        sizes = {vector.shape for vector in vectors}
+        if sizes != {(self._dimensions,)}:
+            size = next(iter(sizes))[0]
+            sentence = f"The embedder answers with {size} dimensions; its row says {self._dimensions}. Correct the row."
+            raise ModelError("wrong_dimensions", sentence, retryable=False)
+
+
+def _unit(vector: Vector) -> Vector | None:
+    length = float(np.linalg.norm(vector))
+    return vector / np.float32(length) if np.isfinite(length) and length > 0 else None

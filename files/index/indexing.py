@@ -1,0 +1,145 @@
+"""From chunks to what search reads: the postings of their lexemes, and their vectors."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Q
+
+from core.errors import ModelError
+from core.locks import lock
+from files.index.embedders import active_embedder, client_of
+from files.index.language import configuration_of, readable
+from files.models import Chunk, Embedder, File, Posting
+
+log = logging.getLogger(__name__)
+
+WORDS_BATCH = 500  # chunks
+VECTORS_BATCH = 256
+ACTIVE_LOCK = "active embedder"  # two who choose the active embedder at once choose one after the other
+LARGEST_INDEXED = 4_000  # dimensions: pgvector's limit for HNSW over half precision
+
+# int2 holds a frequency, as PostgreSQL keeps 255 positions of a lexeme, and the length of any chunk of sane size.
+WRITE_POSTINGS = """
+WITH read AS MATERIALIZED (
+    SELECT id, to_tsvector(%(language)s::regconfig, content) AS lexemes
+    FROM unnest(%(ids)s::bigint[], %(texts)s::text[]) AS given (id, content)
+), words AS MATERIALIZED (
+    SELECT id, lexeme, cardinality(positions) AS frequency FROM read, unnest(lexemes)
+), lengths AS MATERIALIZED (
+    SELECT id, least(sum(frequency), 32767) AS length FROM words GROUP BY id
+), written AS (
+    INSERT INTO files_posting (file_id, lexeme, entries)
+    SELECT %(file)s, lexeme, string_agg(int8send(id) || int2send(frequency::int2) || int2send(length::int2), ''::bytea)
+    FROM words JOIN lengths USING (id) GROUP BY lexeme
+    ON CONFLICT (file_id, lexeme) DO UPDATE SET entries = files_posting.entries || excluded.entries
+)
+SELECT coalesce(sum(length), 0)::bigint FROM lengths
+"""
+
+WRITE_VECTORS = """
+UPDATE files_chunk SET embedder_id = %(embedder)s, embedding = given.embedding::vector
+FROM unnest(%(ids)s::bigint[], %(vectors)s::text[]) AS given (id, embedding) WHERE files_chunk.id = given.id
+"""
+
+
+def index_chunks(file: File) -> None:
+    """Makes the file's chunks searchable, anew if they were; without chunks it is not searchable.
+
+    An embedder that fails leaves them searchable by their words; `manage.py reembed` adds the vectors.
+    """
+    chunks = list(Chunk.objects.filter(file=file).order_by("ordinal").only("id", "text"))
+    _index_words(file, chunks)
+    try:
+        embed_chunks(chunks, active_embedder())
+    except ModelError as error:
+        log.warning("file %s is searchable by words only: %s", file.pk, error)
+    file.searchable = bool(chunks)
+    File.objects.filter(pk=file.pk).update(searchable=file.searchable)
+
+
+@transaction.atomic
+def _index_words(file: File, chunks: Sequence[Chunk]) -> None:
+    # Two workers with the same file write one after the other.
+    File.objects.select_for_update().get(pk=file.pk)
+    Posting.objects.filter(file=file).delete()
+    file.language = configuration_of("\n".join(chunk.text for chunk in chunks))
+    file.indexed_chunks, file.indexed_words = len(chunks), 0
+    with connection.cursor() as cursor:
+        for batch in _batches(chunks, WORDS_BATCH):
+            values: dict[str, Any] = {
+                "language": file.language,
+                "file": file.pk,
+                "ids": [chunk.pk for chunk in batch],
+                "texts": [readable(chunk.text) for chunk in batch],
+            }
+            cursor.execute(WRITE_POSTINGS, values)
+            file.indexed_words += cursor.fetchone()[0]
+    file.save(update_fields=["language", "indexed_chunks", "indexed_words"])
+
+
+def embed_chunks(chunks: Sequence[Chunk], embedder: Embedder) -> None:
+    """Batch by batch; what is written stays when a later batch fails. Raises `ModelError`."""
+    client = client_of(embedder)
+    for batch in _batches(chunks, VECTORS_BATCH):
+        vectors = client.embed([chunk.text for chunk in batch])
+        literals = [None if vector is None else str(vector.tolist()) for vector in vectors]
+        values: dict[str, Any] = {"embedder": embedder.pk, "ids": [chunk.pk for chunk in batch], "vectors": literals}
+        with connection.cursor() as cursor:
+            cursor.execute(WRITE_VECTORS, values)
+
+
+def activate(embedder: Embedder) -> None:
+    """What is indexed from now on goes to this embedder. Search asks every embedder that has chunks.
+
+    Raises `ModelError` when it does not give vectors of its row's dimensions; the active one then stays.
+    """
+    client_of(embedder).embed(["Is anybody there?"])
+    with transaction.atomic():
+        lock(ACTIVE_LOCK)
+        Embedder.objects.filter(active=True).exclude(pk=embedder.pk).update(active=False)
+        Embedder.objects.filter(pk=embedder.pk).update(active=True)
+    embedder.active = True
+
+
+def reembed(embedder: Embedder) -> Iterator[tuple[int, int]]:
+    """Embeds every chunk that has no vector of this embedder; yields (done, all) after each batch. Resumable.
+
+    A chunk keeps its old vector until the new one replaces it, so search finds it all the while. Raises `ModelError`.
+    """
+    waiting = Chunk.objects.filter(Q(embedder=None) | ~Q(embedder=embedder))
+    done, total, last = 0, waiting.count(), 0
+    while True:
+        batch = list(waiting.filter(pk__gt=last).order_by("pk").only("id", "text")[:VECTORS_BATCH])
+        if batch:
+            embed_chunks(batch, embedder)
+            last = batch[-1].pk
+            done += len(batch)
+            yield done, max(done, total)
+        elif last:
+            last = 0  # once more: a worker may have used the embedder that was active before
+        else:
+            return
+
+
+def create_vector_index(dimensions: int) -> None:
+    """For vectors of this size, if there is none and pgvector can; exact search needs none. Outside transactions."""
+    if not 1 <= dimensions <= LARGEST_INDEXED:
+        return
+    name = f"chunk_embedding_{int(dimensions)}"
+    with connection.cursor() as cursor:
+        # A build that was interrupted leaves an index that is kept up to date but never used.
+        cursor.execute("SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(%s) AND NOT indisvalid", [name])
+        if cursor.fetchone():
+            cursor.execute(f"DROP INDEX CONCURRENTLY {name}")
+        cursor.execute(
+            f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON files_chunk "
+            f"USING hnsw ((embedding::halfvec({int(dimensions)})) halfvec_cosine_ops) "
+            f"WHERE vector_dims(embedding) = {int(dimensions)}"
+        )
+
+
+def _batches(chunks: Sequence[Chunk], size: int) -> Iterator[Sequence[Chunk]]:
+    for first in range(0, len(chunks), size):
+        yield chunks[first : first + size]

@@ -1,0 +1,164 @@
+"""The two rankings that search mixes: BM25 over lexemes, and cosines of vectors. Both see only the files given.
+
+BM25 is exact: document frequencies, the number of chunks and their average length are those of the given files. One
+row comes back for each lexeme of the query, with its entries in all of these files, and is added up here. Among 100,000
+chunks this takes 8 ms at the median; frequencies from a GIN index over `tsvector` took 140 ms.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection as Group
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from django.db import connection, transaction
+from django.db.models import Aggregate, BinaryField, F, Func, IntegerField, QuerySet, Sum
+from django.db.models.functions import Cast
+from pgvector.django import CosineDistance, HalfVectorField
+
+from files.index.embedders import Vector
+from files.index.indexing import LARGEST_INDEXED
+from files.index.language import SIMPLE, readable
+from files.models import Chunk, Embedder, File, Posting
+
+K1, B = 1.2, 0.75
+MAX_TERMS = 64  # words of a query that count, the first ones
+# Up to here the vectors of all visible chunks are compared, in about 10 ms; above, the index proposes. It looks at
+# eight times as many as are wanted: in 100,000 chunks of random words half as many found a fifth fewer of the nearest.
+EXACT_UP_TO = 20_000
+LOOKED_AT = 8
+ENTRY = np.dtype([("chunk", ">i8"), ("frequency", ">u2"), ("length", ">u2")])
+
+Words = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What the query may see: `chunks` with `words` in all, in files of these `languages`."""
+
+    chunks: int
+    words: int
+    languages: tuple[str, ...]
+
+    @classmethod
+    def of(cls, files: QuerySet[File]) -> "Collection":
+        seen = File.objects.filter(pk__in=files.values("pk"), indexed_chunks__gt=0).order_by()
+        rows = list(seen.values_list("language").annotate(Sum("indexed_chunks"), Sum("indexed_words")))
+        return cls(sum(row[1] for row in rows), sum(row[2] for row in rows), tuple(sorted(row[0] for row in rows)))
+
+
+def words_of(query: str, languages: Group[str]) -> Words:
+    """For each language the lexemes of the query with their first position, which is the same word in every language.
+
+    The stop words of the language that has most of them in the query are no words for `simple` either, which has none:
+    where a few of its chunks stand among many English ones, “what is the” would seem rare and important.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT name, lexeme, positions FROM unnest(%s::text[]) name, unnest(to_tsvector(name::regconfig, %s))",
+            [list(languages), readable(query)],
+        )
+        rows = sorted(cursor.fetchall(), key=lambda row: min(row[2]))
+    words: dict[str, dict[str, int]] = {name: {} for name in languages}
+    kept: dict[str, set[int]] = defaultdict(set)
+    for name, lexeme, positions in rows:
+        kept[name].update(positions)
+        if len(words[name]) < MAX_TERMS:
+            words[name][lexeme] = min(positions)
+    stemmed = [kept[name] for name in languages if name != SIMPLE]
+    if SIMPLE in words and stemmed:
+        wanted = min(stemmed, key=len)
+        words[SIMPLE] = {word: at for word, at in words[SIMPLE].items() if at in wanted} or words[SIMPLE]
+    return words
+
+
+class _Joined(Aggregate):
+    function = "string_agg"
+    template = "%(function)s(%(expressions)s, ''::bytea)"
+    output_field = BinaryField()
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """BM25 of every visible chunk that holds a word of the query; `chunks` are their ids, ascending."""
+
+    chunks: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float64]
+
+    def best(self, count: int) -> list[int]:
+        """The ids of the highest scores, in no order."""
+        if len(self.chunks) <= count:
+            return [int(chunk) for chunk in self.chunks]
+        return [int(chunk) for chunk in self.chunks[np.argpartition(-self.scores, count)[:count]]]
+
+    def of(self, chunk: int) -> float:
+        """0 for one without a word of the query."""
+        at = int(np.searchsorted(self.chunks, chunk))
+        return float(self.scores[at]) if at < len(self.chunks) and self.chunks[at] == chunk else 0.0
+
+
+def bm25(files: QuerySet[File], words: Words, collection: Collection) -> Scores:
+    """Robertson and Zaragoza (2009), with Lucene's idf, which is never negative.
+
+    In how many chunks a word is, is counted over all languages together: else it would be rare in a rare language.
+    """
+    entries = defaultdict(list)
+    lexemes = {lexeme for found in words.values() for lexeme in found}
+    rows = Posting.objects.filter(lexeme__in=lexemes, file__in=files.values("pk"))
+    for language, lexeme, joined in rows.values_list("file__language", "lexeme").annotate(joined=_Joined("entries")):
+        position = words.get(language, {}).get(lexeme)
+        if position is not None:
+            entries[position].append(np.frombuffer(joined, dtype=ENTRY))
+    if not entries:
+        return Scores(np.empty(0, dtype=np.int64), np.empty(0))
+    average = collection.words / collection.chunks
+    parts = [_of_word(np.concatenate(found), collection.chunks, average) for found in entries.values()]
+    chunks, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+    scores = np.bincount(places, weights=np.concatenate([part[1] for part in parts])).astype(np.float64)
+    return Scores(chunks, scores)
+
+
+def _of_word(
+    entries: npt.NDArray[np.void], chunks: int, average: float
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    idf = np.log1p((chunks - len(entries) + 0.5) / (len(entries) + 0.5))
+    frequency = entries["frequency"].astype(np.float64)
+    penalty = K1 * (1 - B + B * entries["length"].astype(np.float64) / average)
+    return entries["chunk"].astype(np.int64), idf * frequency * (K1 + 1) / (frequency + penalty)
+
+
+def nearest(files: QuerySet[File], embedder: Embedder, vector: Vector, *, count: int, visible: int) -> dict[int, float]:
+    """Cosines by chunk id of the `count` chunks nearest to the vector, or of all there are; `visible` are in the files.
+
+    Where the index finds too few that pass the filter, all are compared after all.
+    """
+    rows = Chunk.objects.filter(file__in=files.values("pk"), embedder=embedder, embedding__isnull=False)
+    if visible > EXACT_UP_TO and embedder.dimensions <= LARGEST_INDEXED:
+        found = _proposed(rows, embedder.dimensions, vector, count)
+        if len(found) == count:
+            return found
+    return _cosines(rows, vector, count)
+
+
+def cosines(embedder: Embedder, vector: Vector, chunks: Group[int]) -> dict[int, float]:
+    """Of those of the chunks that have a vector of this embedder."""
+    rows = Chunk.objects.filter(pk__in=chunks, embedder=embedder, embedding__isnull=False)
+    return _cosines(rows, vector, len(chunks))
+
+
+def _cosines(rows: QuerySet[Chunk], vector: Vector, count: int) -> dict[int, float]:
+    ranked = rows.annotate(distance=CosineDistance("embedding", vector)).order_by("distance", "pk")
+    return {chunk: 1 - distance for chunk, distance in ranked.values_list("pk", "distance")[:count]}
+
+
+def _proposed(rows: QuerySet[Chunk], dimensions: int, vector: Vector, count: int) -> dict[int, float]:
+    """By the index, which goes on until it has found enough that pass the filter, or given up."""
+    size = Func(F("embedding"), function="vector_dims", output_field=IntegerField())
+    half = Cast("embedding", HalfVectorField(dimensions=dimensions))
+    ranked = rows.alias(size=size).filter(size=dimensions).annotate(distance=CosineDistance(half, vector))
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL hnsw.iterative_scan = relaxed_order")
+        cursor.execute(f"SET LOCAL hnsw.ef_search = {min(1_000, LOOKED_AT * count)}")
+        found = ranked.order_by("distance").values_list("pk", "distance")[:count]
+        return {chunk: 1 - distance for chunk, distance in found}

@@ -1,0 +1,189 @@
+"""What people upload: the bytes, the text that was read from them, and the chunks that search finds."""
+
+from typing import Any, ClassVar, NamedTuple
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import models
+from django.db.models import Q
+from pgvector.django import VectorField
+from uuid_utils.compat import uuid7
+
+from core.crypto import EncryptedTextField
+from llm.models import validate_base_url
+from llm.tokens import CATCH_ALL
+
+
+class Uses(NamedTuple):
+    """Projects that hold a file: those that its reader sees, and how many others."""
+
+    projects: list[models.Model]
+    others: int
+
+
+class FileQuerySet(models.QuerySet["File"]):
+    def owned_by(self, user: AbstractBaseUser | AnonymousUser) -> "FileQuerySet":
+        return self.filter(owner_id=user.pk)
+
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "FileQuerySet":
+        """One's own files and those in projects that one owns or is a member of."""
+        if user.pk is None:
+            return self.none()
+        owned = File.objects.filter(project_entries__project__owner=user.pk).values("pk")
+        shared = File.objects.filter(project_entries__project__memberships__user=user.pk).values("pk")
+        return self.filter(Q(owner_id=user.pk) | Q(pk__in=owned) | Q(pk__in=shared))
+
+
+class File(models.Model):
+    """`blob` is stored once per content: its name is the SHA-256. `tokens` maps a tokenizer's name to a count.
+
+    `pages` is the number of pages or slides, 0 where there are none; `width` and `height` (pixels) of images.
+    `language` is PostgreSQL's text search configuration; `indexed_chunks` and `indexed_words` (with repetitions,
+    without stop words) are what BM25 needs to know of the whole file.
+    """
+
+    class Status(models.TextChoices):
+        UPLOADED = "uploaded", "Uploaded"
+        PROCESSING = "processing", "Being read"
+        READY = "ready", "Ready"
+        TOO_LONG = "too_long", "Too long for the model: by search only"
+        FAILED = "failed", "Failed"
+
+    UNREAD = (Status.UPLOADED, Status.PROCESSING)
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="files")
+    name = models.CharField(max_length=255)
+    media_type = models.CharField(max_length=100, blank=True)
+    size = models.PositiveBigIntegerField()
+    sha256 = models.CharField(max_length=64, db_index=True)
+    blob = models.FileField(max_length=200)
+    status = models.CharField(max_length=20, choices=Status, default=Status.UPLOADED)
+    error_code = models.CharField(max_length=60, blank=True)
+    error = models.TextField(blank=True)
+    tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    pages = models.PositiveIntegerField(default=0)
+    width = models.PositiveIntegerField(null=True, blank=True)
+    height = models.PositiveIntegerField(null=True, blank=True)
+    searchable = models.BooleanField(default=False, help_text="Its chunks are in the index.")
+    language = models.CharField(max_length=20, default="simple")
+    indexed_chunks = models.PositiveIntegerField(default=0)
+    indexed_words = models.PositiveIntegerField(default=0)
+    attempt = models.PositiveSmallIntegerField(default=0)
+    heartbeat = models.DateTimeField(null=True, blank=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = FileQuerySet.as_manager()
+
+    # Not a column: `files.pages.with_uses` puts it on the rows that are shown.
+    uses: Uses | None = None
+
+    class Meta:
+        ordering: ClassVar = ["-created", "-id"]
+        indexes: ClassVar = [
+            models.Index(fields=["owner", "-created", "-id"], name="file_list"),
+            # What the sweeper looks for; `searchable` is set last.
+            models.Index(
+                fields=["heartbeat"], condition=Q(searchable=False) & ~Q(status="failed"), name="file_unfinished"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_image(self) -> bool:
+        """Whether a model can be shown it; SVG is text, and a damaged image has no size."""
+        return self.width is not None
+
+    @property
+    def unread(self) -> bool:
+        return self.status in self.UNREAD
+
+    @property
+    def token_count(self) -> int | None:
+        """By the catch-all tokenizer; None while it is unknown."""
+        found: int | None = self.tokens.get(CATCH_ALL)
+        return found
+
+
+class FileText(models.Model):
+    """The whole text, once, in its own row so that lists of files stay light. `spans` are [start, end) of each page."""
+
+    file = models.OneToOneField(File, on_delete=models.CASCADE, primary_key=True, related_name="content")
+    text = models.TextField()
+    spans: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return f"text of {self.file_id}"
+
+
+class Embedder(models.Model):
+    """What turns text into vectors. One is active; chunks of another are embedded anew by `manage.py reembed`."""
+
+    class Kind(models.TextChoices):
+        BUNDLED = "bundled", "Bundled (wordllama, 256 dimensions)"
+        OPENAI = "openai", "OpenAI-compatible /embeddings"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=20, choices=Kind, default=Kind.BUNDLED)
+    base_url = models.CharField("base URL", max_length=200, blank=True, validators=[validate_base_url])
+    api_key = EncryptedTextField("API key", blank=True, default="")
+    model = models.CharField(max_length=200, blank=True)
+    dimensions = models.PositiveIntegerField(default=256)
+    active = models.BooleanField(default=False)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["active"], condition=Q(active=True), name="one_active_embedder")
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Chunk(models.Model):
+    """About 512 tokens of a file's text: characters [start, end). `page` counts from 1, 0 where there are none.
+
+    Its words are in `Posting`. `embedder` is null until it has a vector.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="chunks")
+    ordinal = models.PositiveIntegerField()
+    page = models.PositiveIntegerField(default=0)
+    start = models.PositiveIntegerField()
+    end = models.PositiveIntegerField()
+    text = models.TextField()
+    tokens = models.PositiveIntegerField()
+    embedder = models.ForeignKey(Embedder, null=True, on_delete=models.SET_NULL, related_name="+")
+    embedding = VectorField(null=True)
+
+    class Meta:
+        ordering: ClassVar = ["file_id", "ordinal"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["file", "ordinal"], name="chunk_once")]
+
+    def __str__(self) -> str:
+        return f"{self.file_id}#{self.ordinal}"
+
+
+class Posting(models.Model):
+    """The chunks of a file that hold a lexeme. One row per file and lexeme, so that a filter by file is an index.
+
+    `entries`: 12 bytes a chunk, big-endian: its id (8), how often the lexeme is in it (2), and how many lexemes the
+    chunk has with repetitions (2).
+    """
+
+    pk = models.CompositePrimaryKey("file_id", "lexeme")
+    file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="+", db_index=False)
+    lexeme = models.TextField(db_index=False)
+    entries = models.BinaryField()
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["lexeme"], name="posting_lexeme")]
+
+    def __str__(self) -> str:
+        return f"{self.lexeme} in {self.file_id}"

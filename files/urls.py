@@ -1,0 +1,16 @@
+from django.urls import path
+
+from core.permissions import signed_in
+from files import views
+
+app_name = "files"
+urlpatterns = signed_in(
+    [
+        path("", views.files, name="list"),
+        path("<uuid:pk>/", views.file, name="file"),
+        path("<uuid:pk>/content/", views.content, name="content"),
+        path("<uuid:pk>/chip/", views.chip, name="chip"),
+        path("<uuid:pk>/retry/", views.retry, name="retry"),
+        path("<uuid:pk>/delete/", views.delete, name="delete"),
+    ]
+)

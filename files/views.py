@@ -1,0 +1,102 @@
+"""The pages of files."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from accounts.access.middleware import SignedInRequest as Request
+from core.errors import NotFound, ProductError
+from files import services
+from files.api import whole_number
+from files.downloads import download
+from files.models import File
+from files.pages import Reading, file_list, with_uses
+
+
+@require_http_methods(["GET", "POST"])
+def files(request: Request) -> HttpResponse:
+    """The list of one's files, or only its rows; a POST uploads and gives a script the chips of the new files."""
+    if request.method == "POST":
+        uploaded = upload(request)
+        if not request.htmx:
+            return redirect("files:list")
+        return render(request, "files/_chips.html", {"files": uploaded}, status=201)
+    found, after = file_list(request.user, request.GET.get("after"))
+    context = {"section": "files", "files": found, "after": after, "unread": any(file.unread for file in found)}
+    return render(request, "files/_rows.html" if "rows" in request.GET else "files/list.html", context)
+
+
+def upload(request: Request) -> list[File]:
+    """Stores the files of a form; raises `no_file` when none was chosen."""
+    given = [content for content in request.FILES.getlist("file") if content.name]
+    if not given:
+        raise ProductError("no_file", "No file was chosen. Choose one or several, then upload.")
+    return [services.upload(user=request.user, name=content.name or "", content=content) for content in given]
+
+
+@require_GET
+def file(request: Request, pk: UUID) -> HttpResponse:
+    """What is known of a file, and its text from a page, a character or a passage on.
+
+    Citations lead here for as long as their conversation exists, so what they cannot open any more is said in words.
+    """
+    try:
+        found = services.visible_file(request.user, pk)
+    except NotFound:
+        return render(request, "files/gone.html", {"section": "files", "passage": _passage(request)}, status=404)
+    context = {
+        "section": "files",
+        "file": with_uses(request.user, [found])[0],
+        "mine": found.owner_id == request.user.pk,
+        **_text(request, found),
+    }
+    return render(request, "files/file.html", context)
+
+
+def _text(request: Request, found: File) -> dict[str, Any]:
+    """`pieces` of a file with text are (piece, before, passage, after); `lost`: the passage asked for is not there."""
+    passage = _passage(request)
+    if found.is_image or found.status not in (File.Status.READY, File.Status.TOO_LONG):
+        return {"lost": passage is not None}
+    reading = Reading(found)
+    page, start = (whole_number(request.GET, name) for name in ("page", "start"))
+    if passage is None:
+        window = reading.at(start or 0 if page is None else reading.start_of(page))
+        return {"window": window, "pieces": [(piece, *piece.marked(0, 0)) for piece in window.pieces]}
+    lost = not reading.holds(*passage, page=page)
+    window = reading.at(passage[0])
+    marked = (0, 0) if lost else passage
+    return {"lost": lost, "window": window, "pieces": [(piece, *piece.marked(*marked)) for piece in window.pieces]}
+
+
+def _passage(request: Request) -> tuple[int, int] | None:
+    """The first character and the end of the passage that an address names, if it names one."""
+    start, end = (whole_number(request.GET, name) for name in ("start", "end"))
+    return None if start is None or end is None else (start, end)
+
+
+@require_GET
+def content(request: Request, pk: UUID) -> HttpResponseBase:
+    return download(services.visible_file(request.user, pk))
+
+
+@require_GET
+def chip(request: Request, pk: UUID) -> HttpResponse:
+    """A file at the composer, in its present state."""
+    return render(request, "files/_chip.html", {"file": services.visible_file(request.user, pk)})
+
+
+@require_POST
+def retry(request: Request, pk: UUID) -> HttpResponse:
+    found = services.visible_file(request.user, pk)
+    services.retry(user=request.user, file=found)
+    return redirect("files:file", found.pk)
+
+
+@require_POST
+def delete(request: Request, pk: UUID) -> HttpResponse:
+    services.delete(user=request.user, file=services.visible_file(request.user, pk))
+    return redirect("files:list")

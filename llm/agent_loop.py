@@ -1,0 +1,168 @@
+"""The one answer loop: a step is one model call; a turn is steps until the model answers without calling tools.
+
+Events come from async generators, one inside the other: the turn, its steps, and the model call of each.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from core.errors import ModelError
+from llm.types.client import Provider
+from llm.types.events import (
+    LoopEvent,
+    StepEvent,
+    StepStarted,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    ToolRunFinished,
+    ToolRunStarted,
+)
+from llm.types.messages import Message, ModelRequest, ToolCall
+from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse_arguments, run_tool
+
+MAX_CYCLES = 6
+MAX_CALLS = 16  # of one step; a model that asks for more is told so
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One model call of a turn. `number` counts from 1; `last`: no tools any more.
+
+    `refused` is the provider's error when it found this cycle's prompt too long: prepare a shorter one.
+    """
+
+    number: int
+    last: bool
+    refused: ModelError | None = None
+
+
+# Given the cycle and the messages this turn has added, the request to send.
+Prepare = Callable[[Cycle, Sequence[Message]], Awaitable[ModelRequest]]
+
+
+@dataclass(slots=True)
+class _Step:
+    """What one step has said so far."""
+
+    text: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    arguments: list[list[str]] = field(default_factory=list)
+
+    def add(self, event: StepEvent) -> None:
+        if isinstance(event, TextDelta):
+            self.text.append(event.text)
+        elif isinstance(event, ToolCallStarted):
+            self.calls.append(ToolCall(event.id, event.name, ""))
+            self.arguments.append([])
+        elif isinstance(event, ToolCallDelta):
+            self.arguments[event.index].append(event.arguments)
+
+    def finished_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(
+            replace(call, arguments="".join(pieces)) for call, pieces in zip(self.calls, self.arguments, strict=True)
+        )
+
+
+async def run(
+    provider: Provider,
+    prepare: Prepare,
+    tools: Mapping[str, Tool],
+    *,
+    external: Collection[str] = (),
+    max_cycles: int = MAX_CYCLES,
+) -> AsyncGenerator[LoopEvent, None]:
+    """Yields everything that happens in a turn, in order. The last cycle forbids tools.
+
+    `external`: names of tools that whoever asks runs. A call of one ends the turn, and other calls beside it do not
+    run: nobody could be told their results.
+
+    Raises `core.errors.ModelError` and whatever `prepare` raises. Closing the iterator stops the model and the tools.
+    """
+    added: list[Message] = []
+    for number in range(1, max_cycles + 1):
+        last = number == max_cycles
+        yield StepStarted(number)
+        step = _Step()
+        async with aclosing(_step(provider, prepare, Cycle(number, last), added)) as events:
+            async for event in events:
+                step.add(event)
+                yield event
+        calls = step.finished_calls()
+        handed_over = [call for call in calls if call.name in external]
+        for call in handed_over:
+            yield ToolRunStarted(call, call.name)
+        if handed_over or not calls or last:
+            return
+        for call in calls:
+            yield ToolRunStarted(call, _label(call, tools))
+        running = [asyncio.create_task(_run_call(number, call, tools)) for number, call in enumerate(calls)]
+        finished: list[ToolRunFinished] = []
+        try:
+            # Side by side, but told in the order of the calls: that is the order the model expects results in.
+            for call, task in zip(calls, running, strict=True):
+                output = await task
+                used = call if output.arguments is None else replace(call, arguments=_json(output.arguments))
+                finished.append(ToolRunFinished(used, output.text, output.error, output.data))
+                yield finished[-1]
+        finally:
+            for task in running:
+                task.cancel()
+        added.append(Message("assistant", "".join(step.text), tool_calls=tuple(run.call for run in finished)))
+        added += [Message("tool", run.text, tool_call_id=run.call.id) for run in finished]
+
+
+def _json(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+async def _step(
+    provider: Provider, prepare: Prepare, cycle: Cycle, added: Sequence[Message]
+) -> AsyncGenerator[StepEvent, None]:
+    """One model call; once more, shorter, when the provider says that the prompt is too long for it."""
+    try:
+        async with aclosing(provider.stream(await prepare(cycle, added))) as events:
+            async for event in events:
+                yield event
+        return
+    except ModelError as error:
+        # Providers refuse before the first token, so nothing has been yielded that would come twice.
+        if error.code != "context_too_long":
+            raise
+        refusal = error
+    async with aclosing(provider.stream(await prepare(replace(cycle, refused=refusal), added))) as events:
+        async for event in events:
+            yield event
+
+
+def _label(call: ToolCall, tools: Mapping[str, Tool]) -> str:
+    try:
+        return tools[call.name].label(parse_arguments(call))
+    except (KeyError, BadArguments):
+        return call.name[:100]
+
+
+async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput:
+    """A call that cannot run tells the model why, so that the turn goes on."""
+    if number >= MAX_CALLS:
+        return ToolOutput(f"Only {MAX_CALLS} calls of one step are run; this one was not.", error=True)
+    tool = tools.get(call.name)
+    if tool is None:
+        known = ", ".join(sorted(tools)) or "none"
+        return ToolOutput(f"There is no tool of this name. Available: {known}.", error=True)
+    try:
+        return await run_tool(tool, parse_arguments(call))
+    except BadArguments as error:
+        # Arguments without end must not come back in the next prompt.
+        kept = {"left_out": len(call.arguments)} if len(call.arguments) > MAX_ARGUMENTS else None
+        return ToolOutput(str(error), error=True, arguments=kept)
+    except Exception:
+        logger.exception("tool %s failed", tool.definition.name)
+        return ToolOutput("The tool failed for a reason of its own. Go on without it.", error=True)

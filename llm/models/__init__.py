@@ -1,0 +1,11 @@
+from llm.models.provider import (
+    UNKNOWN_WINDOW,
+    Model,
+    Provider,
+    ToolServer,
+    WebSearch,
+    validate_base_url,
+    validate_command,
+)
+
+__all__ = ["UNKNOWN_WINDOW", "Model", "Provider", "ToolServer", "WebSearch", "validate_base_url", "validate_command"]

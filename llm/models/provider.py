@@ -1,0 +1,224 @@
+"""Providers and their models, as an admin sets them up. The row decides; known data only suggests."""
+
+import shlex
+from typing import ClassVar
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.db import models
+from django.db.models import Q, TextChoices
+from uuid_utils.compat import uuid7
+
+from core.crypto import EncryptedTextField
+from core.net.url_safety import is_http
+
+UNKNOWN_WINDOW = 4096  # tokens; small enough for every model in use, and the admin shows a warning
+
+
+def validate_base_url(url: str) -> None:
+    # Django's URLField would refuse http://ollama:11434/v1, the way one container calls another.
+    if not is_http(url):
+        raise ValidationError("Begin with http:// or https:// and a host, as in http://127.0.0.1:11434/v1.")
+
+
+class Provider(models.Model):
+    class Kind(TextChoices):
+        OPENAI = "openai", "OpenAI or compatible"
+        ANTHROPIC = "anthropic", "Anthropic"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=20, choices=Kind, default=Kind.OPENAI)
+    base_url = models.CharField(
+        "base URL",
+        max_length=200,
+        blank=True,
+        validators=[validate_base_url],
+        help_text="Empty for the provider's own. For example http://127.0.0.1:11434/v1 for Ollama.",
+    )
+    api_key = EncryptedTextField("API key", blank=True, default="")
+    enabled = models.BooleanField(default=True)
+    silence_timeout = models.PositiveIntegerField(
+        default=120,
+        validators=[MinValueValidator(1)],
+        help_text="Seconds without a byte from the provider after which an answer is given up.",
+    )
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ModelQuerySet(models.QuerySet["Model"]):
+    def usable(self) -> "ModelQuerySet":
+        return self.filter(enabled=True, provider__enabled=True).select_related("provider")
+
+
+class Model(models.Model):
+    """One model of a provider. Windows and outputs are in tokens, prices in US dollars a million tokens.
+
+    `token_ratio` is provider-reported over counted prompt tokens, learnt from usage: see `llm.services.learn_ratio`.
+    """
+
+    class Tokenizer(TextChoices):
+        CATCH_ALL = "", "Unknown (catch-all, with a safety margin)"
+        O200K = "o200k_base", "o200k_base (GPT-4o and newer)"
+        CL100K = "cl100k_base", "cl100k_base (GPT-4, GPT-3.5)"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    provider = models.ForeignKey(Provider, on_delete=models.CASCADE, related_name="models")
+    name = models.CharField(max_length=200, help_text="The provider's own name, such as gpt-5 or llama3.2:3b.")
+    context_window = models.PositiveIntegerField(default=UNKNOWN_WINDOW, validators=[MinValueValidator(256)])
+    max_output = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Most tokens of one answer; empty for no limit.",
+    )
+    learnt_window = models.PositiveIntegerField(
+        null=True, blank=True, help_text="What the provider said its limit is, when it refused a prompt as too long."
+    )
+    tokenizer = models.CharField(max_length=20, choices=Tokenizer, blank=True, default=Tokenizer.CATCH_ALL)
+    vision = models.BooleanField(default=False, help_text="It can see images.")
+    tools = models.BooleanField(default=False, help_text="It can call tools.")
+    several_system_messages = models.BooleanField(
+        default=True, help_text="Off: all system messages are sent as one, at the start."
+    )
+    default = models.BooleanField(default=False)
+    enabled = models.BooleanField(default=True)
+    input_price = models.DecimalField(max_digits=12, decimal_places=4, null=True, blank=True)
+    output_price = models.DecimalField(max_digits=12, decimal_places=4, null=True, blank=True)
+    token_ratio = models.FloatField(
+        default=1.0, editable=False, validators=[MinValueValidator(0.5), MaxValueValidator(2.0)]
+    )
+    ratio_samples = models.PositiveIntegerField(default=0, editable=False)
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = ModelQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["provider__name", "name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["provider", "name"], name="model_name_once_per_provider"),
+            models.UniqueConstraint(fields=["default"], condition=Q(default=True), name="one_default_model"),
+            models.CheckConstraint(condition=Q(context_window__gte=256), name="model_window_usable"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def window(self) -> int:
+        """Tokens; the smaller of what the row says and what the provider said."""
+        return min(self.context_window, self.learnt_window or self.context_window)
+
+
+class WebSearch(models.Model):
+    """A service that the web is searched with. Answers search with the active one; without one, not at all."""
+
+    class Kind(TextChoices):
+        SEARXNG = "searxng", "SearXNG or compatible"
+        BRAVE = "brave", "Brave Search"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=20, choices=Kind, default=Kind.SEARXNG)
+    base_url = models.CharField(
+        "base URL",
+        max_length=200,
+        blank=True,
+        validators=[validate_base_url],
+        help_text="For example http://searxng:8080, with its JSON format allowed. Empty for Brave's own.",
+    )
+    api_key = EncryptedTextField("API key", blank=True, default="")
+    active = models.BooleanField(default=False, editable=False)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = "web search"
+        verbose_name_plural = "web search"
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["active"], condition=Q(active=True), name="one_active_web_search"),
+            models.CheckConstraint(
+                condition=~Q(kind="searxng", base_url=""),
+                name="web_search_has_address",
+                violation_error_message="SearXNG has no address of its own. Enter the base URL of your server.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def validate_command(command: str) -> None:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValidationError("A quotation mark is not closed.") from error
+    if not words:
+        raise ValidationError("Name the program to start.")
+
+
+class ToolServer(models.Model):
+    """An MCP server whose tools models may call."""
+
+    class Kind(TextChoices):
+        HTTP = "http", "Streamable HTTP"
+        STDIO = "stdio", "A process of this machine (stdio)"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(
+        max_length=24,
+        unique=True,
+        validators=[RegexValidator(r"^[A-Za-z0-9-]+\Z", "Use only letters without accents, digits and hyphens.")],
+        help_text="Models see its tools as this name, two underscores, and the tool's own; a persona names those it "
+        "may use.",
+    )
+    kind = models.CharField(max_length=20, choices=Kind, default=Kind.HTTP)
+    base_url = models.CharField(
+        "URL",
+        max_length=200,
+        blank=True,
+        validators=[validate_base_url],
+        help_text="Of streamable HTTP, such as https://tools.example/mcp.",
+    )
+    command = models.CharField(
+        max_length=500,
+        blank=True,
+        validators=[validate_command],
+        help_text="Of a process: a program and its arguments. It runs with the rights of the worker.",
+    )
+    secret_name = models.CharField(
+        max_length=100,
+        default="Authorization",
+        validators=[RegexValidator(r"^[A-Za-z0-9_-]+\Z", "Use only letters, digits, hyphens and underscores.")],
+        help_text="The HTTP header, or of a process the environment variable, that carries the secret.",
+    )
+    api_key = EncryptedTextField("secret", blank=True, default="")
+    approval_required = models.BooleanField(
+        "ask before each call",
+        default=False,
+        help_text="Each call of its tools waits until the person whose conversation it is allows it. For tools that "
+        "change something, send something or cost money.",
+    )
+    tools = models.JSONField(null=True, editable=False)  # as last listed, see `llm.tools.mcp.as_stored`
+    enabled = models.BooleanField(default=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = "tool server"
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=~Q(kind="http", base_url="") & ~Q(kind="stdio", command=""),
+                name="tool_server_reachable",
+                violation_error_message="Enter the URL of streamable HTTP, or the command of a process.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

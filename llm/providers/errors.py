@@ -1,0 +1,245 @@
+"""From what a provider answers when it fails to a `ModelError` with a code and a sentence.
+
+The shapes are those of OpenAI, Anthropic, llama.cpp, vLLM, Ollama, Mistral, Google's and OpenRouter's compatible
+endpoints; anything else is judged by its HTTP status.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx2
+
+from core.errors import ModelError
+
+MAX_QUOTE = 300  # characters of a provider's own message shown to people
+
+_NUMBER = r"\(?(\d[\d,]*)"
+_CONTEXT_LIMITS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"maximum context length (?:is|of) {_NUMBER}",  # OpenAI, vLLM, DeepSeek, OpenRouter
+        r"\d+ tokens > (\d+) maximum",  # Anthropic
+        r"context limit: \d+ \+ \d+ > (\d+)",  # Anthropic, input and max_tokens together
+        rf"available context size {_NUMBER}",  # llama.cpp
+        r"with (\d+) maximum context length",  # Mistral
+        rf"maximum number of tokens allowed {_NUMBER}",  # Google
+        rf"maximum model length of {_NUMBER}",  # vLLM
+        rf"context (?:length|window|size) (?:of|is)(?: only)? {_NUMBER}",  # LM Studio and others
+        r"`inputs` tokens \+ `max_new_tokens` must be <= (\d+)",  # TGI
+    )
+)
+_CONTEXT_WORDS = re.compile(
+    r"context_length_exceeded|exceed_context_size|prompt is too long|prompt too long|input is too long"
+    r"|exceeds? (?:the |this model'?s? |your )?(?:available |max(?:imum)? |model'?s? )?context"
+    r"|context (?:size|length|window) (?:has been |was |is )?exceeded|exceed context limit"
+    r"|exceeds the context window|reduce the length of the (?:messages|prompt)|too many tokens in (?:the )?prompt",
+    re.IGNORECASE,
+)
+_QUOTA_WORDS = re.compile(
+    r"insufficient_quota|billing_error|credit balance is too low|insufficient (?:balance|credits?|funds)"
+    r"|spend_limit",
+    re.IGNORECASE,
+)
+_FILTER_WORDS = re.compile(r"content_filter|content_policy|content management policy|moderation", re.IGNORECASE)
+_MODEL_WORDS = re.compile(
+    r"model_not_found|not a valid model|(?:unknown|invalid) model|model .{1,100}(?:not found|does not exist)",
+    re.IGNORECASE,
+)
+_CODE_OF_STATUS = {
+    401: "bad_credentials",
+    403: "bad_credentials",
+    402: "quota_exhausted",
+    404: "model_not_found",
+    408: "provider_timeout",
+    409: "provider_overloaded",
+    425: "provider_overloaded",
+    429: "rate_limited",
+}
+_CODE_OF_TYPE = {
+    "authentication_error": "bad_credentials",
+    "permission_error": "bad_credentials",
+    "billing_error": "quota_exhausted",
+    "not_found_error": "model_not_found",
+    "rate_limit_error": "rate_limited",
+    "rate_limit_exceeded": "rate_limited",
+    "timeout_error": "provider_timeout",
+    "invalid_request_error": "bad_model_request",
+}
+_SENTENCES = {
+    "bad_credentials": "The provider refused the API key or what it may do. An administrator must check the key.",
+    "quota_exhausted": "The provider account has no credit left. An administrator must add credit or raise its limit.",
+    "model_not_found": "The provider does not offer this model. Choose another, or check its name and the base URL.",
+    "rate_limited": "The provider is receiving too many requests. Try again in a minute.",
+    "provider_overloaded": "The provider has a problem of its own or is overloaded. Try again in a minute.",
+    "provider_timeout": "The model did not answer in time. Try again, or choose another model.",
+    "provider_unreachable": "The model's provider cannot be reached. Check that it is running and its base URL.",
+    "context_too_long": "The prompt is longer than the model can read. Remove files or earlier messages.",
+    "content_filtered": "The provider's content filter refused the prompt. Rephrase your message or remove the file.",
+    "stream_cut": "The connection to the model broke off before the answer was complete. Try again.",
+    "malformed_stream": "The provider sent a broken answer. Try again; if it stays, check its kind and base URL.",
+    "bad_model_request": "The provider refused the request. Check the model's settings.",
+}
+_RETRYABLE = {
+    "rate_limited",
+    "provider_overloaded",
+    "provider_timeout",
+    "provider_unreachable",
+    "stream_cut",
+    "malformed_stream",
+}
+_SECRET = re.compile(r"\b(?:sk|key|xai|gsk|AIza)[-_][\w*.-]{6,}|\bBearer\s+\S+|\bAIza[\w-]{20,}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What the provider says of its failure; every field may be empty."""
+
+    message: str
+    names: str  # its machine-readable code and type
+    kind: str
+    limit: int | None
+    status: int | None
+
+
+def malformed() -> ModelError:
+    return _error("malformed_stream")
+
+
+def wrong_endpoint() -> ModelError:
+    """For an answer with status 200 that no model gave: a web page, for example."""
+    sentence = "What answers at the provider's base URL is not a model. Check the provider's kind and base URL."
+    return ModelError("malformed_stream", sentence, retryable=False)
+
+
+def cut() -> ModelError:
+    return _error("stream_cut")
+
+
+def from_client(error: Exception, api_key: str, *, begun: bool) -> ModelError:
+    """For what an official client or httpx2 raises. `begun`: the answer had started to arrive."""
+    response = getattr(error, "response", None)
+    if isinstance(response, httpx2.Response):
+        return from_response(response, api_key)
+    cause = error if isinstance(error, httpx2.HTTPError) else error.__cause__
+    if isinstance(cause, httpx2.TimeoutException) and not isinstance(cause, httpx2.ConnectTimeout):
+        return _error("provider_timeout")
+    return cut() if begun else _error("provider_unreachable")
+
+
+def from_response(response: httpx2.Response, api_key: str) -> ModelError:
+    """For an error answer whose body has been read."""
+    try:
+        body = response.json()
+    except (ValueError, RecursionError):
+        body = None  # an HTML page of a proxy, for example: nothing to quote
+    return _judged(_report(body, response.status_code), api_key, _retry_after(response.headers))
+
+
+def from_event(body: Any, api_key: str) -> ModelError:
+    """For an error object in the middle of a stream. Without a better reason the provider failed: worth another try."""
+    return _judged(_report(body, None), api_key, None)
+
+
+def _report(body: Any, status: int | None) -> _Report:
+    if isinstance(body, list):
+        body = body[0] if body else None  # Google's compatible endpoint
+    error = body.get("error", body) if isinstance(body, Mapping) else body
+    if not isinstance(error, Mapping):
+        return _Report(error if isinstance(error, str) else "", "", "", None, status)
+    code, kind, limit = error.get("code"), error.get("type"), error.get("n_ctx")
+    details = error.get("details")
+    detail = details.get("error_code") if isinstance(details, Mapping) else None
+    message = error.get("message")
+    return _Report(
+        message if isinstance(message, str) else "",
+        " ".join(str(name) for name in (code, kind, detail) if name),
+        str(kind or code or ""),
+        limit if isinstance(limit, int) else None,
+        code if status is None and isinstance(code, int) else status,
+    )
+
+
+def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelError:
+    code = _code(report)
+    if code == "context_too_long":
+        return _error(code, limit=report.limit or _context_limit(report.message))
+    if code == "rate_limited" and retry_after is not None:
+        wait = f"{max(1, round(retry_after))} seconds"
+        sentence = f"The provider is receiving too many requests. Try again in {wait}."
+        return _error(code, sentence=sentence, retry_after=retry_after)
+    if code == "bad_model_request" and (quote := _quote(report.message, api_key)):
+        return _error(code, sentence=f"{_SENTENCES[code]} It said: “{quote}”")
+    return _error(code, retry_after=retry_after if code in _RETRYABLE else None)
+
+
+def _code(report: _Report) -> str:
+    """Words first: providers agree on them better than on statuses."""
+    said = f"{report.names} {report.message}"
+    if _CONTEXT_WORDS.search(said) or _context_limit(report.message) is not None:
+        return "context_too_long"
+    if _QUOTA_WORDS.search(said):
+        return "quota_exhausted"
+    if report.status == 429:
+        return "rate_limited"
+    if _FILTER_WORDS.search(report.names):
+        return "content_filtered"
+    if _MODEL_WORDS.search(said):
+        return "model_not_found"
+    return _code_of_status(report)
+
+
+def _code_of_status(report: _Report) -> str:
+    status = report.status
+    if status is None or not 400 <= status < 600:
+        return _CODE_OF_TYPE.get(report.kind, "provider_overloaded")
+    if status in _CODE_OF_STATUS:
+        return _CODE_OF_STATUS[status]
+    return "provider_overloaded" if status >= 500 else "bad_model_request"
+
+
+def _context_limit(message: str) -> int | None:
+    for pattern in _CONTEXT_LIMITS:
+        if found := pattern.search(message):
+            return int(found[1].replace(",", ""))
+    return None
+
+
+def _quote(message: str, api_key: str) -> str:
+    """The provider's message without keys, control characters and length."""
+    if api_key:
+        message = message.replace(api_key, "…")
+    text = _SECRET.sub("…", " ".join("".join(char if char.isprintable() else " " for char in message).split()))
+    return text if len(text) <= MAX_QUOTE else text[: MAX_QUOTE - 1] + "…"
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds; the header holds seconds or a date (RFC 9110, 10.2.3), or milliseconds in OpenAI's own variant."""
+    with suppress(ValueError, TypeError):  # TypeError: a date without a zone
+        return max(0.0, float(headers["retry-after-ms"]) / 1000) if "retry-after-ms" in headers else _seconds(headers)
+    return None
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    if value.strip().replace(".", "", 1).isdecimal():
+        return float(value)
+    return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+
+
+def _error(
+    code: str, *, sentence: str | None = None, retry_after: float | None = None, limit: int | None = None
+) -> ModelError:
+    return ModelError(
+        code,
+        sentence or _SENTENCES[code],
+        retryable=code in _RETRYABLE,
+        retry_after=retry_after,
+        limit=limit,
+    )

@@ -1,0 +1,112 @@
+"""The tool that opens a page of the web and gives its text."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import httpx2
+
+from core.net.fetch import Fetched, Fetcher
+from core.net.url_safety import Refused
+from llm.tools.html_to_text import clean, decoded, readable
+from llm.types.messages import ToolDefinition
+from llm.types.tools import BadArguments, ToolOutput
+
+MAX_URL = 4_000  # characters
+MAX_TITLE = 300
+_WEB_PAGES = ("text/html", "application/xhtml+xml")
+MEDIA_TYPES = (*_WEB_PAGES, "text/plain", "text/markdown", "text/x-markdown", "application/json")
+MAX_PAGE = 2_000_000  # bytes of text; what lies beyond is cut off
+MAX_FILE = 20_000_000  # bytes of what only makes sense whole
+CUT = "\n[… The page goes on; only its beginning is here. …]"
+
+_DEFINITION = ToolDefinition(
+    "open_url",
+    "Opens a page of the public web and gives its text. Use it on a URL from the person or from search results.",
+    {
+        "type": "object",
+        "properties": {"url": {"type": "string", "description": "The whole URL, with http:// or https://"}},
+        "required": ["url"],
+        "additionalProperties": False,
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`url` is the one after redirects; `truncated`: the text is only the beginning, and says so at its end."""
+
+    url: str
+    title: str
+    text: str
+    truncated: bool
+
+
+class OpenUrlTool:
+    """`data["documents"]` of its output holds one document: id, title, metadata (the URL) and text.
+
+    `readers` give the text of other media types than those of pages; they may block and raise `Refused`.
+    """
+
+    definition = _DEFINITION
+
+    def __init__(
+        self,
+        fetcher: Fetcher | None = None,
+        *,
+        max_characters: int = 40_000,
+        readers: Mapping[str, Callable[[bytes], str]] = MappingProxyType({}),
+    ) -> None:
+        self._fetcher = fetcher or Fetcher()
+        self._readers = readers
+        self._accepted = {**dict.fromkeys(MEDIA_TYPES, MAX_PAGE), **dict.fromkeys(readers, MAX_FILE)}
+        self.timeout = self._fetcher.timeout + (50 if readers else 5)  # to read what was fetched
+        self.max_characters = max_characters
+
+    def label(self, arguments: Mapping[str, Any]) -> str:
+        return f"Opening {_url_of(arguments).host[:100]}"
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        url = _url_of(arguments)
+        try:
+            page = await self.open(url)
+        except Refused as refusal:
+            return ToolOutput(str(refusal), error=True)
+        document = {"id": page.url, "title": page.title, "metadata": page.url, "text": page.text}
+        return ToolOutput(f"{page.title}\n{page.url}\n\n{page.text}", {"documents": [document]})
+
+    async def open(self, url: httpx2.URL) -> Page:
+        """Raises `Refused`."""
+        fetched = await self._fetcher.fetch(url, self._accepted)
+        # In a thread: a large page takes up to a second, and every other answer waits for this loop.
+        title, text = await asyncio.to_thread(self._read, fetched)
+        if not text:
+            raise Refused("The page holds no text. It may be made by a script, which is not run.")
+        title = title[:MAX_TITLE] or fetched.url
+        # The plain form, with title and URL above, stays within the cap too.
+        room = max(0, self.max_characters - len(title) - len(fetched.url) - len("\n\n\n"))
+        truncated = fetched.cut or len(text) > room
+        if truncated:
+            text = text[: max(0, room - len(CUT))] + CUT
+        return Page(fetched.url, title, text, truncated)
+
+    def _read(self, fetched: Fetched) -> tuple[str, str]:
+        """Title, which may be empty, and text."""
+        if reader := self._readers.get(fetched.media_type):
+            if fetched.cut:
+                raise Refused(f"This file is larger than {MAX_FILE // 1_000_000} MB, the most that is fetched.")
+            return "", clean(reader(fetched.body)).strip()
+        source = decoded(fetched.body, fetched.charset)
+        return readable(source) if fetched.media_type in _WEB_PAGES else ("", source.strip())
+
+
+def _url_of(arguments: Mapping[str, Any]) -> httpx2.URL:
+    url = arguments.get("url")
+    if not isinstance(url, str) or not url.strip() or len(url) > MAX_URL:
+        raise BadArguments(f'Call it with {{"url": "https://…"}}, at most {MAX_URL} characters.')
+    try:
+        return httpx2.URL(url.strip())
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise BadArguments("This is not a URL. Check it and call again.") from error

@@ -1,0 +1,118 @@
+"""Every change to the services that tools use, and the tools made from them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal
+
+from django.contrib.auth.models import AbstractUser
+from django.db import transaction
+
+from core.errors import ProductError
+from core.locks import lock
+from core.net.url_safety import Refused
+from core.permissions import require_right, require_store
+from llm.models import ToolServer, WebSearch
+from llm.tools.mcp import Server, ServerFailed, ServerTool, as_stored, stored_tools, tools_of
+from llm.tools.web_search import SearchService, WebSearchTool
+
+ACTIVE_LOCK = "active web search"  # two admins choosing a service at once choose one after the other
+TRIAL_QUERY = "weather"  # every index holds something about it
+
+
+def web_search_tool() -> WebSearchTool | None:
+    """Searches with the active service; None without one."""
+    row = WebSearch.objects.filter(active=True).first()
+    return None if row is None else WebSearchTool(_service(row))
+
+
+@transaction.atomic
+def store_web_search(*, user: AbstractUser, web_search: WebSearch, api_key: str | None) -> None:
+    """Stores a row as an administrator's form left it; the very first becomes the active one.
+
+    `api_key` None keeps the stored one, an empty one clears it.
+    """
+    require_store(user, web_search)
+    if api_key is not None:
+        web_search.api_key = api_key
+    lock(ACTIVE_LOCK)
+    if not WebSearch.objects.exists():
+        web_search.active = True
+    web_search.save()
+
+
+@transaction.atomic
+def use_web_search(*, user: AbstractUser, web_search: WebSearch, active: bool) -> None:
+    """Makes it the active one in place of any other, or leaves the workspace without web search."""
+    require_right(user, "change", web_search)
+    lock(ACTIVE_LOCK)
+    if active:
+        WebSearch.objects.filter(active=True).exclude(pk=web_search.pk).update(active=False)
+    WebSearch.objects.filter(pk=web_search.pk).update(active=active)
+    web_search.active = active
+
+
+def try_web_search(*, web_search: WebSearch) -> int:
+    """The number of results of a search. Raises `ProductError` with what an administrator can do about it."""
+    try:
+        return len(asyncio.run(_service(web_search).search(TRIAL_QUERY)))
+    except Refused as refusal:
+        raise ProductError("web_search_failed", str(refusal), status=502) from refusal
+
+
+def tool_servers() -> list[Server]:
+    """The enabled ones, by name; `llm.tools.mcp.tools_of` asks each for its tools."""
+    return [_server(row) for row in ToolServer.objects.filter(enabled=True)]
+
+
+def known_tools() -> list[tuple[Server, list[ServerTool] | None]]:
+    """The enabled servers, by name, with the tools that each listed last; None for one that was never asked."""
+    rows = ToolServer.objects.filter(enabled=True)
+    return [(_server(row), None if row.tools is None else stored_tools(_server(row), row.tools)) for row in rows]
+
+
+def remember_tools(server: Server, tools: Sequence[ServerTool]) -> None:
+    """Keeps what it lists, so that a plan can count it without asking."""
+    ToolServer.objects.filter(name=server.name).exclude(tools=(listing := as_stored(tools))).update(tools=listing)
+
+
+def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: str | None) -> None:
+    """Stores a row as a superuser's form left it: a process runs any command with the worker's rights.
+
+    `api_key` None keeps the stored one, an empty one clears it.
+    """
+    if not (user.is_active and user.is_superuser):
+        raise ProductError("superuser_only", "Only a superuser can change tool servers. Ask one to do it.", status=403)
+    if api_key is not None:
+        tool_server.api_key = api_key
+    tool_server.tools = None  # what it listed may have been another server's
+    tool_server.save()
+
+
+def try_tool_server(*, tool_server: ToolServer) -> list[str]:
+    """The names of its tools. Raises `ProductError` with what an administrator can do about it."""
+
+    async def ask() -> list[ServerTool]:
+        return await tools_of(_server(tool_server))
+
+    try:
+        offered = asyncio.run(ask())
+    except ServerFailed as failure:
+        raise ProductError("tool_server_failed", str(failure), status=502) from failure
+    remember_tools(_server(tool_server), offered)
+    return [tool.definition.name for tool in offered]
+
+
+def _server(row: ToolServer) -> Server:
+    over_http = row.kind == ToolServer.Kind.HTTP
+    return Server(
+        row.name,
+        url=row.base_url if over_http else "",
+        command="" if over_http else row.command,
+        secrets={row.secret_name: row.api_key} if row.api_key else {},
+        approval_required=row.approval_required,
+    )
+
+
+def _service(row: WebSearch) -> SearchService:
+    kind: Literal["brave", "searxng"] = "brave" if row.kind == WebSearch.Kind.BRAVE else "searxng"
+    return SearchService(kind, row.base_url, row.api_key)

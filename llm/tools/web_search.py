@@ -1,0 +1,200 @@
+"""The tool that searches the web, with a SearXNG-compatible server or with Brave's API."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import unescape
+from itertools import zip_longest
+from typing import Any, Literal
+
+import httpx2
+
+from core.net.fetch import read_body
+from core.net.url_safety import Refused
+from llm.tools.html_to_text import clean
+from llm.types.messages import ToolDefinition
+from llm.types.tools import BadArguments, ToolOutput
+
+BRAVE_URL = "https://api.search.brave.com/res/v1"
+MAX_QUERIES = 5
+MAX_QUERY = 400  # characters, Brave's limit
+MAX_RESULTS = 20
+RESULTS_PER_QUERY = 10
+_MAX_BYTES = 2_000_000
+_MAX_URL, _MAX_TITLE, _MAX_SNIPPET = 2_000, 300, 1_000  # characters
+
+_DEFINITION = ToolDefinition(
+    "web_search",
+    "Searches the web. Several queries in one call are searched side by side; word them differently. "
+    "The results are excerpts: open the URL in their metadata to read more.",
+    {
+        "type": "object",
+        "properties": {
+            "queries": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_QUERIES}
+        },
+        "required": ["queries"],
+        "additionalProperties": False,
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchService:
+    """Where to search. SearXNG's key may be empty, Brave's base URL too."""
+
+    kind: Literal["searxng", "brave"]
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
+    timeout: float = 10.0  # seconds for a query
+
+    async def search(self, query: str) -> list["Result"]:
+        """Best first. Raises `Refused` with a sentence for the model; it never holds the key."""
+        try:
+            async with asyncio.timeout(self.timeout), httpx2.AsyncClient(timeout=self.timeout) as client:
+                return await self._ask(client, query)
+        except (TimeoutError, httpx2.TimeoutException) as error:
+            raise Refused(f"The search service gave no answer within {self.timeout:g} seconds.") from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise Refused("The search service cannot be reached. An administrator must check its address.") from error
+
+    async def _ask(self, client: httpx2.AsyncClient, query: str) -> list["Result"]:
+        # Redirects are not followed: the key is for this address.
+        async with client.stream("GET", self._url, params=self._parameters(query), headers=self._headers) as response:
+            if not response.is_success:
+                raise Refused(_sentence_for(response.status_code, self.kind))
+            body, cut = await read_body(response, _MAX_BYTES)
+        try:
+            answer = None if cut else json.loads(body)
+        except (ValueError, RecursionError):
+            answer = None
+        return _results(answer, self.kind)
+
+    @property
+    def _url(self) -> str:
+        if self.kind == "searxng":
+            return f"{self.base_url.rstrip('/')}/search"
+        return f"{(self.base_url or BRAVE_URL).rstrip('/')}/web/search"
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "Glasshouse"}
+        if not self.api_key:
+            return headers
+        if self.kind == "brave":
+            return {**headers, "X-Subscription-Token": self.api_key}
+        return {**headers, "Authorization": f"Bearer {self.api_key}"}
+
+    def _parameters(self, query: str) -> dict[str, str]:
+        if self.kind == "searxng":
+            return {"q": query, "format": "json"}
+        return {"q": query, "count": str(RESULTS_PER_QUERY), "text_decorations": "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    url: str
+    title: str
+    snippet: str
+
+
+class WebSearchTool:
+    """`data["documents"]` of its output: id and metadata (both the URL), title and text (the excerpt).
+
+    `data["notes"]`: sentences about queries that failed while others did not.
+    """
+
+    definition = _DEFINITION
+
+    def __init__(self, service: SearchService, *, max_characters: int = 40_000) -> None:
+        self._service = service
+        self.timeout = service.timeout + 1  # each query says itself that it took too long
+        self.max_characters = max_characters
+
+    def label(self, arguments: Mapping[str, Any]) -> str:
+        queries = _queries_of(arguments)
+        more = f" and {len(queries) - 1} more" if len(queries) > 1 else ""
+        return f"Searching the web for “{queries[0][:100]}”{more}"
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        queries = _queries_of(arguments)
+        outcomes = await asyncio.gather(*(self._search(query) for query in queries))
+        found = [outcome for outcome in outcomes if isinstance(outcome, list)]
+        failures = [
+            f"“{query}”: {outcome}"
+            for query, outcome in zip(queries, outcomes, strict=True)
+            if isinstance(outcome, Refused)
+        ]
+        if not found:
+            return ToolOutput("\n".join(failures), error=True)
+        documents = [
+            {"id": result.url, "title": result.title, "metadata": result.url, "text": result.snippet}
+            for result in merged(found)
+        ]
+        notes = [*failures, *([] if documents else ["Nothing was found. Try other words."])]
+        texts = [f"{document['title']}\n{document['metadata']}\n{document['text']}" for document in documents]
+        return ToolOutput("\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes})
+
+    async def _search(self, query: str) -> list[Result] | Refused:
+        try:
+            return await self._service.search(query)
+        except Refused as refusal:
+            return refusal
+
+
+def merged(lists: Sequence[Sequence[Result]]) -> list[Result]:
+    """The first of each list, then the second of each, and so on; each URL once, whatever its fragment."""
+    best: dict[str, Result] = {}
+    for rank in zip_longest(*lists):
+        for result in rank:
+            if result is not None:
+                best.setdefault(result.url.partition("#")[0], result)
+    return list(best.values())[:MAX_RESULTS]
+
+
+def _queries_of(arguments: Mapping[str, Any]) -> list[str]:
+    queries = arguments.get("queries")
+    if not isinstance(queries, list) or not 1 <= len(queries) <= MAX_QUERIES:
+        raise BadArguments(f'Call it with {{"queries": ["…"]}}, one to {MAX_QUERIES} of them.')
+    texts = [clean(query).strip() if isinstance(query, str) else "" for query in queries]
+    if not all(0 < len(text) <= MAX_QUERY for text in texts):
+        raise BadArguments(f"Each query must be text of at most {MAX_QUERY} characters.")
+    return list(dict.fromkeys(texts))
+
+
+def _sentence_for(status: int, kind: str) -> str:
+    if status == 429:
+        return "The search service is asked too often. Send fewer queries, or go on without."
+    if status in (401, 403) and kind == "searxng":
+        return "The search service refused. An administrator must allow its JSON format or check the key."
+    if status in (401, 403, 422) and kind == "brave":
+        return "The search service refused the key or the query. An administrator must check the key."
+    return f"The search service failed with status {status}. Go on without, or try again later."
+
+
+def _results(answer: Any, kind: str) -> list[Result]:
+    """Both services say url and title; the excerpt is `content` with SearXNG and `description` with Brave."""
+    if kind == "brave" and isinstance(answer, dict):
+        answer = answer.get("web") or {"results": []}  # left out when nothing is found
+    found = answer.get("results") if isinstance(answer, dict) else None
+    if not isinstance(found, list):
+        raise Refused("The search service gave an answer that is not its protocol. An administrator must check it.")
+    results = [_result(entry, kind) for entry in found if isinstance(entry, dict) and _url(entry.get("url"))]
+    return results[:RESULTS_PER_QUERY]
+
+
+def _result(entry: Mapping[str, Any], kind: str) -> Result:
+    url = _url(entry["url"])
+    title, excerpt = _line(entry.get("title")), _line(entry.get("content" if kind == "searxng" else "description"))
+    if kind == "brave":  # escapes what SearXNG gives plain
+        title, excerpt = unescape(title), unescape(excerpt)
+    return Result(url, title[:_MAX_TITLE] or url, excerpt[:_MAX_SNIPPET])
+
+
+def _url(value: Any) -> str:
+    url = clean(value.strip()) if isinstance(value, str) else ""
+    return url if url.startswith(("http://", "https://")) and len(url) <= _MAX_URL else ""
+
+
+def _line(value: Any) -> str:
+    return " ".join(clean(value).split()) if isinstance(value, str) else ""

@@ -1,0 +1,72 @@
+"""The tools' protocol: what a tool is, and the caps every tool runs under."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from llm.types.messages import ToolCall, ToolDefinition
+
+MAX_ARGUMENTS = 65_536  # characters of JSON; more is a model gone wrong, not a request
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """`text` is what the model sees; `data` is richer and for the page: ids, links, pages, offsets.
+
+    `arguments`: what was really used, when that is more than the model wrote, as with expanded queries. The history
+    then keeps these.
+    """
+
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    error: bool = False
+    arguments: Mapping[str, Any] | None = None
+
+
+class Tool(Protocol):
+    """`timeout` in seconds; `max_characters` caps the text that goes back to the model."""
+
+    definition: ToolDefinition
+    timeout: float
+    max_characters: int
+
+    def label(self, arguments: Mapping[str, Any]) -> str:
+        """What it is doing, for a person: "Searching 2 files"."""
+        ...
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput: ...
+
+
+class BadArguments(ValueError):
+    """The sentence is for the model, which may then call again, corrected."""
+
+
+def parse_arguments(call: ToolCall) -> dict[str, Any]:
+    """The call's arguments as an object; raises `BadArguments`."""
+    if len(call.arguments) > MAX_ARGUMENTS:
+        raise BadArguments(f"The arguments are longer than {MAX_ARGUMENTS} characters.")
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        raise BadArguments("The arguments are not valid JSON.") from error
+    if not isinstance(arguments, dict):
+        raise BadArguments("The arguments must be a JSON object.")
+    return arguments
+
+
+async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
+    """Runs one tool under its caps. A failure becomes an output that tells the model what went wrong."""
+    try:
+        async with asyncio.timeout(tool.timeout):
+            output = await tool.run(arguments)
+    except TimeoutError:
+        return ToolOutput(f"The tool gave no result within {tool.timeout:g} seconds.", error=True)
+    except BadArguments as error:
+        return ToolOutput(str(error), error=True)
+    if len(output.text) > tool.max_characters:
+        left_out = len(output.text) - tool.max_characters
+        text = f"{output.text[: tool.max_characters]}\n[… {left_out} characters left out …]"
+        return replace(output, text=text)
+    return output

@@ -1,1 +1,0 @@
-"""Tools that reach the open web. Nothing here knows of rows or of conversations."""

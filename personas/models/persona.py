@@ -1,0 +1,285 @@
+"""Who answers, and under which rules: personas, system prompt versions, reminders and budget profiles."""
+
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
+from uuid_utils.compat import uuid7
+
+from llm.tokens import CATCH_ALL
+
+SHARE = [MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))]
+
+
+def share(default: str, help_text: str) -> "models.DecimalField[Decimal, Decimal]":
+    return models.DecimalField(
+        max_digits=4, decimal_places=3, default=Decimal(default), validators=SHARE, help_text=help_text
+    )
+
+
+class PromptVersion(models.Model):
+    """A version never changes; editing makes the next one. Exactly one of a kind is active."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    version = models.PositiveIntegerField(unique=True, editable=False)
+    text = models.TextField()
+    note = models.CharField(max_length=200, blank=True, help_text="What this version changes, for whoever compares.")
+    tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # by tokenizer's name
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, editable=False, related_name="+"
+    )
+    active = models.BooleanField(default=False, editable=False)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        abstract = True
+        ordering: ClassVar = ["-version"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["active"], condition=Q(active=True), name="one_active_%(class)s")
+        ]
+
+    def __str__(self) -> str:
+        return f"v{self.version}"
+
+    @property
+    def token_count(self) -> int | None:
+        """By the catch-all tokenizer."""
+        found: int | None = self.tokens.get(CATCH_ALL)
+        return found
+
+    @property
+    def tag(self) -> str:
+        """What changes with the version that is active."""
+        return str(self.version)
+
+
+class SystemPrompt(PromptVersion):
+    """What every conversation begins with."""
+
+
+class SummaryPrompt(PromptVersion):
+    """How old parts of a conversation are summarised. The product adds the numbers, the date and the form."""
+
+
+class ReminderQuerySet(models.QuerySet["Reminder"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ReminderQuerySet":
+        """Those that stand everywhere, and those of the personas that the person sees."""
+        chosen = Persona.objects.visible_to(user).values("reminders")
+        return self.filter(Q(scope=Reminder.Scope.EVERYWHERE) | Q(pk__in=chosen))
+
+
+class Reminder(models.Model):
+    class Scope(models.TextChoices):
+        EVERYWHERE = "everywhere", "Every conversation"
+        PERSONA = "persona", "Personas that choose it"
+
+    MAX_TEXT = 2_000
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    text = models.TextField(help_text="One or two short sentences; they stand at the very end of the prompt.")
+    scope = models.CharField(max_length=20, choices=Scope, default=Scope.EVERYWHERE)
+    enabled = models.BooleanField(default=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = ReminderQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["created"]
+
+    def __str__(self) -> str:
+        return self.text[:60]
+
+
+class BudgetProfile(models.Model):
+    """Every number of the context engine, in tokens unless it is a share (0 to 1)."""
+
+    class Policy(models.TextChoices):
+        RECENT = "recent", "Recent: the newest turns, without gaps"
+        PRIORITY = "priority", "Priority: tool groups first, then what fits"
+
+    class Layout(models.TextChoices):
+        NEAR_END = "near_end", "Persona and project files near the end"
+        FILES_FIRST = "files_first", "Project files first (cheaper with prompt caching)"
+        ALL_FIRST = "all_first", "Everything stable first (cheapest with prompt caching)"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    default = models.BooleanField(default=False)
+    policy = models.CharField(max_length=20, choices=Policy, default=Policy.RECENT)
+    layout = models.CharField(max_length=20, choices=Layout, default=Layout.NEAR_END)
+    window = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Use at most this much of the model's window; empty for all of it."
+    )
+    reserved_output = models.PositiveIntegerField(default=1024, help_text="Kept free for the answer.")
+    buffer = models.PositiveIntegerField(default=40, help_text="Kept free against small counting errors.")
+    message_overhead = models.PositiveIntegerField(default=4, help_text="What each message costs beside its text.")
+    safety_margin = share("0", "Share of the window kept free when the model's tokenizer is known exactly.")
+    catch_all_margin = share("0.05", "Share of the window kept free when tokens are counted with the catch-all.")
+    expected_user = models.PositiveIntegerField(default=512, help_text="Room planned for the message being written.")
+    ui_share = share("0.5", "Share of the room for documents that people may fill by selecting files.")
+    select_margin = models.PositiveIntegerField(default=75, help_text="Kept free below that line when selecting.")
+    project_share = share("0.6", "Project files are sent inline below this share of the room, else by search.")
+    omission_note = models.BooleanField(default=True, help_text="Tell the model when earlier messages were left out.")
+    summaries = models.BooleanField(default=True, help_text="Summarise long conversations in the background.")
+    summary_model = models.ForeignKey(
+        "llm.Model",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="Writes the summaries; empty: the model of the conversation.",
+    )
+    ceiling = models.PositiveIntegerField(null=True, blank=True, help_text="Summarise above this; empty: by share.")
+    floor = models.PositiveIntegerField(null=True, blank=True, help_text="Summarise down to this; empty: by share.")
+    ceiling_share = share("0.65", "Ceiling as a share of the input limit.")
+    floor_share = share("0.25", "Floor as a share of the input limit.")
+    keep_recent = models.PositiveIntegerField(default=8, help_text="The newest messages that stay word for word.")
+    max_cycles = models.PositiveSmallIntegerField(
+        default=6,
+        validators=[MinValueValidator(1), MaxValueValidator(20)],
+        help_text="Model calls of one turn at most.",
+    )
+    run_max_steps = models.PositiveSmallIntegerField(
+        default=50,
+        validators=[MinValueValidator(1), MaxValueValidator(1_000)],
+        help_text="Turns of one run through a task's checklist at most.",
+    )
+    run_max_tokens = models.PositiveIntegerField(
+        default=500_000,
+        validators=[MinValueValidator(1_000)],
+        help_text="Tokens in and out that a run may use before it begins another turn.",
+    )
+    run_max_minutes = models.PositiveSmallIntegerField(
+        default=60,
+        validators=[MinValueValidator(1), MaxValueValidator(1_440)],
+        help_text="Minutes of work of one run at most; what it waits for a person does not count.",
+    )
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["default"], condition=Q(default=True), name="one_default_profile"),
+            models.CheckConstraint(condition=Q(max_cycles__gte=1), name="profile_cycles_positive"),
+            models.CheckConstraint(
+                condition=Q(run_max_steps__gte=1, run_max_tokens__gte=1, run_max_minutes__gte=1),
+                name="profile_run_caps_positive",
+            ),
+            models.CheckConstraint(
+                condition=Q(window=None) | Q(window__gt=F("reserved_output") + F("buffer")),
+                name="profile_window_has_room",
+            ),
+            models.CheckConstraint(
+                condition=Q(ceiling=None) | Q(floor=None) | Q(floor__lt=F("ceiling")),
+                name="profile_floor_below_ceiling",
+            ),
+            models.CheckConstraint(condition=Q(floor_share__lt=F("ceiling_share")), name="profile_floor_share_below"),
+            models.CheckConstraint(
+                condition=Q(safety_margin__lt=1) & Q(catch_all_margin__lt=1), name="profile_margins_leave_room"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def clean(self) -> None:
+        """Says in words what the constraints above would refuse."""
+        problems: dict[str, str] = {}
+        taken = (self.reserved_output or 0) + (self.buffer or 0)
+        if self.window is not None and self.window <= taken:
+            problems["window"] = (
+                f"The window must be above reserved output + buffer = {taken:,}, or nothing is left for the prompt."
+            )
+        if (self.ceiling is None) != (self.floor is None):
+            # With one number and one share a large window would turn them round.
+            problems["floor"] = "Enter both a ceiling and a floor, or neither."
+        if self.ceiling is not None and self.floor is not None and self.floor >= self.ceiling:
+            problems["floor"] = f"The floor must be below the ceiling ({self.ceiling:,}); summarising would never end."
+        if self.ceiling is not None and self.window is not None and self.ceiling + self.reserved_output >= self.window:
+            room = max(0, self.window - self.reserved_output)
+            problems["ceiling"] = f"Ceiling + reserved output must stay below the window: choose less than {room:,}."
+        if self.floor_share >= self.ceiling_share:
+            problems["floor_share"] = "The floor's share must be below the ceiling's share."
+        for name in ("safety_margin", "catch_all_margin"):
+            if getattr(self, name) >= 1:
+                problems[name] = "A margin of the whole window leaves nothing; choose less than 1."
+        if problems:
+            raise ValidationError(problems)
+
+
+class PersonaQuerySet(models.QuerySet["Persona"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "PersonaQuerySet":
+        return self.filter(Q(visibility=Persona.Visibility.WORKSPACE) | Q(owner_id=user.pk))
+
+
+class Persona(models.Model):
+    class Visibility(models.TextChoices):
+        PRIVATE = "private", _("Only me")
+        WORKSPACE = "workspace", _("Everyone in the workspace")
+
+    class DateAwareness(models.TextChoices):
+        DAY = "day", _("The day")
+        MINUTE = "minute", _("Day and time to the minute")
+        OFF = "off", _("No date")
+
+    MAX_NAME = 100
+    MAX_INSTRUCTIONS = 100_000  # characters
+    MAX_STARTERS, MAX_STARTER = 12, 300
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="personas"
+    )
+    name = models.CharField(max_length=MAX_NAME)
+    description = models.CharField(max_length=300, blank=True)
+    instructions = models.TextField(blank=True)
+    replaces_system_prompt = models.BooleanField(
+        default=False, help_text="Send these instructions in the system prompt's place."
+    )
+    model = models.ForeignKey("llm.Model", null=True, blank=True, on_delete=models.SET_NULL)
+    budget_profile = models.ForeignKey(BudgetProfile, null=True, blank=True, on_delete=models.SET_NULL)
+    tools = ArrayField(
+        models.CharField(max_length=100),
+        default=list,
+        blank=True,
+        help_text="web_search, open_url, tasks, or a tool server's as server__tool; server__* for all of them.",
+    )
+    reminders = models.ManyToManyField(Reminder, blank=True, related_name="personas")
+    date_awareness = models.CharField(max_length=10, choices=DateAwareness, default=DateAwareness.DAY)
+    starter_messages = ArrayField(models.CharField(max_length=MAX_STARTER), default=list, blank=True)
+    visibility = models.CharField(max_length=20, choices=Visibility, default=Visibility.PRIVATE)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # of this version
+    created = models.DateTimeField(auto_now_add=True)
+    updated = models.DateTimeField(auto_now=True)
+
+    objects = PersonaQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def token_count(self) -> int | None:
+        """Of the instructions, by the catch-all tokenizer."""
+        found: int | None = self.tokens.get(CATCH_ALL)
+        return found
+
+    @property
+    def tag(self) -> str:
+        """What changes with every change: of the version, and of what stands in rows beside this one."""
+        return f"{self.version}-{int(self.updated.timestamp() * 1_000_000)}"
+
+    @property
+    def own_reminder(self) -> str:
+        """The texts of the enabled reminders that it does not have only because everything has them."""
+        mine = (each for each in self.reminders.all() if each.scope == Reminder.Scope.PERSONA and each.enabled)
+        return "\n".join(each.text for each in mine)

@@ -1,0 +1,121 @@
+"""The codes of objectives, tasks and checklist items, such as `D2026-11-21-T02.C03`; see docs/context.md, “Tasks”.
+
+A code is the series it is numbered in and a number from 1 to 99. It never changes and is never given twice, so it is
+what people and models call a task by. Series: `Y2026-O` and `M2026-11-O` for objectives, `M2026-11-T` and
+`D2026-11-21-T` for tasks, and the task's code with `.C` for its items.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+Level = Literal["objective", "task", "item"]
+Horizon = Literal["year", "month", "day"]
+
+HORIZONS: dict[str, tuple[str, ...]] = {"objective": ("year", "month"), "task": ("month", "day"), "item": ("day",)}
+MAX_NUMBER = 99  # two digits
+MAX_LENGTH = 19
+
+_LETTERS = {"objective": "O", "task": "T"}
+_SPANS = {"year": ("Y", 4), "month": ("M", 7), "day": ("D", 10)}  # the letter, and how much of an ISO date follows
+_SHAPE = r"Y\d{4}-O\d{2}|M\d{4}-\d{2}-[OT]\d{2}|D\d{4}-\d{2}-\d{2}-T\d{2}(?:\.C\d{2})?"
+_CODE = re.compile(_SHAPE, re.ASCII)
+# Letters of other scripts may touch a mention: Chinese has no spaces. An e-mail address or a longer word is none.
+_MENTION = re.compile(rf"(?<![0-9A-Za-z_.])@({_SHAPE})(?![0-9A-Za-z_])", re.ASCII | re.IGNORECASE)
+
+
+class BadCode(ValueError):
+    """What was read is no code, or one of a day that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """`start` is the first day of the year or month, or the day. `item` is an item's number in the task's checklist."""
+
+    level: Level
+    horizon: Horizon
+    start: date
+    number: int
+    item: int | None = None
+
+    def __post_init__(self) -> None:
+        fits = self.horizon in HORIZONS[self.level] and self.start == first_day(self.horizon, self.start)
+        numbers = (self.number,) if self.item is None else (self.number, self.item)
+        if not fits or (self.level == "item") != (self.item is not None) or not all(map(_is_number, numbers)):
+            raise BadCode(f"There is no code for {self.level} {numbers} of the {self.horizon} from {self.start}.")
+
+    def __str__(self) -> str:
+        own = make(series("task" if self.level == "item" else self.level, self.horizon, self.start), self.number)
+        return own if self.item is None else make(item_series(own), self.item)
+
+    @property
+    def task(self) -> "Code":
+        """The task that an item belongs to; of everything else, itself."""
+        return self if self.item is None else Code("task", self.horizon, self.start, self.number)
+
+
+def parse(text: str) -> Code:
+    """Raises `BadCode`, also for months and days that no calendar has and for the number 00."""
+    if not _CODE.fullmatch(text):
+        raise BadCode(f"“{text}” is not a code such as Y2026-O01, M2026-11-T03 or D2026-11-21-T02.C03.")
+    own, _, item = text.partition(".C")
+    span, letter, number = own[1:-4], own[-3], own[-2:]
+    horizon: Horizon = "year" if own[0] == "Y" else "month" if own[0] == "M" else "day"
+    level: Level = "item" if item else "objective" if letter == "O" else "task"
+    try:
+        start = date.fromisoformat((span + "-01-01")[:10])
+    except ValueError as error:
+        raise BadCode(f"“{text}” is of a day that does not exist.") from error
+    return Code(level, horizon, start, int(number), int(item) if item else None)
+
+
+def first_day(horizon: str, day: date) -> date:
+    """Of the year or month that `day` is in; a day is its own."""
+    if horizon == "year":
+        return day.replace(month=1, day=1)
+    return day.replace(day=1) if horizon == "month" else day
+
+
+def series(level: str, horizon: str, day: date) -> str:
+    """What objectives and tasks of the period around `day` are numbered in. Raises KeyError for items."""
+    letter, length = _SPANS[horizon]
+    return f"{letter}{day.isoformat()[:length]}-{_LETTERS[level]}"
+
+
+def item_series(task: str) -> str:
+    return f"{task}.C"
+
+
+def make(series: str, number: int) -> str:
+    """`number` is 1 to 99."""
+    return f"{series}{number:02d}"
+
+
+def mentions(text: str) -> list[str]:
+    """The codes that a text mentions with @, in capitals, each once, in order; impossible ones are not among them.
+
+    A mention ends where the code does: `@D2026-11-21-T02.` at the end of a sentence is of the task.
+    """
+    return list(dict.fromkeys(code for _, _, code in places(text)))
+
+
+def places(text: str) -> Iterator[tuple[int, int, str]]:
+    """Where the mentions stand, from their @ on: start, end and the code in capitals."""
+    for match in _MENTION.finditer(text):
+        code = match[1].upper()
+        if is_code(code):
+            yield match.start(), match.end(), code
+
+
+def is_code(text: str) -> bool:
+    try:
+        parse(text)
+    except BadCode:
+        return False
+    return True
+
+
+def _is_number(number: int) -> bool:
+    return 1 <= number <= MAX_NUMBER

@@ -1,0 +1,233 @@
+"""What the templates of tasks show: plain values, made of rows with a fixed number of queries."""
+
+import calendar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from django.db.models import Count, Prefetch, Q, QuerySet
+
+from accounts.models import User
+from projects.models import Project
+from projects.models.codes import HORIZONS, first_day
+from projects.models.task import Progress, Task, TaskQuerySet
+from projects.planner.queries import today, with_links, with_progress
+from projects.planner.quick_add import Period
+from projects.planner.rules import PARENTS
+
+WEEK = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the address of a page wants open: the id of a row to edit, of a task whose checklist is shown, and of one
+    that was just added."""
+
+    edit: str = ""
+    open: str = ""
+    added: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A task in its list. `up` and `down` are ids to stand behind after one step: empty is first, None is no step.
+    `drafts`: just added without a checklist, so that a model that is to work on it begins to draft one.
+    """
+
+    task: Task
+    up: str | None = None
+    down: str | None = None
+    items: list["Line"] = field(default_factory=list)
+    editing: bool = False
+    open: bool = False
+    drafts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskList:
+    level: str
+    lines: list[Line]
+
+    @property
+    def unfinished(self) -> int:
+        return sum(line.task.status in Task.UNFINISHED for line in self.lines)
+
+    @property
+    def done(self) -> int:
+        return sum(line.task.status == Task.Status.DONE for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A day or month of a calendar, with what is done of its tasks."""
+
+    period: Period
+    count: Progress
+    here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A task whose work has stopped; `item` is the breakpoint, if it is one."""
+
+    task: Task
+    item: Task | None
+
+
+def board(user: User, period: Period, asked: Asked) -> dict[str, Any]:
+    """The page of a day, month or year."""
+    now = today(user)
+    waits = waiting(user, period, now)
+    return {
+        "period": period,
+        "today": now,
+        "lists": [TaskList(level, lines(rows_of(user, level, period), asked)) for level in _levels(period)],
+        "tabs": [_around(period, each, now) for each in ("day", "month", "year")],
+        "before": period.shifted(-1),
+        "after": period.shifted(1),
+        "waiting": waits,
+        "waiting_ids": {each.task.pk for each in waits},
+        **_calendar(user, period),
+    }
+
+
+def _levels(period: Period) -> list[str]:
+    return [level for level, horizons in HORIZONS.items() if level != Task.Level.ITEM and period.horizon in horizons]
+
+
+def rows_of(user: User, level: str, period: Period) -> Sequence[Task]:
+    rows = Task.objects.visible_to(user).filter(level=level, horizon=period.horizon, date=period.start)
+    return with_progress(list(with_checklists(with_links(rows))))
+
+
+def with_checklists(rows: TaskQuerySet) -> TaskQuerySet:
+    items = Task.objects.filter(level=Task.Level.ITEM).select_related("moved_to")
+    return rows.prefetch_related(Prefetch("children", queryset=items, to_attr="checklist"))
+
+
+def lines(rows: Sequence[Task], asked: Asked) -> list[Line]:
+    """`rows` are all that share one order."""
+    ids = [str(row.pk) for row in rows]
+    shown = []
+    for at, row in enumerate(rows):
+        items = lines(getattr(row, "checklist", []), asked)
+        shown.append(
+            Line(
+                task=row,
+                up=("" if at == 1 else ids[at - 2]) if at else None,
+                down=ids[at + 1] if at + 1 < len(ids) else None,
+                items=items,
+                editing=asked.edit == ids[at],
+                open=asked.open == ids[at] or any(item.editing for item in items),
+                drafts=asked.added == ids[at] and not items,
+            )
+        )
+    return shown
+
+
+def waiting(user: User, period: Period, now: date) -> list[Waiting]:
+    """Day tasks that wait for the user: those of the day, and on the page of today all there are."""
+    if period.horizon != Task.Horizon.DAY:
+        return []
+    waits = Q(status=Task.Status.WAITING) | Q(
+        children__level=Task.Level.ITEM, children__status=Task.Status.WAITING, status__in=Task.UNFINISHED
+    )
+    rows = Task.objects.visible_to(user).filter(waits, level=Task.Level.TASK, horizon=Task.Horizon.DAY)
+    if period.start != now:
+        rows = rows.filter(date=period.start)
+    return [Waiting(row, _stop(getattr(row, "checklist", []))) for row in with_checklists(rows.distinct())]
+
+
+def _stop(items: Iterable[Task]) -> Task | None:
+    """The item that waits; while none says so, the first breakpoint that stands."""
+    stops = [item for item in items if item.status == Task.Status.WAITING or item.blocking]
+    return next((item for item in stops if item.status == Task.Status.WAITING), stops[0] if stops else None)
+
+
+def counts(user: User, horizon: str, since: date, until: date) -> dict[date, Progress]:
+    """Tasks and objectives by the first day of their period, without dropped and moved ones."""
+    rows = _counting(user).filter(horizon=horizon, date__range=(since, until)).order_by("date")
+    found = rows.values("date").annotate(done=_DONE, total=_TOTAL).values_list("date", "done", "total")
+    return {day: Progress(done, total) for day, done, total in found}
+
+
+def today_count(user: User) -> Progress:
+    rows = _counting(user).filter(horizon=Task.Horizon.DAY, date=today(user))
+    return Progress(**rows.aggregate(done=_DONE, total=_TOTAL))
+
+
+def _counting(user: User) -> TaskQuerySet:
+    rows = Task.objects.visible_to(user).exclude(level=Task.Level.ITEM)
+    return rows.exclude(status__in=(Task.Status.DROPPED, Task.Status.MOVED))
+
+
+_DONE, _TOTAL = Count("pk", filter=Q(status=Task.Status.DONE)), Count("pk")
+
+
+def _calendar(user: User, period: Period) -> dict[str, Any]:
+    horizon, start = period
+    if horizon == "day":
+        week = (period.shifted(n - start.weekday()) for n in range(WEEK))
+        return {"week": _counted(user, "day", [each.start for each in week if each], start)}
+    if horizon == "month":
+        last = calendar.monthrange(start.year, start.month)[1]
+        days = [start.replace(day=n) for n in range(1, last + 1)]
+        cells: list[Counted | None] = [None] * start.weekday()
+        cells += _counted(user, "day", days, today(user))
+        cells += [None] * (-len(cells) % WEEK)
+        return {"weeks": [cells[at : at + WEEK] for at in range(0, len(cells), WEEK)]}
+    months = [start.replace(month=n) for n in range(1, 13)]
+    return {"months": _counted(user, "month", months, first_day("month", today(user)))}
+
+
+def _counted(user: User, horizon: str, days: Sequence[date], here: date) -> list[Counted]:
+    found = counts(user, horizon, days[0], days[-1])
+    return [
+        Counted(period, found.get(period.start, Progress(0, 0)), period.start == here)
+        for period in (Period(horizon, day) for day in days)
+    ]
+
+
+def _around(period: Period, horizon: str, now: date) -> Period:
+    """The year or month that `period` is in; of a longer one, what holds today if it does, else the first."""
+    inside = first_day(period.horizon, now) == period.start
+    return Period(horizon, first_day(horizon, now if inside else period.start))
+
+
+def task_page(user: User, task: Task, asked: Asked) -> dict[str, Any]:
+    """The page of a day or month task or an objective; `task` has its links (`queries.visible_task`)."""
+    own = with_links(Task.objects.visible_to(user).filter(pk=task.pk))
+    row = with_progress(list(with_checklists(own)))[0]
+    below = with_links(Task.objects.visible_to(user).filter(parent=row).exclude(level=Task.Level.ITEM))
+    return {
+        "line": lines([row], asked)[0],
+        "period": Period.of(row),
+        "below": with_progress(list(below)),
+        "parents": _parents(user, row),
+        "projects": projects_for(user, row),
+        "waiting": [Waiting(row, item)] if (item := _waiting_item(row)) else [],
+    }
+
+
+def projects_for(user: User, task: Task) -> list[Project]:
+    """Those to choose from, and the one that is chosen, which may be somebody's that one no longer sees."""
+    projects = list(Project.objects.visible_to(user))
+    if task.project is not None and task.project not in projects:
+        projects.insert(0, task.project)
+    return projects
+
+
+def _waiting_item(row: Task) -> Task | None:
+    items = getattr(row, "checklist", [])
+    waits = row.status == Task.Status.WAITING or any(item.status == Task.Status.WAITING for item in items)
+    return _stop(items) if waits and row.status in Task.UNFINISHED else None
+
+
+def _parents(user: User, task: Task) -> QuerySet[Task]:
+    """What it may be put under: unfinished ones of the same month or year, and where it is."""
+    fits = Q(pk=task.parent_id)
+    for level, horizon in PARENTS[task.level, task.horizon]:
+        date_ = first_day(horizon, task.date)
+        fits |= Q(level=level, horizon=horizon, date=date_, status__in=Task.UNFINISHED)
+    return Task.objects.visible_to(user).filter(fits).order_by("date", "level", "position", "code")

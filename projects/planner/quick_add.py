@@ -1,0 +1,230 @@
+r"""A task written in one line, such as `Buy cacao !model #"Chocolate shop" >tomorrow ^M2026-11-T03; which kind; pay`.
+
+Marks are words of the first line: `!user`, `!model`, `!hybrid` say whose it is, `!objective` makes it an objective;
+`#Project`; `>` a day, month or year, as `>tomorrow`, `>friday`, `>2026-11-23`, `>2026-11`, `>2026`; `^` the code of
+what it belongs under. The checklist follows `;` or stands in further lines, with or without `-`. In it, `!stop` makes
+a breakpoint, and what follows says what it needs. A backslash keeps a mark as text: `\#1a`.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import NamedTuple
+
+from django.db import transaction
+from django.urls import reverse
+
+from accounts.models import User
+from core.errors import ProductError
+from projects.models import Project, codes
+from projects.models.task import Task
+from projects.planner import services
+from projects.planner.queries import today, visible_task
+from projects.planner.rules import Actor, DraftItem, NewTask
+
+ARCHETYPES = ("user", "model", "hybrid")
+OBJECTIVE, STOP = "objective", "stop"
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+_WORD = re.compile(r'#["“][^"“”]*["”]|\S+')
+# A sign alone, before another sign, or # before a number alone is text: "5 > 3", "!!", "issue #12".
+_MARK = re.compile(r'(?!#\d+$)([!#>^])(["“]?[^\W_].*|["“].*)', re.DOTALL)
+_NEXT_ITEM = re.compile(r"(?<!\\);(?=\s|$)")
+_BULLET = re.compile(r"^\s*[-*•](?=\s|$)")
+_STOP = re.compile(rf"(?:^|(?<=\s))!{STOP}(?=\s|$)", re.IGNORECASE)
+_ESCAPED = re.compile(r"(?:(?<!\S)\\(?=[!#>^]))|\\(?=;)")
+
+
+class Period(NamedTuple):
+    """A year, month or day by its first day."""
+
+    horizon: str
+    start: date
+
+    @classmethod
+    def of(cls, task: Task) -> "Period":
+        return cls(task.horizon, task.date)
+
+    @property
+    def address(self) -> str:
+        return reverse(f"tasks:{self.horizon}", args=[self.start])
+
+    def shifted(self, steps: int) -> "Period | None":
+        """So many days, months or years later; None where the calendar ends."""
+        try:
+            if self.horizon == "day":
+                return self._replace(start=self.start + timedelta(steps))
+            months = self.start.year * 12 + self.start.month - 1 + steps * (12 if self.horizon == "year" else 1)
+            return self._replace(start=date(months // 12, months % 12 + 1, self.start.day))
+        except (OverflowError, ValueError):
+            return None
+
+
+class QuickItem(NamedTuple):
+    title: str
+    breakpoint: bool = False
+    needs: str = ""
+
+
+@dataclass(slots=True)
+class QuickTask:
+    """What was written; `project` is a name as typed, `parent` a code, and `archetype` empty where nothing was said."""
+
+    title: str
+    period: Period
+    level: str = "task"
+    archetype: str = ""
+    project: str = ""
+    parent: str = ""
+    items: list[QuickItem] = field(default_factory=list)
+
+
+def parse(text: str, *, on: Period, today: date) -> QuickTask:
+    """`on` is where it goes when no day is written. Raises `ProductError` for a mark that means nothing."""
+    first, *lines = [line for line in text.splitlines() if line.strip()] or [""]
+    head, *rest = _NEXT_ITEM.split(_BULLET.sub("", first, count=1))
+    task, words, seen = QuickTask("", on), [], set()
+    for word in _WORD.findall(head):
+        mark = _MARK.fullmatch(word)
+        if mark is None:
+            words.append(word)
+            continue
+        sign, value = mark.groups()
+        kind = OBJECTIVE if (sign, value.lower()) == ("!", OBJECTIVE) else sign
+        if kind in seen:
+            raise ProductError("mark_twice", f"“{word}” says again what was said before. Keep one of them.")
+        seen.add(kind)
+        _READERS[sign](task, value, today)
+    task.title = _plain(" ".join(words))
+    task.items = parse_items("\n".join([*rest, *lines]))
+    if task.period.horizon == "year":
+        task.level = OBJECTIVE  # nothing else is of a year
+    return task
+
+
+def parse_items(text: str) -> list[QuickItem]:
+    """A checklist: one item a line, or several with `;` between them; empty ones are passed over."""
+    pieces = (_BULLET.sub("", line, count=1) for line in text.splitlines())
+    return [_item(each) for piece in pieces for each in _NEXT_ITEM.split(piece) if each.strip()]
+
+
+def _item(text: str) -> QuickItem:
+    stop = _STOP.search(text)
+    if stop is None:
+        return QuickItem(_plain(text))
+    return QuickItem(_plain(text[: stop.start()]), True, _plain(text[stop.end() :]))
+
+
+def _plain(text: str) -> str:
+    return " ".join(_ESCAPED.sub("", text).split())
+
+
+def _kind(task: QuickTask, value: str, today: date) -> None:
+    word = value.lower()
+    if word == OBJECTIVE:
+        task.level = OBJECTIVE
+    elif word in ARCHETYPES:
+        task.archetype = word
+    else:
+        raise _unknown("!", value, "!user, !model, !hybrid or !objective, and !stop in the checklist")
+
+
+def _project(task: QuickTask, value: str, today: date) -> None:
+    task.project = value.strip('"“”').strip()
+    if not task.project:
+        raise _unknown("#", value, 'the name of a project, as #Contracts or #"Two words"')
+
+
+def _period(task: QuickTask, value: str, today: date) -> None:
+    period = _named_day(value.lower(), today) or _written(value)
+    if period is None:
+        raise _unknown(">", value, "a day, as >tomorrow, >friday or >2026-11-23, a month, as >2026-11, or a year")
+    task.period = period
+
+
+def _named_day(word: str, today: date) -> Period | None:
+    if word in ("today", "tomorrow"):
+        return Period("day", today + timedelta(word == "tomorrow"))
+    for number, name in enumerate(WEEKDAYS):
+        if word in (name, name[:3]):
+            return Period("day", today + timedelta((number - today.weekday() - 1) % 7 + 1))
+    return None
+
+
+def _written(value: str) -> Period | None:
+    if not re.fullmatch(r"\d{4}(-\d{2}){0,2}", value, re.ASCII):
+        return None
+    try:
+        start = date.fromisoformat((value + "-01-01")[:10])
+    except ValueError:
+        return None
+    return Period({4: "year", 7: "month", 10: "day"}[len(value)], start)
+
+
+def _parent(task: QuickTask, value: str, today: date) -> None:
+    task.parent = value.upper()
+    if not codes.is_code(task.parent):
+        raise _unknown("^", value, "the code of a task or objective, as ^M2026-11-T03")
+
+
+def _unknown(sign: str, value: str, known: str) -> ProductError:
+    return ProductError(
+        "unknown_mark", f"“{sign}{value}” is not {known}. To keep it as text, write \\ before it: \\{sign}{value}."
+    )
+
+
+_READERS: dict[str, Callable[[QuickTask, str, date], None]] = {
+    "!": _kind,
+    "#": _project,
+    ">": _period,
+    "^": _parent,
+}
+
+
+@transaction.atomic
+def add_line(*, actor: Actor, text: str, on: Period) -> Task:
+    """`text` as in `quick_add`; `on` is the period of the page that it was typed on."""
+    quick = parse(text, on=on, today=today(actor.user))
+    new = NewTask(
+        title=quick.title,
+        level=quick.level,
+        horizon=quick.period.horizon,
+        date=quick.period.start,
+        archetype=quick.archetype,
+        parent=visible_task(actor.user, quick.parent) if quick.parent else None,
+        project=project_named(actor.user, quick.project) if quick.project else None,
+    )
+    if quick.items and (quick.level, quick.period.horizon) != ("task", "day"):
+        raise ProductError("no_checklist", "Only day tasks have a checklist. Leave the items out, or name a day.")
+    made = services.create(actor=actor, new=new)
+    if quick.items:
+        services.draft_checklist(actor=actor, task=made, items=[DraftItem(*item) for item in quick.items])
+    return made
+
+
+@transaction.atomic
+def add_items(*, actor: Actor, task: Task, text: str) -> list[Task]:
+    """Puts them at the end of the checklist, finished items or not."""
+    items = parse_items(text)
+    if not items:
+        raise ProductError("empty_checklist", "Write at least one item.")
+    return [services.create(actor=actor, new=_new_item(task, item)) for item in items]
+
+
+def _new_item(task: Task, item: QuickItem) -> NewTask:
+    return NewTask(item.title, level=Task.Level.ITEM, parent=task, breakpoint=item.breakpoint, needs=item.needs)
+
+
+def project_named(user: User, name: str) -> Project:
+    """Whatever its capitals, spaces and hyphens. Raises `ProductError` if there is not exactly one."""
+    found = [each for each in Project.objects.visible_to(user) if _folded(each.name) == _folded(name)]
+    if not found:
+        raise ProductError("unknown_project", f"You have no project called “{name}”. To keep it as text, write \\#.")
+    if len(found) > 1:
+        raise ProductError("several_projects", f"Several projects are called “{name}”. Set it on the task's own page.")
+    return found[0]
+
+
+def _folded(name: str) -> str:
+    return "".join(each for each in name.casefold() if each not in " -_")

@@ -1,0 +1,264 @@
+"""Every change to objectives, tasks and checklists, with its history, in one transaction.
+
+Page, API, chat tool and run come through here. The rules are in `rules`. Every function raises `NotFound` for a
+row that is not the user's or is gone, and returns the row as it is now.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from django.db import models, transaction
+from django.db.models import F, Max
+from django.utils import timezone
+
+from accounts.models import User
+from accounts.realtime.user_channel import News, tell
+from core.errors import ProductError
+from projects.models import codes
+from projects.models.task import CodeSeries, Task, TaskChange
+from projects.planner.queries import today, visible_task
+from projects.planner.rules import Actor, DraftItem, NewTask, check_hand, check_here, check_kind, check_person, checked
+
+_DERIVED = {"finished"}  # follows from another column, whose change is recorded
+
+
+@transaction.atomic
+def create(*, actor: Actor, new: NewTask) -> Task:
+    """At the end of its list, with the next code of its series."""
+    check_kind(new.level, new.horizon)
+    _lock(actor)
+    parent = None if new.parent is None else visible_task(actor.user, new.parent.pk)
+    is_task, is_item = new.level == Task.Level.TASK, new.level == Task.Level.ITEM
+    row = Task(owner=actor.user, level=new.level, horizon=new.horizon)
+    fields: dict[str, Any] = {"title": new.title, "notes": new.notes, "project": new.project, "parent": parent}
+    fields["archetype"] = new.archetype or (Task.Archetype.USER if is_task else "")
+    if new.breakpoint or new.needs:
+        fields |= {"breakpoint": new.breakpoint, "needs": new.needs}
+    for name, value in checked(actor, row, fields).items():
+        setattr(row, name, value)
+    row.date = _day(actor.user, new, parent)
+    if is_item and parent is not None:
+        check_hand(actor, parent)
+        check_here(parent)
+    _insert(actor, [row])
+    return row
+
+
+@transaction.atomic
+def update(*, actor: Actor, task: Task, fields: Mapping[str, Any]) -> Task:
+    """`fields`: any of title, notes, archetype, project, parent, status, breakpoint, needs (see `rules.checked`).
+
+    A breakpoint that is taken away and set again stands anew.
+    """
+    row = _locked(actor, task)
+    check_hand(actor, row)
+    _write(actor, row, checked(actor, row, fields))
+    return row
+
+
+def set_status(*, actor: Actor, task: Task, status: str) -> Task:
+    """open, doing, waiting, done or dropped. Raises `breakpoint` (409) for a model that one stands in the way of."""
+    return update(actor=actor, task=task, fields={"status": status})
+
+
+@transaction.atomic
+def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
+    """The user has confirmed or given what the item needs, so work may pass it. Clearing it again changes nothing."""
+    check_person(actor, "clears a breakpoint")
+    row = _locked(actor, task)
+    if not row.breakpoint:
+        raise ProductError(
+            "no_breakpoint", f"{row.code} is not a breakpoint, so there is nothing to clear.", status=409
+        )
+    changes: dict[str, Any] = {} if row.cleared else {"cleared": timezone.now()}
+    if row.status == Task.Status.WAITING:
+        changes["status"] = Task.Status.OPEN
+    _write(actor, row, changes)
+    return row
+
+
+@transaction.atomic
+def reorder(*, actor: Actor, task: Task, after: Task | None) -> Task:
+    """Puts it behind one of those in its order (`Task.objects.beside`), or first."""
+    check_person(actor, "changes the order")
+    row = _locked(actor, task)
+    others = list(Task.objects.beside(row).exclude(pk=row.pk))
+    place = 0
+    if after is not None:
+        if after not in others:
+            raise ProductError("not_beside", "It can only be put behind another of the same list. Choose one of them.")
+        place = others.index(after) + 1
+    others.insert(place, row)
+    before = row.position
+    shifted = [(position, each) for position, each in enumerate(others) if each.position != position]
+    for position, each in shifted:
+        each.position = position
+    Task.objects.bulk_update([each for _, each in shifted], ["position"])
+    if row.position != before:
+        _record(actor, [(row, "position", before, row.position)])
+    return row
+
+
+@transaction.atomic
+def move(*, actor: Actor, task: Task, day: date) -> Task:
+    """Goes on with a day task on another day, under a new code; returns the new one.
+
+    The old one stays with status moved and a link. What is unfinished of its checklist goes along, as new open items
+    that the old ones link to; what is finished stays where it was done.
+    """
+    row = _locked(actor, task)
+    check_hand(actor, row)
+    check_here(row)
+    if (row.level, row.horizon) != (Task.Level.TASK, Task.Horizon.DAY):
+        raise ProductError("not_a_day_task", "Only day tasks are moved; checklist items go along with theirs.")
+    if row.status not in Task.UNFINISHED:
+        raise ProductError("finished", f"{row.code} is {row.status}. Reopen it first, then move it.", status=409)
+    if day == row.date:
+        raise ProductError("same_day", f"{row.code} is of this day already. Choose another.")
+    new = _copy(row, date=day, parent=row.parent)
+    _insert(actor, [new])
+    items = list(row.children.filter(level=Task.Level.ITEM, status__in=Task.UNFINISHED))
+    copies = [_copy(item, date=day, parent=new) for item in items]
+    _insert(actor, copies)
+    for old, copy in zip([row, *items], [new, *copies], strict=True):
+        _write(actor, old, {"status": Task.Status.MOVED, "moved_to": copy, "finished": timezone.now()})
+    return new
+
+
+@transaction.atomic
+def delete(*, actor: Actor, task: Task) -> None:
+    """With its checklist. The tasks below stay, without a parent; the history stays, and no code is given again."""
+    check_person(actor, "deletes")
+    row = _locked(actor, task)
+    for child in row.children.exclude(level=Task.Level.ITEM).select_related("parent"):
+        _write(actor, child, {"parent": None})
+    _remove(actor, [*row.children.filter(level=Task.Level.ITEM), row])
+
+
+@transaction.atomic
+def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem]) -> list[Task]:
+    """Puts `items` in the place of the unfinished ones of a day task, behind the finished ones; returns the new ones.
+
+    A model cannot draft over a breakpoint that stands.
+    """
+    row = _locked(actor, task)
+    check_hand(actor, row)
+    check_here(row)
+    if not items:
+        raise ProductError("empty_checklist", "Give at least one item. To empty the checklist, delete its items.")
+    unfinished = list(row.children.filter(level=Task.Level.ITEM, status__in=Task.UNFINISHED))
+    if any(item.blocking for item in unfinished):
+        check_person(actor, "takes a breakpoint away")
+    drafted = []
+    for item in items:
+        new = Task(owner=actor.user, level=Task.Level.ITEM, horizon=Task.Horizon.DAY, date=row.date)
+        fields = {"title": item.title, "parent": row, "breakpoint": item.breakpoint, "needs": item.needs}
+        for name, value in checked(actor, new, fields).items():
+            setattr(new, name, value)
+        drafted.append(new)
+    _remove(actor, unfinished)
+    _insert(actor, drafted)
+    return drafted
+
+
+def _lock(actor: Actor) -> None:
+    """Changes of one person's tasks come one after the other: numbers, places and breakpoints depend on other rows."""
+    User.objects.select_for_update(no_key=True).get(pk=actor.user.pk)
+
+
+def _locked(actor: Actor, task: Task) -> Task:
+    _lock(actor)
+    return visible_task(actor.user, task.pk)
+
+
+def _day(user: User, new: NewTask, parent: Task | None) -> date:
+    if new.level == Task.Level.ITEM and parent is not None:
+        if new.date not in (None, parent.date):
+            raise ProductError("wrong_day", f"A checklist item is of the day of its task, {parent.date}. Leave it out.")
+        return parent.date
+    return codes.first_day(new.horizon, new.date or today(user))
+
+
+def _copy(row: Task, **changes: Any) -> Task:
+    names = ("owner", "level", "horizon", "title", "notes", "archetype", "breakpoint", "needs", "cleared", "project")
+    return Task(**{name: getattr(row, name) for name in names}, **changes)
+
+
+def _insert(actor: Actor, rows: Sequence[Task]) -> None:
+    """`rows` go to the end of one list and one series."""
+    if not rows:
+        return
+    first, parent = rows[0], rows[0].parent
+    if first.level == Task.Level.ITEM and parent is not None:
+        series = codes.item_series(parent.code)
+    else:
+        series = codes.series(first.level, first.horizon, first.date)
+    numbers = _take(actor.user, series, len(rows))
+    last = Task.objects.beside(first).aggregate(last=Max("position"))["last"]
+    for place, (row, number) in enumerate(zip(rows, numbers, strict=True), start=0 if last is None else last + 1):
+        row.code, row.position = codes.make(series, number), place
+    Task.objects.bulk_create(rows)
+    _record(actor, [(row, "created", "", row.title) for row in rows])
+
+
+def _take(user: User, series: str, count: int) -> range:
+    """The next numbers of a series; the caller holds the lock."""
+    counter, _ = CodeSeries.objects.get_or_create(owner=user, series=series)
+    if counter.last + count > codes.MAX_NUMBER:
+        raise ProductError(
+            "numbers_used_up",
+            f"The numbers end at {series}{codes.MAX_NUMBER}, deleted ones count, and {codes.MAX_NUMBER - counter.last} "
+            "are left. Change one that is there, or choose another day or task.",
+            status=409,
+        )
+    CodeSeries.objects.filter(pk=counter.pk).update(last=F("last") + count)
+    return range(counter.last + 1, counter.last + count + 1)
+
+
+def _write(actor: Actor, row: Task, changes: Mapping[str, Any]) -> None:
+    before = {name: getattr(row, name) for name in changes}
+    changed = {name: value for name, value in changes.items() if value != before[name]}
+    if not changed:
+        return
+    for name, value in changed.items():
+        setattr(row, name, value)
+    row.save(update_fields=[*changed, "updated"])
+    _record(actor, [(row, name, before[name], value) for name, value in changed.items() if name not in _DERIVED])
+
+
+def _remove(actor: Actor, rows: Sequence[Task]) -> None:
+    _record(actor, [(row, "deleted", row.title, "") for row in rows])
+    Task.objects.filter(pk__in=[row.pk for row in rows]).delete()
+
+
+def _record(actor: Actor, changes: Iterable[tuple[Task, str, object, object]]) -> None:
+    TaskChange.objects.bulk_create(
+        TaskChange(
+            owner_id=row.owner_id,
+            code=row.code,
+            user=actor.user,
+            model=actor.model,
+            field=field,
+            before=_as_text(before),
+            after=_as_text(after),
+        )
+        for row, field, before, after in changes
+    )
+    tell(actor.user.pk, News.TASKS)
+
+
+def _as_text(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case Task():
+            return value.code
+        case models.Model():
+            return str(value.pk)
+        case date():
+            return value.isoformat()
+        case _:
+            return str(value)

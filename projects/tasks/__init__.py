@@ -1,1 +1,0 @@
-"""Objectives, tasks and checklists: one table of rows with codes, its rules and its pages."""

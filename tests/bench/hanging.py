@@ -1,0 +1,57 @@
+"""Hundreds of answers that wait for a silent model: what they cost a worker, and what others notice of them."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
+from typing import Any
+
+import psutil
+import psycopg
+
+from tests.product import Caller, Product, until
+
+TURNS = 600
+SCRIPT = {"text": "Never said.", "silent_after": 0}
+SECONDS = 300.0  # in which a slow machine has posted them all
+
+
+def rows(product: Product, caller: Caller) -> list[dict[str, Any]]:
+    """`caller` may ask as often as it likes. All are asked to stop at the same moment, by their rows."""
+    worker = psutil.Process(product.processes["worker"].pid)
+    with psycopg.connect(product.environment["DATABASE_URL"], autocommit=True) as database:
+        database.execute("UPDATE llm_provider SET silence_timeout = 3600")
+        caller.ended(caller.ask("The first loads what all need.", {"text": "So it does."})["id"])
+        before = worker.memory_full_info().uss
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: caller.ask(f"Hang {number}", SCRIPT), range(TURNS)))
+
+        def running() -> int:
+            found = database.execute("SELECT count(*) FROM chat_turn WHERE status = 'running'").fetchone()
+            return found[0] if found else 0
+
+        until(lambda: running() == TURNS, "all hang", SECONDS)
+        begun = [_begun(caller) for _ in range(5)]
+        grown = (worker.memory_full_info().uss - before) / 1e6
+        asked = time.perf_counter()
+        database.execute("UPDATE chat_turn SET stop_requested = true WHERE status = 'running'")
+        until(lambda: running() == 0, "all are stopped", SECONDS)
+        stopped = time.perf_counter() - asked
+    return [
+        _row(f"{TURNS} hanging turns: another one's first token, p50", median(begun), "s", 1.0),
+        _row(f"{TURNS} hanging turns: memory of the worker grows by", grown, "MB", 300.0),
+        _row(f"{TURNS} hanging turns: all asked to stop have stopped", stopped, "s", 5.0),
+    ]
+
+
+def _row(name: str, value: float, unit: str, limit: float) -> dict[str, Any]:
+    return {"name": name, "value": round(value, 2), "unit": unit, "limit": limit, "ratio": round(value / limit, 2)}
+
+
+def _begun(caller: Caller) -> float:
+    place = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
+    began = time.perf_counter()
+    turn = caller.ask("hi", {"text": "Here."}, place)
+    first = next(event for event in caller.events(turn["id"]) if event["type"] == "TEXT_MESSAGE_CONTENT")
+    took = time.perf_counter() - began
+    caller.ended(first["turn"])
+    return took

@@ -1,0 +1,95 @@
+"""The rows of turns that are carried out: written together, and nobody's trouble is another's."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from threading import Event, Thread
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from accounts.models import User
+from chat.models import Conversation, Message, Turn
+from chat.turns.store import Progress, checkpoint, claim
+
+LONG_AGO = timedelta(seconds=20)  # but not so long that a sweeper would end the turn
+
+
+@pytest.fixture
+def owner(committed: None) -> Iterator[User]:
+    made = User.objects.create_user(f"owner-{uuid4().hex[:12]}")
+    yield made
+    Conversation.objects.filter(owner=made).delete()
+
+
+def running(owner: User) -> Turn:
+    place = Conversation.objects.create(owner=owner)
+    question = Message.objects.create(conversation=place, role="user", parts=[])
+    answer = Message.objects.create(conversation=place, parent=question, depth=1, role="assistant", parts=[])
+    made = Turn.objects.create(conversation=place, user_message=question, answer=answer)
+    claimed = claim(made.pk)
+    assert claimed is not None and claim(made.pk) is None
+    Turn.objects.filter(pk=made.pk).update(heartbeat=timezone.now() - LONG_AGO)
+    return claimed
+
+
+def said(text: str) -> str:
+    return f'[{{"type":"text","text":"{text}"}}]'
+
+
+def alive(turn: Turn) -> bool:
+    return Turn.objects.filter(pk=turn.pk, heartbeat__gt=timezone.now() - LONG_AGO / 2).exists()
+
+
+@pytest.fixture
+def locked(committed: None) -> Iterator["set[UUID]"]:
+    """Turns that somebody else holds locked, from when they are put into it."""
+    pks, held, let_go = set[UUID](), Event(), Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            list(Turn.objects.select_for_update().filter(pk__in=pks))
+            held.set()
+            let_go.wait()
+        connection.close()
+
+    class Holding(set[UUID]):
+        def add(self, pk: UUID) -> None:
+            pks.add(pk)
+            thread.start()
+            held.wait()
+
+    thread = Thread(target=hold)
+    yield Holding()
+    let_go.set()
+    thread.join()
+
+
+def test_texts_and_heartbeats_of_many_are_written_and_those_asked_to_stop_are_told(owner: User) -> None:
+    new, silent, stopped = running(owner), running(owner), running(owner)
+    Message.objects.filter(pk=silent.answer_id).update(parts=[{"type": "text", "text": "as it was"}])
+    Turn.objects.filter(pk=stopped.pk).update(stop_requested=True)
+    told = checkpoint(
+        [Progress(new, said("Hello"), 3), Progress(silent, None, 2), Progress(stopped, said("Half of"), 5)]
+    )
+    assert told == {new.pk: False, silent.pk: False, stopped.pk: True}
+    assert [alive(turn) for turn in (new, silent, stopped)] == [True] * 3
+    stored = {turn.pk: Turn.objects.select_related("answer").get(pk=turn.pk) for turn in (new, silent, stopped)}
+    assert [each.answer.text for each in stored.values()] == ["Hello", "as it was", "Half of"]
+    assert [each.seq for each in stored.values()] == [3, 2, 5]
+
+
+def test_a_turn_that_somebody_else_has_ended_is_left_alone(owner: User) -> None:
+    ours, gone = running(owner), running(owner)
+    Turn.objects.filter(pk=gone.pk).update(status=Turn.Status.INTERRUPTED, attempt=gone.attempt + 1)
+    assert checkpoint([Progress(ours, None, 1), Progress(gone, said("too late"), 9)]) == {ours.pk: False}
+    assert not alive(gone) and Message.objects.get(pk=gone.answer_id).parts == []
+
+
+def test_a_row_that_is_locked_holds_up_no_other_and_is_still_ours(owner: User, locked: "set[UUID]") -> None:
+    free, held = running(owner), running(owner)
+    locked.add(held.pk)
+    told = checkpoint([Progress(held, said("later"), 1), Progress(free, said("now"), 1)])
+    assert told == {held.pk: False, free.pk: False}
+    assert alive(free) and not alive(held)

@@ -1,0 +1,61 @@
+"""`/readyz` says what the web process needs, and beside it whether anybody does the work."""
+
+from typing import Any
+
+import pytest
+import redis
+from django.conf import settings as django_settings
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from config import service_urls
+from core import event_loop, jobs
+from tests.product import until
+
+pytestmark = pytest.mark.django_db
+
+# Where no worker of a running product says that it is there.
+ELSEWHERE = service_urls.redis(django_settings.REDIS_URL, service_urls.CACHE_DB)
+
+
+@pytest.fixture(autouse=True)
+def _no_workers(settings: Settings) -> None:
+    settings.STREAMS_URL = ELSEWHERE
+    with redis.Redis.from_url(ELSEWHERE) as connection:
+        connection.delete(*(f"worker:{queue}:heard" for queue in jobs.QUEUES))
+
+
+def asked(client: Client, status: int = 200) -> Any:
+    answer = client.get("/readyz")
+    assert answer.status_code == status
+    return answer.json()
+
+
+def heard(*queues: str) -> None:
+    """As long as it takes until it has been said."""
+    telling = event_loop.submit(jobs.tell_queues(queues))
+    until(lambda: set(queues) <= set(jobs.queues_heard()), "a worker has said that it is there")
+    telling.cancel()
+
+
+def test_it_is_ready_without_workers_and_says_which_are_missing(client: Client) -> None:
+    said = "none of turns and background has been heard of for 20 s; start one"
+    assert asked(client) == {"ready": True, "database": "ok", "redis": "ok", "worker": said}
+    heard("turns")
+    assert asked(client)["worker"] == "none of background has been heard of for 20 s; start one"
+    heard("turns", "background")
+    assert asked(client)["worker"] == "ok"
+
+
+def test_a_worker_that_has_been_silent_for_too_long_is_gone(client: Client) -> None:
+    heard("turns", "background")
+    with redis.Redis.from_url(ELSEWHERE) as connection:
+        connection.set("worker:turns:heard", float(connection.get("worker:turns:heard") or 0) - 25)
+    assert asked(client)["worker"] == "none of turns has been heard of for 20 s; start one"
+    assert 25 <= jobs.queues_heard()["turns"] < 60
+
+
+def test_without_redis_it_is_not_ready(client: Client, settings: Settings) -> None:
+    settings.STREAMS_URL = "redis://127.0.0.1:1/0"
+    said = asked(client, 503)
+    assert (said["ready"], said["database"], said["redis"], said["worker"]) == (False, "ok", "unreachable", "unknown")

@@ -1,0 +1,94 @@
+"""The packages that keep the code findable: few modules each, and imports in one direction."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.config.test_sizes import apps, modules
+from tests.product import ROOT
+
+MODULES = 12  # in one package
+DJANGOS = ("management", "templatetags")  # folders that Django asks for belong to the package that holds them
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(tree: ast.Module, known: set[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in known else node.module
+
+
+def home(module: str, packages: set[str]) -> str:
+    """The package a module is in; a package's own `__init__` is in that package."""
+    parts = (module if module in packages else module.rpartition(".")[0]).split(".")
+    end = next((number for number, part in enumerate(parts) if part in DJANGOS), len(parts))
+    return ".".join(parts[:end])
+
+
+def edges() -> dict[tuple[str, str], str]:
+    """(package, package it imports from) with an example of such an import."""
+    paths = {dotted(path): path for path in modules(*apps())}
+    packages = {dotted(path.parent / "__init__.py") for path in paths.values()}
+    known, found = set(paths) | packages, {}
+    for name, path in paths.items():
+        for target in imported(ast.parse(path.read_text()), known):
+            if target in known and home(target, packages) != home(name, packages):
+                found[home(name, packages), home(target, packages)] = f"{name} imports {target}"
+    return found
+
+
+def wrong(found: dict[tuple[str, str], str]) -> list[str]:
+    """Imports of a parent's modules, and pairs of packages that import each other, at whatever depth they part."""
+    said, beside = [], defaultdict(str)
+    for (package, other), example in found.items():
+        if package.startswith(f"{other}."):
+            said.append(f"{package} imports its parent: {example}")
+        elif not other.startswith(f"{package}."):
+            ours, theirs = package.split("."), other.split(".")
+            depth = next(number for number, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1])
+            beside[".".join(ours[: depth + 1]), ".".join(theirs[: depth + 1])] = example
+    said += [f"they import each other: {beside[pair]}, {beside[pair[::-1]]}" for pair in beside if pair[::-1] in beside]
+    return said
+
+
+def test_packages_import_in_one_direction() -> None:
+    found = edges()
+    assert len(found) > 100
+    assert wrong(found) == []
+
+
+def test_no_package_has_too_many_modules() -> None:
+    inside: dict[Path, int] = defaultdict(int)
+    for path in modules(*apps()):
+        inside[path.parent] += path.name != "__init__.py"
+    assert {str(package.relative_to(ROOT)): count for package, count in inside.items() if count > MODULES} == {}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ([("chat.turns", "chat")], "imports its parent"),
+        ([("chat.turns", "chat.runs"), ("chat.runs.deep", "chat.turns")], "import each other"),
+    ],
+)
+def test_what_goes_both_ways_is_found(pairs: list[tuple[str, str]], said: str) -> None:
+    found = wrong(dict.fromkeys(pairs, "an example"))
+    assert found
+    assert all(said in each for each in found)
+
+
+def test_one_way_is_allowed() -> None:
+    allowed = [("chat", "chat.turns"), *pairwise(("config", "chat.web", "chat.turns", "chat.models", "core"))]
+    assert wrong(dict.fromkeys(allowed, "an example")) == []

@@ -1,0 +1,82 @@
+"""What a worker's event loop carries, and how it ends; on the process's real loop."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from core import event_loop
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    yield
+    event_loop.end(0)
+    event_loop.join()
+
+
+def test_whoever_hands_work_over_does_not_wait_for_it() -> None:
+    done, go_on = threading.Event(), asyncio.Event()
+
+    async def work() -> None:
+        await go_on.wait()
+        done.set()
+
+    event_loop.carry(work())
+    assert not done.is_set()
+    event_loop.loop().call_soon_threadsafe(go_on.set)
+    event_loop.join()
+    assert done.is_set()
+
+
+def test_a_thousand_that_wait_take_no_thread() -> None:
+    event_loop.submit(asyncio.sleep(0)).result()
+    threads = threading.active_count()
+    for _ in range(1_000):
+        event_loop.carry(asyncio.Event().wait())
+    event_loop.submit(asyncio.sleep(0)).result()
+    assert threading.active_count() <= threads
+
+
+def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_order() -> None:
+    said = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            said.append("told to end")
+            await asyncio.sleep(0)
+            said.append("in order")
+
+    event_loop.carry(work())
+    event_loop.end(0)
+    event_loop.join()
+    assert said == ["told to end", "in order"]
+
+
+def test_an_error_in_one_is_logged_and_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    async def fails() -> None:
+        raise RuntimeError("of this one alone")
+
+    event_loop.carry(fails())
+    event_loop.join()
+    assert "of this one alone" in caplog.text
+    assert event_loop.submit(asyncio.sleep(0, "alive")).result() == "alive"
+
+
+async def test_what_must_not_be_left_half_done_is_done_although_whoever_waits_is_cancelled() -> None:
+    go_on, half = asyncio.Event(), asyncio.Event()
+
+    async def work() -> str:
+        half.set()
+        await go_on.wait()
+        return "whole"
+
+    waiting = asyncio.create_task(event_loop.completed(work()))
+    await half.wait()
+    waiting.cancel()
+    go_on.set()
+    assert await waiting == "whole"
+    assert waiting.cancelling() == 1

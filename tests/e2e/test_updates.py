@@ -1,0 +1,288 @@
+"""What a person has begun on a page survives the updates that arrive meanwhile, and the updates come afterwards."""
+
+import re
+from functools import partial
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, Route, expect
+
+from llm.models import Model
+from tests.chat.working import SAID, script, with_items, work
+from tests.conftest import Person
+from tests.e2e.conftest import OpenBrowser, Visit, answer, ask, field
+from tests.e2e.constant_updates import Updates, asks, updates
+from tests.e2e.test_files import choose, text_file
+from tests.e2e.test_files import row as file_row
+from tests.e2e.test_next_and_approval import waiting
+from tests.e2e.test_projects import make as make_project
+from tests.e2e.test_runs import model, run_of
+from tests.e2e.test_side import talk
+from tests.e2e.test_tasks import row, said, titles
+from tests.product import Product, until
+
+pytestmark = [pytest.mark.browser, pytest.mark.product]
+TASKS, SIDE, RUNS = asks("taskschange"), asks("sidechange"), asks("nextchange")
+SLOW: dict[str, Any] = {"tokens": 4_000, "interval": 0.05}
+ASK = script({"tool_calls": [{"name": "ask_user", "arguments": {"question": "Which colour?"}}]}, SAID)
+WITHOUT_MOVING = "delete Element.prototype.moveBefore"  # as in browsers that do not have it yet
+
+__all__ = ["model"]
+
+
+def task(person: Person, title: str, **more: object) -> Any:
+    return person.caller.post("tasks/", {"title": title, "level": "task", **more}, expect=201)
+
+
+def checklist(person: Person, of: Any, title: str) -> Any:
+    """Its one item."""
+    return person.caller.post(f"tasks/{of['id']}/draft/", {"items": [{"title": title}]}, expect=201)["items"][0]
+
+
+def rename(person: Person, what: Any, number: int) -> None:
+    title = f"changed {number}"
+    person.caller.http.patch(f"tasks/{what['id']}/", json={"title": title}).raise_for_status()
+
+
+def open_tasks(page: Page, product: Product, path: str = "/tasks/") -> None:
+    page.goto(product.url + path)
+    expect(page.locator("#keys-opener:not([hidden])")).to_have_count(1)  # the script is there
+
+
+def expect_up_to_date(place: Locator, news: Updates) -> None:
+    """Whatever was held back has come."""
+    made = news.changes - 1
+    until(lambda: int((re.findall(r"changed (\d+)", place.inner_text()) or [-1])[0]) >= made, f"change {made} is shown")
+
+
+@pytest.fixture
+def visitor(visit: OpenBrowser) -> Visit:
+    opened = visit(permissions=["clipboard-read", "clipboard-write"])
+    opened.sign_in()
+    return opened
+
+
+def test_a_task_is_edited_while_its_list_changes(page: Page, person: Person, product: Product) -> None:
+    made, other = task(person, "one"), task(person, "other")
+    open_tasks(page, product)
+    with updates(page, TASKS, partial(rename, person, other)) as news:
+        news.press(page.get_by_role("link", name=f"Edit {made['code']}"))
+        title = page.get_by_label("Title")
+        expect(title).to_be_focused()
+        title.press("Home")
+        title.press_sequentially("Only ", delay=60)
+        expect(title).to_have_value("Only one")
+        page.get_by_label("Status").select_option(label="In progress")
+        news.pass_()
+        expect_up_to_date(page.locator(".lines"), news)
+        news.press(row(page, "one").get_by_text("Delete…"))
+        news.pass_()
+        expect(page.get_by_role("button", name="Delete for ever")).to_be_visible()
+        expect(page.get_by_label("Status")).to_have_value("doing")
+        news.press(page.get_by_role("button", name="Save"))
+        expect(said(page)).to_have_text(f"{made['code']} is saved.")
+        expect(row(page, "Only one")).to_contain_text("In progress")
+    expect_up_to_date(page.locator(".lines"), news)
+
+
+def test_a_task_is_dragged_and_ticked_while_its_list_changes(page: Page, person: Person, product: Product) -> None:
+    for title in ("one", "two"):
+        task(person, title)
+    other = task(person, "other")
+    open_tasks(page, product)
+    with updates(page, TASKS, partial(rename, person, other)) as news:
+        row(page, "two").locator("[data-grip]").hover()
+        page.mouse.down()
+        news.pass_()
+        place = row(page, "one").bounding_box()
+        assert place
+        page.mouse.move(place["x"] + 20, place["y"] + place["height"] * 0.1, steps=8)
+        news.pass_()
+        page.mouse.up()
+        expect(said(page)).to_contain_text("is now in place 1.")
+        assert titles(page)[:2] == ["two", "one"]
+        tick = page.get_by_role("button", name="Done: two")
+        tick.focus()
+        page.keyboard.down("Space")
+        news.pass_()
+        page.keyboard.up("Space")
+        expect(tick).to_have_attribute("aria-pressed", "true")
+        expect(tick).to_be_focused()
+    expect_up_to_date(page.locator(".lines"), news)
+
+
+@pytest.mark.parametrize("before", ["", WITHOUT_MOVING], ids=["moving", "without moving"])
+def test_an_item_is_written_in_the_middle_of_changes(page: Page, person: Person, product: Product, before: str) -> None:
+    made, other = task(person, "one"), task(person, "other")
+    checklist(person, made, "first")
+    page.add_init_script(before)
+    open_tasks(page, product)
+
+    def change(number: int) -> None:
+        rename(person, other, number)
+        body = {"after": made["id"] if number % 2 else None}
+        person.caller.post(f"tasks/{other['id']}/order/", body, expect=200)
+
+    with updates(page, TASKS, change) as news:
+        news.press(page.locator("summary", has_text="Checklist"))
+        item = page.get_by_label(f"Add to the checklist of {made['code']}")
+        item.press_sequentially("buy it", delay=40)
+        item.press("Home")
+        item.press_sequentially("then ", delay=60)
+        expect(item).to_have_value("then buy it")
+        item.press("Enter")
+        item.press_sequentially("and pay", delay=40)
+        expect(row(page, "then buy it")).to_be_visible()
+        news.pass_()
+        expect(item).to_have_value("and pay")
+        expect(item).to_be_focused()
+    expect_up_to_date(page.locator(".lines"), news)
+
+
+def test_what_is_chosen_and_written_on_a_tasks_page_stays(page: Page, person: Person, product: Product) -> None:
+    made = task(person, "one")
+    item = checklist(person, made, "first")
+    open_tasks(page, product, f"/tasks/{made['id']}/")
+    with updates(page, TASKS, partial(rename, person, item)) as news:
+        page.get_by_label("Whose").select_option(label="The model's")
+        page.get_by_label("Notes").press_sequentially("Half a no", delay=60)
+        news.pass_()
+        expect(page.get_by_label("Notes")).to_have_value("Half a no")
+        expect(page.get_by_label("Whose")).to_have_value("model")
+        expect_up_to_date(page.locator(".items"), news)
+        page.get_by_label("Notes").press_sequentially("te", delay=60)
+        news.press(page.get_by_role("button", name="Save"))
+        expect(said(page)).to_contain_text("is saved.")
+        news.pass_()
+    saved = person.caller.get(f"tasks/{made['id']}/")
+    assert (saved["notes"], saved["archetype"]) == ("Half a note", "model")
+    # From here on it shows what is changed elsewhere.
+    person.caller.http.patch(f"tasks/{made['id']}/", json={"notes": "Another note"}).raise_for_status()
+    expect(page.get_by_label("Notes")).to_have_value("Another note")
+
+
+def test_an_answer_to_what_a_person_did_is_not_taken_for_an_old_one(
+    page: Page, person: Person, product: Product
+) -> None:
+    """News that were asked for after the click, and are there before its answer, do not make that one too late."""
+    made, other = task(person, "one"), task(person, "other")
+    open_tasks(page, product)
+    held: list[Route] = []
+    page.route("**/tasks/**?edit=*", lambda route: held.append(route))
+    with updates(page, TASKS, partial(rename, person, other)) as news:
+        page.get_by_role("link", name=f"Edit {made['code']}").click()
+        news.pass_()
+        held[0].continue_()
+        expect(page.get_by_label("Title")).to_be_focused()
+    expect_up_to_date(page.locator(".lines"), news)
+
+
+def test_a_menu_of_the_side_opens_while_the_list_changes(page: Page, person: Person, product: Product) -> None:
+    talk(page, "apples")
+    other = person.caller.conversation()
+
+    def change(number: int) -> None:
+        title = f"changed {number}"
+        person.caller.http.patch(f"conversations/{other}/", json={"title": title}).raise_for_status()
+
+    with updates(page, SIDE, change) as news:
+        options = page.get_by_role("link", name="Options: apples")
+        options.focus()
+        news.pass_()
+        expect(options).to_be_focused()
+        news.press(options)
+        title = page.get_by_label("Title")
+        expect(title).to_be_focused()
+        title.fill("")
+        title.press_sequentially("pears", delay=60)
+        news.press(page.get_by_role("button", name="Rename"))
+        expect(page.locator("#side-list")).to_contain_text("pears")
+    expect_up_to_date(page.locator("#side-list"), news)
+
+
+def test_what_waits_comes_back_while_the_page_looks_at_it(page: Page, person: Person) -> None:
+    ask(page, "First", **SLOW)
+    expect(answer(page)).to_contain_text("t5")
+    place = page.url.rstrip("/").rpartition("/")[2]
+    ask(page, "Second")
+    expect(waiting(page)).to_contain_text("Second")
+
+    def change(number: int) -> None:
+        title = f"changed {number}"
+        person.caller.http.patch(f"conversations/{place}/", json={"title": title}).raise_for_status()
+
+    with updates(page, RUNS, change) as news:
+        field(page).press_sequentially("Third", delay=60)
+        news.press(waiting(page).get_by_role("button", name="Edit"))
+        expect(field(page)).to_have_value("Second\n\nThird")
+        expect(waiting(page)).to_have_count(0)
+    expect_up_to_date(page.locator("#side-list"), news)
+    page.get_by_role("button", name="Stop the answer").click()
+
+
+def test_news_of_a_message_do_not_lose_its_text(page: Page, person: Person) -> None:
+    """The server gives it up, and says so to everybody, before the answer with which the composer takes it over."""
+    ask(page, "First", **SLOW)
+    expect(answer(page)).to_contain_text("t5")
+    place = page.url.rstrip("/").rpartition("/")[2]
+    ask(page, "Second")
+    expect(waiting(page)).to_contain_text("Second")
+    held: list[Route] = []
+    page.route("**/next/remove/", lambda route: held.append(route))
+    with updates(page, RUNS, lambda number: person.caller.get(f"conversations/{place}/")) as news:
+        waiting(page).get_by_role("button", name="Edit").click()
+        news.pass_(1)
+        response = held[0].fetch()
+        news.pass_()
+        held[0].fulfill(response=response)
+        expect(field(page)).to_have_value("Second")
+        expect(waiting(page)).to_have_count(0)
+    page.get_by_role("button", name="Stop the answer").click()
+
+
+def test_a_run_is_answered_while_it_is_looked_at(page: Page, person: Person, product: Product, model: Model) -> None:
+    made = with_items(work(person, product, model), [ASK, "second"])
+    run = made.begin()
+    made.until(run["id"], "waiting")
+    open_tasks(page, product, f"/tasks/{made.task['id']}/")
+    text = run_of(page).get_by_label("Your answer")
+    with updates(page, TASKS, partial(rename, person, made.items()[1])) as news:
+        text.press_sequentially("Bue", delay=60)
+        text.press("ArrowLeft")
+        text.press("ArrowLeft")
+        news.pass_()
+        text.press_sequentially("l", delay=60)
+        expect(text).to_have_value("Blue")
+        news.press(run_of(page).get_by_role("button", name="Answer and go on"))
+        expect(run_of(page).locator(".run-status")).not_to_have_text("Waiting for you")
+    page.get_by_role("button", name="Stop").click()
+    expect(run_of(page).locator(".run-status")).to_have_text(re.compile("Stopped|Waiting for you|Failed"))
+
+
+def test_a_block_of_code_is_copied_while_the_answer_grows(visitor: Visit, person: Person) -> None:
+    page = visitor.page
+    lines = "\n".join(f"line_{number} = {number}" for number in range(400))
+    ask(page, "Code", text=f"```python\n{lines}\n```", interval=0.02)
+    expect(answer(page).locator("code")).to_contain_text("line_9 ")
+    with updates(page, RUNS, lambda number: person.caller.get("conversations/")) as news:
+        news.press(answer(page).locator("[data-copy]"))
+        expect(answer(page).locator("code")).to_contain_text("line_30 ")
+    assert "line_9 = 9" in str(page.evaluate("navigator.clipboard.readText()"))
+    page.get_by_role("button", name="Stop the answer").click()
+
+
+def test_a_file_is_pinned_while_others_are_read(page: Page, person: Person) -> None:
+    make_project(page, "Contracts")
+    choose(page, text_file("a.txt", "first words"))
+    expect(file_row(page, "a.txt")).to_contain_text("Ready")
+    place = page.url.rstrip("/").rpartition("/")[2]
+
+    def change(number: int) -> None:
+        body = {"instructions": f"Changed {number}."}
+        person.caller.http.patch(f"projects/{place}/", json=body).raise_for_status()
+
+    with updates(page, 'htmx.trigger("#entries", "refresh")', change) as news:
+        pin = page.get_by_role("button", name="Pin a.txt")
+        news.press(pin)
+        expect(pin).to_have_attribute("aria-pressed", "true")
+        expect(pin).to_be_focused()

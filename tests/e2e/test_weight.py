@@ -1,0 +1,109 @@
+"""What a browser fetches to show a long conversation: the first time, and when it has been there before."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from chat.models import Conversation, Message
+from tests.conftest import Person
+from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, elsewhere, ready
+
+pytestmark = [pytest.mark.browser, pytest.mark.product]
+
+MESSAGES = 200
+MOST_REQUESTS = 32  # the page, its stylesheet, htmx, and a request for each module of its scripts
+MOST_BYTES = 120_000  # compressed, with headers
+PARTS = {"Document", "Stylesheet", "Script", "Image", "Font", "Other"}  # of a page; what its scripts ask for is no part
+
+
+@dataclass
+class Fetched:
+    """Requests that reached the server, by Chromium's own count: their addresses, kinds and bytes."""
+
+    kinds: dict[str, str] = field(default_factory=dict)
+    urls: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, float] = field(default_factory=dict)
+
+    def began(self, event: dict[str, Any]) -> None:
+        if event["request"]["url"].startswith("http"):
+            self.kinds[event["requestId"]] = event["type"]
+            self.urls[event["requestId"]] = event["request"]["url"]
+
+    def ended(self, event: dict[str, Any]) -> None:
+        self.sizes[event["requestId"]] = event["encodedDataLength"]
+
+    def cached(self, event: dict[str, Any]) -> None:
+        if event.get("response", {}).get("fromDiskCache", "response" not in event):
+            self.urls.pop(event["requestId"], None)
+
+    @property
+    def bytes(self) -> float:
+        return sum(size for request, size in self.sizes.items() if request in self.urls)
+
+    @property
+    def parts(self) -> list[str]:
+        return [url for request, url in self.urls.items() if self.kinds[request] in PARTS]
+
+
+def watched(page: Page) -> Fetched:
+    fetched = Fetched()
+    session = page.context.new_cdp_session(page)
+    session.on("Network.requestWillBeSent", fetched.began)
+    session.on("Network.loadingFinished", fetched.ended)
+    session.on("Network.requestServedFromCache", fetched.cached)
+    session.on("Network.responseReceived", fetched.cached)
+    session.send("Network.enable")
+    return fetched
+
+
+def opened(page: Page, path: str) -> Fetched:
+    fetched = watched(page)
+    page.goto(path)
+    ready(page)
+    page.wait_for_load_state("networkidle")
+    return fetched
+
+
+@pytest.fixture
+def long(person: Person) -> str:
+    """The address of a conversation with questions of a sentence and answers of a screen."""
+
+    def make() -> Conversation:
+        conversation = Conversation.objects.create(owner=person.user, title="Long")
+        rows: list[Message] = []
+        for depth in range(MESSAGES):
+            text = f"{depth}: {WORDS[:200]}" if depth % 2 == 0 else f"{WORDS}\n\n{MARKDOWN}\n\n{depth}: {WORDS}"
+            rows.append(
+                Message(
+                    conversation=conversation,
+                    parent=rows[-1] if rows else None,
+                    depth=depth,
+                    role=Message.Role.USER if depth % 2 == 0 else Message.Role.ASSISTANT,
+                    parts=[{"type": "text", "text": text}],
+                )
+            )
+        Message.objects.bulk_create(rows)
+        Conversation.objects.filter(pk=conversation.pk).update(leaf=rows[-1])
+        return conversation
+
+    return f"/c/{elsewhere(make).pk}/"
+
+
+def test_a_first_look_at_a_long_conversation_takes_few_requests_and_little(visit: OpenBrowser, long: str) -> None:
+    seen = visit()
+    cookies = seen.sign_in().context.cookies()
+    new = visit()  # with nothing in its cache
+    new.context.add_cookies(cookies)  # type: ignore[arg-type]  # as they were given
+    fetched = opened(new.page, new.product.url + long)
+    assert fetched.bytes <= MOST_BYTES, fetched
+    assert len(fetched.urls) <= MOST_REQUESTS, fetched.urls.values()
+
+
+def test_who_has_been_there_before_fetches_the_page_alone(visit: OpenBrowser, long: str) -> None:
+    seen = visit()
+    page = seen.sign_in()
+    opened(page, seen.product.url + long)
+    again = opened(page, seen.product.url + long)
+    assert again.parts == [seen.product.url + long]
