@@ -41,28 +41,32 @@ def submit(work: Coroutine[Any, Any, Result]) -> "Future[Result]":
 
 def carry(work: Coroutine[Any, Any, object]) -> None:
     """Has it done while the caller goes on. What it raises is logged; a worker that ends waits for it, see `end`."""
-    submit(_carry(work))
+    loop().call_soon_threadsafe(_begin, work)
 
 
-async def _carry(work: Coroutine[Any, Any, object]) -> None:
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - a coroutine that runs has its task
+def _begin(work: Coroutine[Any, Any, object]) -> None:
+    # Noted before its first step: an end that comes in between must reach it, too. It is never begun then.
+    task = loop().create_task(_logged(work))
     _carried.add(task)
+    task.add_done_callback(_carried.discard)
+    task.add_done_callback(lambda _: work.close())
+
+
+async def _logged(work: Coroutine[Any, Any, object]) -> None:
     try:
         await work
     except asyncio.CancelledError:
         logger.info("%r was cut off by the end of the worker", work)
     except Exception:
         logger.exception("%r failed", work)
-    finally:
-        _carried.discard(task)
 
 
 def end(grace: float) -> None:
     """What is carried has `grace` seconds to get done, then it is cancelled. Returns at once; `join` waits."""
-    timer = threading.Timer(grace, lambda: loop().call_soon_threadsafe(_cancel))
-    timer.daemon = True
-    timer.start()
+    if grace > 0:
+        loop().call_soon_threadsafe(loop().call_later, grace, _cancel)
+    else:
+        loop().call_soon_threadsafe(_cancel)
 
 
 def _cancel() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from core import event_loop
+from tests.product import WAIT
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +41,11 @@ def test_a_thousand_that_wait_take_no_thread() -> None:
 
 
 def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_order() -> None:
-    said = []
+    said: list[str] = []
+    begun = threading.Event()
 
     async def work() -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -51,9 +54,17 @@ def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_
             said.append("in order")
 
     event_loop.carry(work())
+    assert begun.wait(WAIT)
     event_loop.end(0)
     event_loop.join()
     assert said == ["told to end", "in order"]
+
+
+def test_what_was_handed_over_just_before_the_end_holds_nobody_up() -> None:
+    for _ in range(1_000):
+        event_loop.carry(asyncio.Event().wait())
+        event_loop.end(0)
+        event_loop.join()
 
 
 def test_an_error_in_one_is_logged_and_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
