@@ -28,6 +28,11 @@ NOT_NOW = ("already_answering", "summarising")  # refusals that pass by themselv
 PATIENCE = timedelta(seconds=5)  # before the sweeper looks at a run that somebody else may be about to look at
 LONG = timedelta(minutes=1)  # from when on a turn that is being written is held against the run's minutes
 
+_TASK_ENDED = ~Q(task__status__in=Task.UNFINISHED)
+_CLEARED = Q(code="breakpoint") & (Q(item=None) | Q(item__breakpoint=False) | Q(item__cleared__isnull=False))
+_TICKED = Q(started__isnull=False, item__isnull=False) & ~Q(item__status__in=Task.UNFINISHED)
+_RESOLVED = Q(status=Run.Status.WAITING) & (_TASK_ENDED | _CLEARED | _TICKED)  # `_resolved` says it of one run
+
 
 def advance(run_id: UUID) -> UUID | None:
     """Takes in what the last turn left behind and begins the next; its conversation, None when the run is gone."""
@@ -121,18 +126,14 @@ def due() -> list[UUID]:
     )  # fmt: skip
     long = busy.filter(turn__started__lt=now - LONG)
     live = Q(status__in=Run.LIVE) & (~Exists(busy) | Exists(long))
-    ended = ~Q(task__status__in=Task.UNFINISHED)
-    passed = Q(code="breakpoint") & (Q(item=None) | Q(item__breakpoint=False) | Q(item__cleared__isnull=False))
-    ticked = Q(started__isnull=False, item__isnull=False) & ~Q(item__status__in=Task.UNFINISHED)
-    resolved = Q(status=Run.Status.WAITING) & (ended | passed | ticked)
-    rows = Run.objects.filter(live | resolved, heartbeat__lt=now - PATIENCE)
+    rows = Run.objects.filter(live | _RESOLVED, heartbeat__lt=now - PATIENCE)
     return list(rows.order_by("heartbeat").values_list("pk", flat=True))
 
 
 def in_conversation(conversation_id: UUID) -> UUID | None:
-    """The run to advance when something has ended there: it is live, or nobody has said what became of its step."""
+    """The run to advance: it is live, nobody has said what became of its step, or what it waits for has happened."""
     open_step = Exists(RunStep.objects.filter(run=OuterRef("pk"), status=RunStep.Status.RUNNING))
-    rows = Run.objects.filter(Q(status__in=Run.LIVE) | open_step, conversation=conversation_id)
+    rows = Run.objects.filter(Q(status__in=Run.LIVE) | open_step | _RESOLVED, conversation=conversation_id)
     return rows.values_list("pk", flat=True).first()
 
 
@@ -167,7 +168,7 @@ def _let_go(run: Run) -> None:
 
 
 def _resolved(run: Run) -> bool:
-    """Whether what a run waits for has happened elsewhere, as `due` finds it: a page, the API, another run."""
+    """Whether what a run waits for has happened elsewhere, as `_RESOLVED` finds it: a page, the API, another run."""
     if run.status != Run.Status.WAITING:
         return False
     if run.task.status not in Task.UNFINISHED:
