@@ -34,7 +34,8 @@ class ModelError(ProductError):
     """A model call failed.
 
     `retryable`: the same request may succeed later. `retry_after`: seconds the provider asked to wait, if it did.
-    `limit`: the context limit in tokens that the provider named with `context_too_long`, if it did.
+    `limit`: the context limit in tokens that the provider named with `context_too_long`, if it did. `parameter`: the
+    one of the request that it refused, by the provider's name for it, if it named one.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class ModelError(ProductError):
         retryable: bool,
         retry_after: float | None = None,
         limit: int | None = None,
+        parameter: str = "",
     ) -> None:
         super().__init__(code, detail, status=502)
         self.retryable = retryable
         self.retry_after = retry_after
         self.limit = limit
+        self.parameter = parameter

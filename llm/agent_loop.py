@@ -16,6 +16,7 @@ from llm.types.client import Provider
 from llm.types.events import (
     LoopEvent,
     StepEvent,
+    StepFinished,
     StepStarted,
     TextDelta,
     ToolCallDelta,
@@ -23,11 +24,13 @@ from llm.types.events import (
     ToolRunFinished,
     ToolRunStarted,
 )
-from llm.types.messages import Message, ModelRequest, ToolCall
+from llm.types.messages import Message, ModelRequest, ReasoningState, ToolCall
 from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse_arguments, run_tool
 
 MAX_CYCLES = 6
 MAX_CALLS = 16  # of one step; a model that asks for more is told so
+# Errors after which a request that is prepared otherwise may be accepted.
+PREPARED_AGAIN = ("context_too_long", "responses_only")
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +39,8 @@ logger = logging.getLogger(__name__)
 class Cycle:
     """One model call of a turn. `number` counts from 1; `last`: no tools any more.
 
-    `refused` is the provider's error when it found this cycle's prompt too long: prepare a shorter one.
+    `refused` is the provider's error when this cycle's request must be prepared otherwise: its prompt was too long, or
+    the model speaks another protocol, which the client has taken note of.
     """
 
     number: int
@@ -55,6 +59,7 @@ class _Step:
     text: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     arguments: list[list[str]] = field(default_factory=list)
+    reasoning: ReasoningState | None = None
 
     def add(self, event: StepEvent) -> None:
         if isinstance(event, TextDelta):
@@ -64,6 +69,8 @@ class _Step:
             self.arguments.append([])
         elif isinstance(event, ToolCallDelta):
             self.arguments[event.index].append(event.arguments)
+        elif isinstance(event, StepFinished):
+            self.reasoning = event.reasoning
 
     def finished_calls(self) -> tuple[ToolCall, ...]:
         return tuple(
@@ -115,7 +122,8 @@ async def run(
         finally:
             for task in running:
                 task.cancel()
-        added.append(Message("assistant", "".join(step.text), tool_calls=tuple(run.call for run in finished)))
+        asked = tuple(run.call for run in finished)
+        added.append(Message("assistant", "".join(step.text), tool_calls=asked, reasoning=step.reasoning))
         added += [Message("tool", run.text, tool_call_id=run.call.id) for run in finished]
 
 
@@ -126,7 +134,7 @@ def _json(arguments: Mapping[str, Any]) -> str:
 async def _step(
     provider: Provider, prepare: Prepare, cycle: Cycle, added: Sequence[Message]
 ) -> AsyncGenerator[StepEvent, None]:
-    """One model call; once more, shorter, when the provider says that the prompt is too long for it."""
+    """One model call; once more, prepared otherwise, when the provider says what is wrong with the prompt."""
     try:
         async with aclosing(provider.stream(await prepare(cycle, added))) as events:
             async for event in events:
@@ -134,7 +142,7 @@ async def _step(
         return
     except ModelError as error:
         # Providers refuse before the first token, so nothing has been yielded that would come twice.
-        if error.code != "context_too_long":
+        if error.code not in PREPARED_AGAIN:
             raise
         refusal = error
     async with aclosing(provider.stream(await prepare(replace(cycle, refused=refusal), added))) as events:

@@ -23,8 +23,10 @@ def validate_base_url(url: str) -> None:
 
 class Provider(models.Model):
     class Kind(TextChoices):
-        OPENAI = "openai", "OpenAI or compatible"
+        OPENAI = "openai", "OpenAI or compatible (Chat Completions)"
+        RESPONSES = "responses", "OpenAI or compatible (Responses)"
         ANTHROPIC = "anthropic", "Anthropic"
+        OLLAMA = "ollama", "Ollama"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=100, unique=True)

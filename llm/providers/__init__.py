@@ -1,6 +1,7 @@
 """The kinds of provider there are, and how to make a client of one."""
 
 from importlib import import_module
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -11,10 +12,22 @@ from llm.types.client import Provider
 SILENCE_TIMEOUT = 120.0  # seconds; a model on a slow processor may think that long before its first token
 CONNECT_TIMEOUT = 10.0
 
-DEFAULT_BASE_URLS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+OPENAI_URL = "https://api.openai.com/v1"
+DEFAULT_BASE_URLS = {
+    "openai": OPENAI_URL,
+    "responses": OPENAI_URL,
+    "anthropic": "https://api.anthropic.com",
+    "ollama": "http://127.0.0.1:11434",
+}
 # Modules by name, loaded at the first client of a kind: the official clients take most of a second to import, and of
 # all processes only the worker talks to models.
-_MODULES = {"openai": "llm.providers.openai", "anthropic": "llm.providers.anthropic"}
+_MODULES = {kind: f"llm.providers.{kind}" for kind in DEFAULT_BASE_URLS}
+
+
+def protocol(kind: str, base_url: str) -> str:
+    """The protocol that a row of this kind speaks: at OpenAI itself reasoning models want Responses for their tools."""
+    own = urlsplit(base_url or DEFAULT_BASE_URLS[kind]).hostname == urlsplit(OPENAI_URL).hostname
+    return "responses" if kind == "openai" and own else kind
 
 
 def create(kind: str, *, base_url: str, api_key: str, silence_timeout: float = SILENCE_TIMEOUT) -> Provider:
@@ -32,5 +45,5 @@ def create(kind: str, *, base_url: str, api_key: str, silence_timeout: float = S
     if not is_http(url):
         sentence = "The provider's base URL must begin with http:// or https:// and a host. Correct it."
         raise ModelError("provider_unreachable", sentence, retryable=False)
-    client: Provider = import_module(_MODULES[kind]).Client(base_url=url, api_key=key, timeout=timeout)
+    client: Provider = import_module(_MODULES[protocol(kind, url)]).Client(base_url=url, api_key=key, timeout=timeout)
     return client

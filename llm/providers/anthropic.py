@@ -7,34 +7,35 @@ https://docs.anthropic.com/en/api/messages
 """
 
 import base64
-import json
-import re
-from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import httpx2
 from anthropic import AnthropicError, AsyncAnthropic
 
 from llm.providers.anthropic_stream import AnthropicReader
+from llm.providers.call_ids import CallIds, json_object
 from llm.providers.capabilities import EFFORTS
-from llm.providers.streaming import model_names, read_step
-from llm.types.events import StepEvent
+from llm.providers.streaming import HttpClient, Response, model_names
 from llm.types.messages import Message, ModelRequest, ToolCall
 
 NO_KEY = "none"  # without a key the client looks for one in the environment
 NOTHING = "(empty)"  # stands where the protocol wants a text and there is none
 
-_NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
-
 Block = dict[str, Any]
 
+LONGEST_CALL_ID = 64  # characters
 DEFAULT_MAX_OUTPUT = 4_096  # tokens; this protocol demands a number, and every model of the vendor takes this one
 
 
-class Client:
+class Client(HttpClient):
+    client_error = AnthropicError
+    # Those that whoever asks is told of before: `llm.providers.capabilities`.
+    unknown = ("temperature",)
+
     def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
-        self._api_key = api_key
+        super().__init__(api_key)
         self._client = AsyncAnthropic(
             base_url=base_url.rstrip("/").removesuffix("/v1"),  # the client adds it
             api_key=api_key or NO_KEY,
@@ -45,9 +46,11 @@ class Client:
             open_telemetry=False,
         )
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
-        open_response = partial(self._client.messages.with_streaming_response.create, **wire_request(request))
-        return read_step(open_response, AnthropicReader(self._api_key), AnthropicError, self._api_key)
+    def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
+        return self._client.messages.with_streaming_response.create(**wire_request(request))
+
+    def _reader(self) -> AnthropicReader:
+        return AnthropicReader(self._api_key)
 
     async def list_models(self) -> list[str]:
         ask = partial(self._client.get, "/v1/models?limit=1000", cast_to=httpx2.Response)
@@ -118,15 +121,15 @@ class _Messages:
 
     def __init__(self) -> None:
         self._wire: list[dict[str, Any]] = []
-        self._ids: dict[str, str] = {}  # a call's id: the one sent for its latest use
-        self._used: set[str] = set()
+        self._ids = CallIds(longest=LONGEST_CALL_ID)
 
     def of(self, messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+        self._ids.reserve(messages)
         for message in messages:
             if message.role == "user":
                 self._add("user", _images(message) + _text(message.text))
             elif message.role == "assistant":
-                self._add("assistant", _text(message.text) + [self._call(call) for call in message.tool_calls])
+                self._add("assistant", self._answer(message))
             elif message.role == "tool":
                 self._add("user", [self._result(message)])
         if not self._wire or self._wire[0]["role"] != "user":
@@ -140,17 +143,23 @@ class _Messages:
         else:
             self._wire[-1]["content"] += blocks
 
+    def _answer(self, message: Message) -> list[Block]:
+        if message.reasoning is not None:
+            self._ids.keep(message)
+            return list(message.reasoning.items)
+        return _text(message.text) + [self._call(call) for call in message.tool_calls]
+
     def _call(self, call: ToolCall) -> Block:
-        plain = wire = _NOT_IN_ID.sub("_", call.id) or "call"
-        while wire in self._used:  # servers that send no ids leave "call_0" in every cycle
-            wire = f"{plain}_{len(self._used)}"
-        self._used.add(wire)
-        self._ids[call.id] = wire
-        return {"type": "tool_use", "id": wire, "name": call.name, "input": _input(call.arguments)}
+        return {
+            "type": "tool_use",
+            "id": self._ids.of_call(call.id),
+            "name": call.name,
+            "input": json_object(call.arguments),
+        }
 
     def _result(self, message: Message) -> Block:
-        asked = message.tool_call_id or ""
-        return {"type": "tool_result", "tool_use_id": self._ids.get(asked, asked), "content": message.text or NOTHING}
+        answered = self._ids.of_result(message.tool_call_id or "")
+        return {"type": "tool_result", "tool_use_id": answered, "content": message.text or NOTHING}
 
 
 def _text(text: str) -> list[Block]:
@@ -169,17 +178,3 @@ def _images(message: Message) -> list[Block]:
         }
         for image in message.images
     ]
-
-
-def _input(arguments: str) -> dict[str, Any]:
-    """The protocol wants an object; what the model wrote instead is kept as it was."""
-    try:
-        value = json.loads(arguments or "{}", parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return {"invalid_json": arguments}
-    return value if isinstance(value, dict) else {"value": value}
-
-
-def _refuse(constant: str) -> NoReturn:
-    """NaN and Infinity are Python's, not JSON's: they could not be sent."""
-    raise ValueError(constant)

@@ -6,7 +6,7 @@ Apart from the module that speaks it: its client takes long to import, and the w
 from collections.abc import Mapping
 from typing import Any
 
-from llm.types.messages import Sampling
+from llm.types.messages import ReasoningState, Sampling
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")  # of `output_config` in Anthropic's Messages protocol
 
@@ -19,3 +19,11 @@ def lacking(kind: str, sampling: Sampling, response_format: Mapping[str, Any] | 
         if name != "reasoning_effort" or value not in EFFORTS:
             return name
     return "response_format" if response_format and "json_schema" not in response_format else None
+
+
+def wanted_in_later_turns(state: ReasoningState) -> bool:
+    """Whether the provider wants this back in every later turn too, as DeepSeek does.
+
+    Servers that send this field take it back; the others want theirs within the turn, or are better off without it.
+    """
+    return any("reasoning_content" in item.get("message", {}) for item in state.items)

@@ -50,6 +50,39 @@ _MODEL_WORDS = re.compile(
     r"model_not_found|not a valid model|(?:unknown|invalid) model|model .{1,100}(?:not found|does not exist)",
     re.IGNORECASE,
 )
+# What a server says when a parameter itself, or its value, is not for this model.
+_PARAMETERS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"unsupported (?:parameter|value): ['\"`]([\w.]+)['\"`]",  # OpenAI
+        r"unknown parameter: ['\"`]([\w.]+)['\"`]",  # OpenAI
+        r"property ['\"`]([\w.]+)['\"`] is unsupported",  # Groq
+        r"^['\"`]?([\w.]+)['\"`]?: extra inputs are not permitted",  # Anthropic, vLLM
+        r"['\"`]([\w.]+)['\"`] is (?:not supported|unsupported|deprecated|not permitted|not allowed)",
+        r"does not support (?:the )?(?:parameter )?['\"`]([\w.]+)['\"`]",
+        r"does not support (thinking)\b",  # Ollama
+        r"when (tool_choice) forces tool use",  # Anthropic
+        r"(encrypted content) is not supported",  # OpenAI, for `include`
+        r"^(tool_choice|temperature|top_p)\b.{0,80}(?:not supported|not compatible|may not be|is not allowed)",
+    )
+)
+_RESPONSES_WORDS = re.compile(
+    r"use (?:the )?(?:/?v1/)?responses(?: API| endpoint)?\b|only supported in v1/responses", re.I
+)
+_REASONING_MISSING = re.compile(
+    r"(reasoning_content)\b.{0,80}must be passed back|missing (?:a )?`?(thought_?signature)", re.IGNORECASE
+)
+_REASONING_REFUSED = re.compile(
+    r"invalid_encrypted_content|encrypted content.{0,60}(?:could not be|not) (?:verified|decrypted)"
+    r"|invalid `?signature`? in `?thinking`?|without its required (?:'?reasoning'? item|following item)"
+    r"|Expected `thinking`|corrupted thought signature|thought signature is not valid",
+    re.IGNORECASE,
+)
+_OF_REASONING = (
+    ("responses_only", _RESPONSES_WORDS),
+    ("reasoning_refused", _REASONING_REFUSED),
+    ("reasoning_missing", _REASONING_MISSING),
+)
 _CODE_OF_STATUS = {
     401: "bad_credentials",
     403: "bad_credentials",
@@ -83,6 +116,11 @@ _SENTENCES = {
     "stream_cut": "The connection to the model broke off before the answer was complete. Try again.",
     "malformed_stream": "The provider sent a broken answer. Try again; if it stays, check its kind and base URL.",
     "bad_model_request": "The provider refused the request. Check the model's settings.",
+    "responses_only": "The provider offers this model with tools in its Responses protocol only. An administrator must "
+    "choose that protocol as the provider's kind.",
+    "reasoning_missing": "The provider wants its earlier reasoning back, which is not there any more. Start a new "
+    "conversation or choose another model.",
+    "reasoning_refused": "The provider did not take its earlier reasoning back. Try again.",
 }
 _RETRYABLE = {
     "rate_limited",
@@ -91,6 +129,7 @@ _RETRYABLE = {
     "provider_unreachable",
     "stream_cut",
     "malformed_stream",
+    "reasoning_refused",
 }
 _SECRET = re.compile(r"\b(?:sk|key|xai|gsk|AIza)[-_][\w*.-]{6,}|\bBearer\s+\S+|\bAIza[\w-]{20,}", re.IGNORECASE)
 
@@ -104,6 +143,7 @@ class _Report:
     kind: str
     limit: int | None
     status: int | None
+    parameter: str = ""
 
 
 def malformed() -> ModelError:
@@ -149,6 +189,8 @@ def _report(body: Any, status: int | None) -> _Report:
     if isinstance(body, list):
         body = body[0] if body else None  # Google's compatible endpoint
     error = body.get("error", body) if isinstance(body, Mapping) else body
+    if isinstance(error, Mapping) and isinstance(error.get("detail"), list):
+        return _invalid_fields(error["detail"], status)
     if not isinstance(error, Mapping):
         return _Report(error if isinstance(error, str) else "", "", "", None, status)
     code, kind, limit = error.get("code"), error.get("type"), error.get("n_ctx")
@@ -161,7 +203,26 @@ def _report(body: Any, status: int | None) -> _Report:
         str(kind or code or ""),
         limit if isinstance(limit, int) else None,
         code if status is None and isinstance(code, int) else status,
+        _parameter(message if isinstance(message, str) else "", error.get("param"), code),
     )
+
+
+def _parameter(message: str, named: Any, code: Any) -> str:
+    """The parameter that is not for this model; empty where the error is about something else."""
+    for pattern in (*_PARAMETERS, _REASONING_MISSING):
+        if found := pattern.search(message):
+            return next(name for name in found.groups() if name).lower()
+    unsupported = code in ("unsupported_parameter", "unsupported_value", "unknown_parameter")
+    return named if unsupported and isinstance(named, str) else ""
+
+
+def _invalid_fields(details: list[Any], status: int | None) -> _Report:
+    """The list of fields that a validator refuses, as FastAPI's servers and Mistral give it."""
+    first = details[0] if details and isinstance(details[0], Mapping) else {}
+    place = [str(each) for each in first.get("loc") or () if each != "body" and not isinstance(each, int)]
+    message, kind = str(first.get("msg") or ""), str(first.get("type") or "")
+    forbidden = kind == "extra_forbidden" or "extra" in message.lower()
+    return _Report(f"{'.'.join(place)}: {message}", kind, kind, None, status, ".".join(place) if forbidden else "")
 
 
 def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelError:
@@ -173,8 +234,8 @@ def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelEr
         sentence = f"The provider is receiving too many requests. Try again in {wait}."
         return _error(code, sentence=sentence, retry_after=retry_after)
     if code == "bad_model_request" and (quote := _quote(report.message, api_key)):
-        return _error(code, sentence=f"{_SENTENCES[code]} It said: “{quote}”")
-    return _error(code, retry_after=retry_after if code in _RETRYABLE else None)
+        return _error(code, sentence=f"{_SENTENCES[code]} It said: “{quote}”", parameter=report.parameter)
+    return _error(code, retry_after=retry_after if code in _RETRYABLE else None, parameter=report.parameter)
 
 
 def _code(report: _Report) -> str:
@@ -186,6 +247,9 @@ def _code(report: _Report) -> str:
         return "quota_exhausted"
     if report.status == 429:
         return "rate_limited"
+    for code, words in _OF_REASONING:
+        if words.search(said):
+            return code
     if _FILTER_WORDS.search(report.names):
         return "content_filtered"
     if _MODEL_WORDS.search(said):
@@ -234,7 +298,12 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def _error(
-    code: str, *, sentence: str | None = None, retry_after: float | None = None, limit: int | None = None
+    code: str,
+    *,
+    sentence: str | None = None,
+    retry_after: float | None = None,
+    limit: int | None = None,
+    parameter: str = "",
 ) -> ModelError:
     return ModelError(
         code,
@@ -242,4 +311,5 @@ def _error(
         retryable=code in _RETRYABLE,
         retry_after=retry_after,
         limit=limit,
+        parameter=parameter,
     )

@@ -1,49 +1,87 @@
 """The OpenAI Chat Completions protocol, as OpenAI and the many servers that copy it speak it."""
 
 import base64
-from collections.abc import AsyncGenerator, Iterator
-from functools import partial
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
-from openai import AsyncOpenAI, OpenAIError
+from openai import OpenAIError
 
+from core.errors import ModelError
+from llm.providers import responses
 from llm.providers.openai_stream import OpenAIReader
-from llm.providers.streaming import model_names, read_step
+from llm.providers.streaming import HttpClient, Response
 from llm.types.events import StepEvent
-from llm.types.messages import Message, ModelRequest, ToolDefinition
+from llm.types.messages import Message, ModelRequest, ReasoningState, ToolDefinition
 
-OPENAI_URL = "https://api.openai.com/v1"
-NO_KEY = "none"  # the client insists on a key; servers without accounts ignore it
+# DeepSeek wants the field with every call of the conversation, and takes it empty from other models; Google wants a
+# signature with the first call of each step of the turn, and has a word for those that were never signed.
+_EMPTY_REASONING = {"message": {"reasoning_content": ""}}
+_NEVER_SIGNED = {"call": {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}}
+_FILLERS_OF = {"deepseek": _EMPTY_REASONING, "gemini": _NEVER_SIGNED}
+FILLERS = {**_EMPTY_REASONING, **_NEVER_SIGNED}
 
 
-class Client:
+class Client(HttpClient):
+    client_error = OpenAIError
+
     def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
-        self._api_key = api_key
-        self._client = AsyncOpenAI(base_url=base_url, api_key=api_key or NO_KEY, timeout=timeout, max_retries=0)
-        # The client takes these two from the environment; another server has no business knowing them.
-        self._client.organization = self._client.project = None
-        self._limit = limit_name(base_url)
+        super().__init__(api_key)
+        self._client = responses.connected(base_url, api_key, timeout)
+        # Most servers know no other name; that of newer models is learnt when they refuse it.
+        self._limits: dict[str, str] = defaultdict(lambda: "max_tokens")
+        self._responses = responses.Client(base_url=base_url, api_key=api_key, timeout=timeout)
+        self._of_responses: set[str] = set()  # models that are not to be had, or not with tools, by this protocol
+        self._missed: set[str] = set()  # models that refused a call without the reasoning that led to it
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
-        limit = {} if request.max_output is None else {self._limit: request.max_output}
-        body = wire_request(request) | limit
-        open_response = partial(self._client.chat.completions.with_streaming_response.create, **body)
-        return read_step(open_response, OpenAIReader(self._api_key), OpenAIError, self._api_key)
+        if request.model in self._of_responses:
+            return self._responses.stream(request)
+        return super().stream(request)
+
+    def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
+        limit = {} if request.max_output is None else {self._limits[request.model]: request.max_output}
+        body = wire_request(request)
+        fill = filler(request.model) or (FILLERS if request.model in self._missed else {})
+        _fill_reasoning(body["messages"], fill)
+        return self._client.chat.completions.with_streaming_response.create(**body | limit)
+
+    def _reader(self) -> OpenAIReader:
+        return OpenAIReader(self._api_key)
+
+    def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
+        if refusal.code == "responses_only":
+            self._of_responses.add(request.model)
+        if refusal.parameter == "max_tokens" == self._limits[request.model]:
+            self._limits[request.model] = "max_completion_tokens"
+            return True
+        if refusal.code == "reasoning_missing" and request.model not in self._missed:
+            self._missed.add(request.model)
+            return True
+        return super()._learn(request, refusal)
 
     async def list_models(self) -> list[str]:
-        ask = partial(self._client.get, "/models", cast_to=httpx2.Response)
-        return await model_names(ask, OpenAIError, self._api_key)
+        return await self._responses.list_models()
 
     async def close(self) -> None:
         await self._client.close()
+        await self._responses.close()
 
 
-def limit_name(base_url: str) -> str:
-    """OpenAI's newer models refuse `max_tokens`; most other servers know no other name."""
-    own = urlsplit(base_url).hostname == urlsplit(OPENAI_URL).hostname
-    return "max_completion_tokens" if own else "max_tokens"
+def filler(model: str) -> dict[str, Any]:
+    """What a model wants in the place of reasoning behind calls that another model made."""
+    return next((members for name, members in _FILLERS_OF.items() if name in model.lower()), {})
+
+
+def _fill_reasoning(messages: list[dict[str, Any]], fill: Mapping[str, Any]) -> None:
+    for message in messages:
+        if fill and message.get("tool_calls"):
+            for name, value in fill.get("message", {}).items():
+                message.setdefault(name, value)
+            for name, value in fill.get("call", {}).items():
+                message["tool_calls"][0].setdefault(name, value)
 
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
@@ -91,7 +129,17 @@ def _message(message: Message) -> dict[str, Any]:
         ]
     if message.tool_call_id is not None:
         wire["tool_call_id"] = message.tool_call_id
+    if message.reasoning is not None:
+        _add_reasoning(wire, message.reasoning)
     return wire
+
+
+def _add_reasoning(wire: dict[str, Any], reasoning: ReasoningState) -> None:
+    """The fields that the server sent with this answer and its calls, as it sent them."""
+    for item in reasoning.items:
+        wire |= item.get("message", {})
+        for call in wire.get("tool_calls", ()):
+            call |= item.get("calls", {}).get(call["id"], {})
 
 
 def _tools(request: ModelRequest) -> dict[str, Any]:

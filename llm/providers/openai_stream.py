@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from llm.providers import errors, sse
@@ -17,6 +18,7 @@ from llm.types.events import (
     ToolCallStarted,
     Usage,
 )
+from llm.types.messages import ReasoningState
 
 # Reasons that are not here, and there are many dialects of "stop", mean that the model came to its end.
 _REASONS: dict[str, FinishReason] = {
@@ -26,6 +28,8 @@ _REASONS: dict[str, FinishReason] = {
     "function_call": "tool_calls",
     "content_filter": "content_filter",
 }
+# Fields of a message that hold reasoning: DeepSeek's, vLLM's and llama.cpp's, Groq's and Ollama's, OpenRouter's.
+_REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 _FAILED = {"error", "insufficient_system_resource"}  # OpenRouter, DeepSeek
 
 
@@ -38,6 +42,7 @@ class _Call:
     id: str
     name: str = ""
     started: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)  # Google's signature of a thought, which must come back
 
     def add_name(self, piece: str) -> None:
         """Servers send the name whole, in pieces, again with every chunk, or growing."""
@@ -46,7 +51,11 @@ class _Call:
 
     def start(self) -> ToolCallStarted:
         self.started = True
-        return ToolCallStarted(self.index, self.id or f"call_{self.index}", self.name)
+        return ToolCallStarted(self.index, self.known_as, self.name)
+
+    @property
+    def known_as(self) -> str:
+        return self.id or f"call_{self.index}"
 
 
 class OpenAIReader(StepReader):
@@ -55,6 +64,7 @@ class OpenAIReader(StepReader):
         self._reason: str | None = None
         self._usage: Usage | None = None
         self._calls: list[_Call] = []
+        self._reasoning: dict[str, list[Any]] = {}  # pieces, by the name of the field they came in
 
     @property
     def finished(self) -> bool:
@@ -74,6 +84,7 @@ class OpenAIReader(StepReader):
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[StepEvent]:
         delta = choice.get("delta") or {}
+        self._keep_reasoning(delta)
         if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
             yield ReasoningDelta(_text(reasoning))
         content = delta.get("content") or delta.get("refusal")
@@ -88,6 +99,11 @@ class OpenAIReader(StepReader):
                 raise errors.from_event(choice, self._api_key)
             self._reason = _text(reason)
 
+    def _keep_reasoning(self, delta: dict[str, Any]) -> None:
+        for name in _REASONING:
+            if piece := delta.get(name):
+                self._reasoning.setdefault(name, []).append(piece)
+
     def _tool_call(self, piece: dict[str, Any]) -> Iterator[StepEvent]:
         function = piece.get("function") or {}
         name, arguments = _text(function.get("name") or ""), function.get("arguments")
@@ -97,6 +113,7 @@ class OpenAIReader(StepReader):
             call = _Call(len(self._calls), piece.get("index"), _text(piece.get("id") or ""))
             self._calls.append(call)
         call.add_name(name)
+        call.extra |= {key: piece[key] for key in ("extra_content",) if piece.get(key)}
         if arguments:
             # The start waits for the first argument: until then more of the name may come.
             if not call.started:
@@ -126,7 +143,20 @@ class OpenAIReader(StepReader):
         reason = _REASONS.get(self._reason or "", "stop")
         if reason == "stop" and self._calls:
             reason = "tool_calls"  # several servers say "stop" after tool calls
-        yield StepFinished(reason, self._usage)
+        yield StepFinished(reason, self._usage, self._reasoning_state() if self._calls else None)
+
+    def _reasoning_state(self) -> ReasoningState | None:
+        """The fields of reasoning that came with the calls, put together, as the message has to hold them again."""
+        message: dict[str, Any] = {
+            name: "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else [*chain(*pieces)]
+            for name, pieces in self._reasoning.items()
+        }
+        if "reasoning_details" in message:
+            message.pop("reasoning", None)  # the same once more, as text
+        calls = {call.known_as: call.extra for call in self._calls if call.extra}
+        if not (message or calls):
+            return None
+        return ReasoningState(({"message": message, "calls": calls},), self._usage.reasoning if self._usage else 0)
 
 
 def _text(value: Any) -> str:
@@ -150,6 +180,7 @@ def _usage(usage: dict[str, Any]) -> Usage:
     return Usage(
         input=int(usage.get("prompt_tokens") or 0),
         output=int(usage.get("completion_tokens") or 0),
-        cached_input=int(into.get("cached_tokens") or 0),
+        cached_input=int(into.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0),  # DeepSeek's name
         reasoning=int(out.get("reasoning_tokens") or 0),
+        cache_written=int(into.get("cache_write_tokens") or 0),
     )

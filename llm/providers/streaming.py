@@ -2,14 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Protocol
 
 import httpx2
 
 from core.errors import ModelError
 from llm.providers import errors, sse
-from llm.types.events import StepEvent
+from llm.providers.refused import REASONING, Refused, without
+from llm.types.events import ParametersLeftOut, StepEvent
+from llm.types.messages import ModelRequest
 
 
 class Response(Protocol):
@@ -23,15 +25,25 @@ class Response(Protocol):
     async def read(self) -> bytes: ...
 
 
+class Decoder(Protocol):
+    """Feeds on the bytes of a stream, gives the payloads that are complete; `finish` gives what its end left open."""
+
+    def feed(self, chunk: bytes) -> list[bytes]: ...
+
+    def finish(self) -> list[bytes]: ...
+
+
 class StepReader(ABC):
     """Turns the bytes of one answer into events, without any I/O.
 
     `done`: the protocol's end mark has come. `finished`: the model said why it ended, so nothing it wrote is missing.
     """
 
+    decoder: type[Decoder] = sse.Decoder
+
     def __init__(self, api_key: str) -> None:
         self._api_key = api_key
-        self._decoder = sse.Decoder()
+        self._decoder = self.decoder()
         self.done = False
 
     @property
@@ -70,33 +82,66 @@ class StepReader(ABC):
             raise errors.malformed() from error
 
 
-async def read_step(
-    open_response: Callable[[], AbstractAsyncContextManager[Response]],
-    reader: StepReader,
-    client_error: type[Exception],
-    api_key: str,
-) -> AsyncGenerator[StepEvent, None]:
-    """Yields the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once.
+class HttpClient(ABC):
+    """What the clients of all protocols do alike: one call, sent again without the parameters that its model refuses.
 
-    `client_error`: the base of what the client raises.
+    `client_error`: the base of what the protocol's HTTP client raises. `unknown`: parameters of a request that the
+    protocol has no word for, by their names in OpenAI's Chat Completions.
     """
-    begun = False
-    try:
-        async with open_response() as response:
-            await _expect_stream(response, api_key)
-            begun = True
-            chunks = response.iter_bytes()
-            async for chunk in chunks:
-                for event in reader.feed(chunk):
-                    yield event
-                if reader.done:
-                    await sse.drain(chunks)
-                    break
-    except (client_error, httpx2.HTTPError) as error:
-        if not reader.finished:  # else only the report of usage and the end mark are missing
-            raise errors.from_client(error, api_key, begun=begun) from error
-    for event in reader.finish():
-        yield event
+
+    client_error: type[Exception] = httpx2.HTTPError
+    unknown: tuple[str, ...] = ()
+
+    def __init__(self, api_key: str) -> None:
+        self._api_key = api_key
+        self._refused = Refused(self.unknown)
+
+    @abstractmethod
+    def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
+        """Sends the request; entered, it is the response whose status was good."""
+
+    @abstractmethod
+    def _reader(self) -> StepReader: ...
+
+    def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
+        """Whether the request is worth sending again, now that this is known."""
+        return self._refused.learn(request, refusal)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
+        """Yields the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once."""
+        reader = self._reader()
+        try:
+            async with AsyncExitStack() as stack:
+                response, left_out = await self._opened(request, stack)
+                await _expect_stream(response, self._api_key)
+                if left_out:
+                    yield ParametersLeftOut(left_out)
+                chunks = response.iter_bytes()
+                async for chunk in chunks:
+                    for event in reader.feed(chunk):
+                        yield event
+                    if reader.done:
+                        await sse.drain(chunks)
+                        break
+        except (self.client_error, httpx2.HTTPError) as error:
+            if not reader.finished:  # else only the report of usage and the end mark are missing
+                raise errors.from_client(error, self._api_key, begun=True) from error
+        for event in reader.finish():
+            yield event
+
+    async def _opened(self, request: ModelRequest, stack: AsyncExitStack) -> tuple[Response, tuple[str, ...]]:
+        """The response, and what was left out of the request for its model's sake."""
+        forgotten: tuple[str, ...] = ()
+        while True:
+            asked, left_out = self._refused.removed(request)
+            try:
+                return await stack.enter_async_context(self._open(asked)), left_out + forgotten
+            except (self.client_error, httpx2.HTTPError) as error:
+                refusal = errors.from_client(error, self._api_key, begun=False)
+                if refusal.code == "reasoning_refused" and not forgotten:
+                    request, forgotten = without(request, REASONING), (REASONING,)
+                elif not self._learn(asked, refusal):
+                    raise refusal from error
 
 
 async def _expect_stream(response: Response, api_key: str) -> None:

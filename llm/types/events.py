@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from llm.types.messages import ToolCall
+from llm.types.messages import ReasoningState, ToolCall
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
@@ -38,12 +38,17 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counts them. `input` includes `cached_input`; `output` includes `reasoning`."""
+    """Tokens as the provider counts them.
+
+    `input` includes `cached_input`, which was read from the provider's cache, and `cache_written`, which was put there;
+    `output` includes `reasoning`.
+    """
 
     input: int
     output: int
     cached_input: int = 0
     reasoning: int = 0
+    cache_written: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -51,18 +56,30 @@ class Usage:
             self.output + other.output,
             self.cached_input + other.cached_input,
             self.reasoning + other.reasoning,
+            self.cache_written + other.cache_written,
         )
 
 
 @dataclass(frozen=True, slots=True)
+class ParametersLeftOut:
+    """The model refuses these parameters of the request, by their names in OpenAI's protocol, so they were not sent."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StepFinished:
-    """The last event of a step. `usage` is None when the provider reports none."""
+    """The last event of a step. `usage` is None when the provider reports none.
+
+    `reasoning`: what the provider wants back with the results of the step's tool calls.
+    """
 
     reason: FinishReason
     usage: Usage | None = None
+    reasoning: ReasoningState | None = None
 
 
-StepEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | StepFinished
+StepEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | ParametersLeftOut | StepFinished
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,23 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ReasoningState:
+    """What a provider wants back of the reasoning of one step: sent unchanged, and only to the model that made it.
+
+    `items` are JSON values in the shape of that provider's protocol, in the order received; nobody but its adapter
+    looks into them. `tokens`: what the step's reasoning cost, by the provider's count; sent back it costs that again.
+    """
+
+    items: tuple[Any, ...]
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a prompt.
 
-    `images` only on user messages, `tool_calls` only on assistant messages, `tool_call_id` only on tool messages.
+    `images` only on user messages, `tool_calls` and `reasoning` only on assistant messages, `tool_call_id` only on
+    tool messages.
     """
 
     role: Role
@@ -39,6 +52,7 @@ class Message:
     images: tuple[Image, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    reasoning: ReasoningState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,8 @@ class ModelRequest:
 
     `tool_choice`: "auto" lets the model decide, "none" forbids calls (the definitions are still sent), "required"
     demands one, of `required_tool` where that is named. `response_format` is that of OpenAI's protocol for an answer
-    in JSON: of the type `json_object`, or `json_schema` with its schema.
+    in JSON: of the type `json_object`, or `json_schema` with its schema. `window`: the tokens that prompt and answer
+    may have together, for servers that want to be told. `cache_key` is the same for requests that share a beginning.
     """
 
     model: str
@@ -89,3 +104,5 @@ class ModelRequest:
     sampling: Sampling = NO_SAMPLING
     response_format: Mapping[str, Any] | None = None
     parallel_tool_calls: bool = True
+    window: int | None = None
+    cache_key: str = ""

@@ -14,7 +14,9 @@ from tests.scripted_model import ScriptedModel
 
 
 class Connect(Protocol):
-    def __call__(self, kind: str, *, api_key: str = "", silence_timeout: float = 120.0) -> Provider: ...
+    def __call__(
+        self, kind: str, *, api_key: str = "", silence_timeout: float = 120.0, dialect: str = ""
+    ) -> Provider: ...
 
 
 @pytest.fixture
@@ -25,11 +27,12 @@ def scripted_model() -> Iterator[ScriptedModel]:
 
 @pytest_asyncio.fixture
 async def connect(scripted_model: ScriptedModel) -> AsyncIterator[Connect]:
-    """Makes a provider of a kind that talks to the scripted model."""
+    """Makes a provider of a kind that talks to the scripted model; `dialect`: as one of `tests.scripted_model.dialects`."""
     made: list[Provider] = []
 
-    def make(kind: str, *, api_key: str = "", silence_timeout: float = 120.0) -> Provider:
-        url = scripted_model.openai_url if kind == "openai" else scripted_model.url
+    def make(kind: str, *, api_key: str = "", silence_timeout: float = 120.0, dialect: str = "") -> Provider:
+        vendor = f"{scripted_model.url}/{dialect}" if dialect else scripted_model.url
+        url = f"{vendor}/v1" if kind in ("openai", "responses") else vendor
         made.append(create(kind, base_url=url, api_key=api_key, silence_timeout=silence_timeout))
         return made[-1]
 

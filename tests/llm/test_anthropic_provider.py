@@ -224,7 +224,7 @@ async def test_the_last_report_of_usage_counts(connect: Connect) -> None:
     usage = {"input_tokens": 10, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 30, "output_tokens": 4}
     raw = [START, STOP | {"usage": usage}, {"type": "message_stop"}]
     events = await events_of(connect("anthropic"), asking({"raw": raw}))
-    assert events == [StepFinished("stop", Usage(60, 4, cached_input=20))]
+    assert events == [StepFinished("stop", Usage(60, 4, cached_input=20, cache_written=30))]
 
 
 async def test_whole_blocks_and_unknown_events_are_understood(connect: Connect) -> None:

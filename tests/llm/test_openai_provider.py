@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from llm.providers.openai import limit_name
 from llm.types.events import ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
 from llm.types.messages import Image, Message, ModelRequest, Sampling, ToolCall, ToolDefinition
 from tests.llm.conftest import Connect, asking, events_of, failure_after
@@ -89,12 +88,6 @@ async def test_what_steers_the_answer_is_sent_under_its_own_names(
 async def test_what_was_not_asked_for_is_not_sent(connect: Connect, scripted_model: ScriptedModel) -> None:
     body = await sent(connect, scripted_model, asking(tool_choice="none", parallel_tool_calls=False))
     assert set(body) == {"model", "messages", "max_tokens", "stream", "stream_options"}
-
-
-def test_only_openai_itself_gets_the_new_name_of_the_limit() -> None:
-    assert limit_name("https://api.openai.com/v1") == "max_completion_tokens"
-    assert limit_name("http://localhost:11434/v1") == "max_tokens"
-    assert limit_name("https://api.openai.com.example/v1") == "max_tokens"
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])

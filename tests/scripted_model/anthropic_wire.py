@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .script import Chosen, Failure, Piece, call_arguments, call_id, expected_text, pieces_of, prompt_tokens
+from .script import Chosen, Failure, Piece, call_arguments, expected_text, pieces_of, prompt_tokens
 
 _ERROR_TYPES = {
     400: "invalid_request_error",
@@ -25,6 +26,13 @@ _DELTAS = {
 }
 _OF_OTHER_PROTOCOLS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "response_format")
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
+_CACHE_CONTROL = re.compile(r'"cache_control": \{[^}]*\}(?:, )?')  # no part of what a signature covers
+
+
+def _signature(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> str:
+    """Of a thinking block: bound to the system prompt, the tools and every message before it."""
+    bound = json.dumps([body.get("system"), body.get("tools"), messages], sort_keys=True, default=str)
+    return f"signed-{zlib.crc32(_CACHE_CONTROL.sub('', bound).encode()):08x}"
 
 
 def _event(value: Any) -> bytes:
@@ -44,6 +52,9 @@ class Answer:
         self._cycle = chosen.number
         self._body = body
         self._pieces = pieces_of(chosen.step)
+        self._mark = (
+            f"{zlib.crc32(json.dumps(body.get('messages')).encode()):08x}"  # its ids are unique, as the real ones
+        )
         self._open = -1  # index of the content block being streamed
         self._head: dict[str, Any] = {
             "id": f"msg_{chosen.number}",
@@ -77,12 +88,22 @@ class Answer:
         if piece.kind == "reasoning":
             content = {"type": "thinking", "thinking": "", "signature": ""}
         elif piece.kind == "call":
-            identity = call_id(self._step.tool_calls[piece.index], piece.index, self._cycle)
+            identity = self._call_id(piece.index)
             content = {"type": "tool_use", "id": identity, "name": piece.text, "input": {}}
         return _event({"type": "content_block_start", "index": self._open, "content_block": content})
 
+    def _call_id(self, index: int) -> str:
+        call = self._step.tool_calls[index]
+        return str(call.get("id") or f"toolu_{self._mark}_{index}")
+
     def _close(self) -> bytes:
-        return _event({"type": "content_block_stop", "index": self._open}) if self._open >= 0 else b""
+        if self._open < 0:
+            return b""
+        signed = b""
+        if self._open == 0 and self._step.reasoning:
+            delta = {"type": "signature_delta", "signature": _signature(self._body, self._body["messages"])}
+            signed = _event({"type": "content_block_delta", "index": self._open, "delta": delta})
+        return signed + _event({"type": "content_block_stop", "index": self._open})
 
     def _delta(self, piece: Piece) -> bytes:
         kind, key = _DELTAS[piece.kind]
@@ -108,20 +129,21 @@ class Answer:
         usage = self._step.usage or {}
         cached = usage.get("cached", 0)
         return {
-            "input_tokens": usage.get("input", prompt_tokens(self._body)) - cached,
+            "input_tokens": usage.get("input", prompt_tokens(self._body)) - cached - usage.get("written", 0),
             "cache_read_input_tokens": cached,
-            "cache_creation_input_tokens": 0,
+            "cache_creation_input_tokens": usage.get("written", 0),
             "output_tokens": usage.get("output", len(self._pieces)),
         }
 
     def whole(self) -> dict[str, Any]:
         content: list[dict[str, Any]] = []
         if self._step.reasoning:
-            content.append({"type": "thinking", "thinking": self._step.reasoning, "signature": ""})
+            signature = _signature(self._body, self._body["messages"])
+            content.append({"type": "thinking", "thinking": self._step.reasoning, "signature": signature})
         if text := expected_text(self._step):
             content.append({"type": "text", "text": text})
         for index, call in enumerate(self._step.tool_calls):
-            identity = call_id(call, index, self._cycle)
+            identity = self._call_id(index)
             arguments = json.loads(call_arguments(call))
             content.append({"type": "tool_use", "id": identity, "name": call["name"], "input": arguments})
         return {**self._head, "content": content, "stop_reason": self._stop_reason(), "usage": self._usage()}
@@ -155,6 +177,17 @@ def refusal(body: Mapping[str, Any]) -> str | None:
             return f"messages.{number}: {said}"
     if used and not body.get("tools"):
         return "Requests which include `tool_use` or `tool_result` blocks must define tools"
+    return _thinking_refusal(body)
+
+
+def _thinking_refusal(body: Mapping[str, Any]) -> str | None:
+    for number, message in enumerate(body["messages"]):
+        for place, block in enumerate(_blocks(message)):
+            if block["type"] == "thinking" and block.get("signature") != _signature(body, body["messages"][:number]):
+                return (
+                    f"messages.{number}.content.{place}: Invalid signature in thinking block. The block is bound to a "
+                    "different conversation and cannot be used here."
+                )
     return None
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from . import dialects
 from .script import Chosen, Failure, Piece, call_arguments, call_id, expected_text, pieces_of, prompt_tokens
 
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
@@ -29,7 +30,8 @@ class Answer:
     content_type = CONTENT_TYPE
     malformed = MALFORMED
 
-    def __init__(self, body: Mapping[str, Any], chosen: Chosen) -> None:
+    def __init__(self, body: Mapping[str, Any], chosen: Chosen, dialect: str = "") -> None:
+        self._dialect = dialect
         self._step = chosen.step
         self._cycle = chosen.number
         self._body = body
@@ -56,11 +58,15 @@ class Answer:
 
     def _delta(self, piece: Piece) -> dict[str, Any]:
         if piece.kind == "reasoning":
-            return {"reasoning_content": piece.text}
+            return {"reasoning" if self._dialect == "groq" else "reasoning_content": piece.text}
         call: dict[str, Any] = {"index": piece.index, "function": {"arguments": piece.text}}
         if piece.kind == "call":
             identity = call_id(self._step.tool_calls[piece.index], piece.index, self._cycle)
+            if self._dialect == "deepseek":
+                identity = dialects.deepseek_call_id(identity, self._step.reasoning)
             call |= {"id": identity, "type": "function", "function": {"name": piece.text, "arguments": ""}}
+            if self._dialect == "gemini" and piece.index == 0:
+                call["extra_content"] = {"google": {"thought_signature": dialects.signature(identity)}}
         return {"tool_calls": [call]}
 
     def tail(self) -> bytes:

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
-from . import anthropic_wire, openai_wire
+from . import anthropic_wire, dialects, ollama_wire, openai_wire, responses_wire
 from .connection import Connection, Exchange
 from .records import Records
 from .script import MODEL_PREFIX, BadScript, Chosen, Failure, Step, choose, parse_script, prompt_tokens
@@ -18,6 +18,12 @@ from .script import MODEL_PREFIX, BadScript, Chosen, Failure, Step, choose, pars
 _MAX_COUNTERS = 20_000  # scripts whose failures are counted
 _YIELD_EVERY = 50  # pieces without an interval between two looks at the socket
 _WAIT = 10.0
+_WIRES: Mapping[str, ModuleType] = {
+    "/v1/chat/completions": openai_wire,
+    "/v1/responses": responses_wire,
+    "/v1/messages": anthropic_wire,
+    "/api/chat": ollama_wire,
+}
 
 
 class Server:
@@ -51,20 +57,25 @@ class Server:
         await asyncio.sleep(0)  # the transports close in the loop's next round
 
     async def _handle(self, exchange: Exchange) -> None:
-        wire = openai_wire if not exchange.path.endswith("/messages") else anthropic_wire
-        route = f"{exchange.method} {exchange.path}"
+        path, dialect = _without_dialect(exchange.path)
+        wire = _WIRES.get(path, openai_wire)
+        route = f"{exchange.method} {path}"
         if exchange.path.startswith("/control/"):
             await self._control(exchange, route)
         elif exchange.method == "POST" and not isinstance(exchange.body, dict):
             await _fail(exchange, wire, Failure(400, "We could not parse the JSON body of your request."))
-        elif route in ("POST /v1/chat/completions", "POST /v1/messages"):
-            await self._answer(exchange, wire)
+        elif exchange.method == "POST" and path in _WIRES:
+            await self._answer(exchange, wire, dialect)
         elif route == "POST /v1/embeddings":
             await exchange.answer(200, openai_wire.embeddings(exchange.body))
         elif route == "GET /v1/models":
             names = ["scripted", *(MODEL_PREFIX + name for name in self.scripts)]
             wire = anthropic_wire if "anthropic-version" in exchange.headers else openai_wire
             await exchange.answer(200, wire.models(names))
+        elif route == "GET /api/tags":
+            await exchange.answer(
+                200, ollama_wire.models(["scripted", *(MODEL_PREFIX + name for name in self.scripts)])
+            )
         else:
             await _fail(exchange, wire, Failure(404, f"Unknown request URL: {route}"))
 
@@ -97,13 +108,17 @@ class Server:
             return
         await exchange.answer(200, {"requests": [record.as_json() for record in found]})
 
-    async def _answer(self, exchange: Exchange, wire: ModuleType) -> None:
+    async def _answer(self, exchange: Exchange, wire: ModuleType, dialect: str) -> None:
         body: Mapping[str, Any] = exchange.body
         if said := wire.refusal(body):
             await _fail(exchange, wire, Failure(400, said))
             return
+        if wire is openai_wire and dialect and (refused := dialects.refusal(dialect, body)):
+            await _fail(exchange, wire, Failure(400, refused[0], body=refused[1]))
+            return
+        read = responses_wire.conversation(body) if wire is responses_wire else dict(body)
         try:
-            chosen = choose(body, self.scripts)
+            chosen = choose(read, self.scripts)
         except BadScript as error:
             await _fail(exchange, wire, Failure(400, f"scripted model: {error}"))
             return
@@ -112,7 +127,7 @@ class Server:
             await _fail(exchange, wire, Failure(404, f"The model `{body.get('model')}` does not exist.", code))
             return
         step = chosen.step
-        if step.context_limit is not None and (used := prompt_tokens(body)) > step.context_limit:
+        if step.context_limit is not None and (used := prompt_tokens(read)) > step.context_limit:
             await exchange.answer(400, _too_long(step, used, wire))
         elif step.error is not None and self._still_fails(chosen):
             await asyncio.sleep(step.ttft)
@@ -120,9 +135,9 @@ class Server:
         elif step.whole is not None:
             await exchange.answer(200, step.whole)
         elif body.get("stream"):
-            await _stream(exchange, step, wire.Answer(body, chosen))
+            await _stream(exchange, step, _answer_of(wire, body, chosen, dialect))
         else:
-            answer = wire.Answer(body, chosen)
+            answer = _answer_of(wire, body, chosen, dialect)
             await asyncio.sleep(step.ttft + step.interval * sum(1 for _ in answer.frames()))
             await exchange.answer(200, answer.whole())
 
@@ -134,6 +149,16 @@ class Server:
         if len(self._failures) > _MAX_COUNTERS:
             self._failures.popitem(last=False)
         return count <= chosen.step.error_times
+
+
+def _without_dialect(path: str) -> tuple[str, str]:
+    """The path in the protocol, and whose server is asked: `/deepseek/v1/…`."""
+    _, first, rest = [*path.split("/", 2), "", ""][:3]
+    return (f"/{rest}", first) if first in dialects.RULES else (path, "")
+
+
+def _answer_of(wire: ModuleType, body: Mapping[str, Any], chosen: Chosen, dialect: str) -> Any:
+    return openai_wire.Answer(body, chosen, dialect) if wire is openai_wire else wire.Answer(body, chosen)
 
 
 async def _fail(exchange: Exchange, wire: ModuleType, failure: Failure) -> None:
@@ -157,7 +182,7 @@ def _too_long(step: Step, used: int, wire: ModuleType) -> dict[str, Any]:
     return openai_wire.error(Failure(400, said, "context_length_exceeded"))
 
 
-async def _stream(exchange: Exchange, step: Step, answer: openai_wire.Answer | anthropic_wire.Answer) -> None:
+async def _stream(exchange: Exchange, step: Step, answer: Any) -> None:
     """Plays a step on schedule: piece k is due `ttft + k * interval` after the request, late pieces at once."""
     headers = {"content-type": answer.content_type, "cache-control": "no-cache"}
     loop = asyncio.get_running_loop()
@@ -185,9 +210,7 @@ async def _stream(exchange: Exchange, step: Step, answer: openai_wire.Answer | a
     exchange.end()
 
 
-async def _incident(
-    exchange: Exchange, step: Step, answer: openai_wire.Answer | anthropic_wire.Answer, count: int
-) -> bool:
+async def _incident(exchange: Exchange, step: Step, answer: Any, count: int) -> bool:
     """What the script wants to go wrong after `count` pieces. True when the answer is over."""
     if count == step.silent_after:
         await asyncio.Event().wait()  # until the client goes away

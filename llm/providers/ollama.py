@@ -1,0 +1,214 @@
+"""Ollama's own protocol, which unlike its OpenAI-compatible one can be told how large the window is to be.
+
+A prompt that is too long for that window is an error here: the server is asked not to shorten it.
+https://github.com/ollama/ollama/blob/main/docs/api.md
+"""
+
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx2
+
+from llm.providers import errors, sse
+from llm.providers.call_ids import json_object
+from llm.providers.streaming import HttpClient, Response, StepReader
+from llm.types.events import (
+    FinishReason,
+    ReasoningDelta,
+    StepEvent,
+    StepFinished,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from llm.types.messages import Message, ModelRequest, ReasoningState, ToolDefinition
+
+_THINK: dict[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "high", "max": "high"}
+
+
+class Client(HttpClient):
+    # Tools cannot be forced, and are called one after the other or together as the model likes.
+    unknown = ("tool_choice", "parallel_tool_calls", "verbosity")
+
+    def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
+        super().__init__(api_key)
+        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._client = httpx2.AsyncClient(base_url=server_url(base_url), headers=headers, timeout=timeout)
+
+    def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
+        return self._streamed(wire_request(request))
+
+    @asynccontextmanager
+    async def _streamed(self, body: dict[str, Any]) -> AsyncIterator[Response]:
+        async with self._client.stream("POST", "/api/chat", json=body) as response:
+            if response.is_error:
+                await response.aread()
+                response.raise_for_status()
+            yield _Body(response)
+
+    def _reader(self) -> "OllamaReader":
+        return OllamaReader(self._api_key)
+
+    async def list_models(self) -> list[str]:
+        try:
+            response = await self._client.get("/api/tags")
+            response.raise_for_status()
+        except httpx2.HTTPError as error:
+            raise errors.from_client(error, self._api_key, begun=False) from error
+        try:
+            return [str(model["name"]) for model in response.json()["models"]]
+        except (ValueError, TypeError, KeyError) as error:
+            raise errors.wrong_endpoint() from error
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class _Body:
+    """A response as `llm.providers.streaming` reads it."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._response = response
+        self.headers = response.headers
+
+    def iter_bytes(self) -> AsyncIterator[bytes]:
+        return self._response.aiter_bytes()
+
+    async def read(self) -> bytes:
+        return await self._response.aread()
+
+
+def server_url(base_url: str) -> str:
+    """The server's address, also from that of its OpenAI-compatible endpoint."""
+    parts = urlsplit(base_url)
+    path = parts.path.rstrip("/").removesuffix("/v1").removesuffix("/api")
+    return urlunsplit(parts._replace(path=path))
+
+
+def wire_request(request: ModelRequest) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": list(_messages(request.messages)),
+        "stream": True,
+        # By themselves these servers drop messages from the front of a long prompt, and forget the beginning of a
+        # long answer, without a word.
+        "truncate": False,
+        "shift": False,
+        "options": _options(request),
+    }
+    if request.tools and request.tool_choice != "none":
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    if effort := request.sampling.reasoning_effort:
+        body["think"] = _THINK.get(effort, effort)
+    if request.response_format is not None:
+        body["format"] = (request.response_format.get("json_schema") or {}).get("schema", "json")
+    return body
+
+
+def _options(request: ModelRequest) -> dict[str, Any]:
+    sampling = request.sampling
+    options = {
+        "num_ctx": request.window,
+        "num_predict": request.max_output,
+        "temperature": request.temperature,
+        "top_p": sampling.top_p,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "seed": sampling.seed,
+        "stop": list(request.stop) or None,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _messages(messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
+    names: dict[str, str] = {}
+    for message in messages:
+        names |= {call.id: call.name for call in message.tool_calls}
+        wire: dict[str, Any] = {"role": message.role, "content": message.text}
+        if message.images:
+            wire["images"] = [base64.b64encode(image.data).decode() for image in message.images]
+        if message.tool_calls:
+            wire["tool_calls"] = [
+                {"function": {"name": call.name, "arguments": json_object(call.arguments)}}
+                for call in message.tool_calls
+            ]
+        if message.reasoning is not None:
+            wire |= message.reasoning.items[0]
+        if message.role == "tool":
+            wire["tool_name"] = names.get(message.tool_call_id or "", "")
+        yield wire
+
+
+def _tool(tool: ToolDefinition) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    return {"type": "function", "function": function}
+
+
+class Lines:
+    """Feeds on bytes, gives every whole line. The same as `sse.Decoder`, for JSON of one object a line."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Raises `ModelError` (malformed_stream) for a line without end."""
+        lines = (self._rest + chunk).split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > sse.MAX_EVENT:
+            raise errors.malformed()
+        return [line for line in lines if line.strip()]
+
+    def finish(self) -> list[bytes]:
+        rest, self._rest = self._rest, b""
+        return [rest] if rest.strip() else []
+
+
+class OllamaReader(StepReader):
+    decoder = Lines
+
+    def __init__(self, api_key: str) -> None:
+        super().__init__(api_key)
+        self._last: dict[str, Any] | None = None
+        self._thinking: list[str] = []
+        self._calls = 0
+
+    @property
+    def finished(self) -> bool:
+        return self._last is not None
+
+    def _read(self, payload: bytes) -> list[StepEvent]:
+        line = sse.parse(payload)
+        if line.get("error"):
+            raise errors.from_event(line, self._api_key)
+        events = list(self._message(line.get("message") or {}))
+        if line.get("done"):
+            self._last, self.done = line, True
+        return events
+
+    def _message(self, message: dict[str, Any]) -> Iterator[StepEvent]:
+        if thinking := message.get("thinking"):
+            self._thinking.append(str(thinking))
+            yield ReasoningDelta(str(thinking))
+        if content := message.get("content"):
+            yield TextDelta(str(content))
+        for call in message.get("tool_calls") or ():
+            function, index = call["function"], self._calls
+            self._calls += 1
+            yield ToolCallStarted(index, str(call.get("id") or f"call_{index}"), str(function["name"]))
+            yield ToolCallDelta(index, json.dumps(function.get("arguments") or {}, ensure_ascii=False))
+
+    def _close(self) -> Iterator[StepEvent]:
+        last = self._last or {}
+        reason: FinishReason = "length" if last.get("done_reason") == "length" else "stop"
+        state = None
+        if self._calls:
+            reason = "tool_calls"
+            thought = "".join(self._thinking)
+            state = ReasoningState(({"thinking": thought},), len(thought) // 4) if thought else None
+        usage = Usage(input=int(last.get("prompt_eval_count") or 0), output=int(last.get("eval_count") or 0))
+        yield StepFinished(reason, usage if usage.input else None, state)

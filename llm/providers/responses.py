@@ -1,0 +1,269 @@
+"""OpenAI's Responses protocol, stateless: nothing is stored there, and every request carries all it needs.
+
+What a step put out, its encrypted reasoning included, goes back item by item as it came, with the results of its calls.
+Of older turns only what can be read goes back: ids tie items together, and an answer that was replaced by a stub or
+edited would break them. https://platform.openai.com/docs/api-reference/responses
+"""
+
+import base64
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from itertools import takewhile
+from typing import Any
+
+import httpx2
+from openai import AsyncOpenAI, OpenAIError
+
+from core.errors import ModelError
+from llm.providers import errors, sse
+from llm.providers.call_ids import CallIds
+from llm.providers.streaming import HttpClient, Response, StepReader, model_names
+from llm.types.events import (
+    FinishReason,
+    ReasoningDelta,
+    StepEvent,
+    StepFinished,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from llm.types.messages import Message, ModelRequest, ReasoningState, ToolDefinition
+
+NO_KEY = "none"  # the client insists on a key; servers without accounts ignore it
+LEAST_OUTPUT = 16  # tokens; the protocol refuses less
+ENCRYPTED = "reasoning.encrypted_content"
+LONGEST_CALL_ID = 64  # characters
+
+
+def connected(base_url: str, api_key: str, timeout: httpx2.Timeout) -> AsyncOpenAI:
+    client = AsyncOpenAI(base_url=base_url, api_key=api_key or NO_KEY, timeout=timeout, max_retries=0)
+    # The client takes these two from the environment; another server has no business knowing them.
+    client.organization = client.project = None
+    return client
+
+
+class Client(HttpClient):
+    client_error = OpenAIError
+    unknown = ("stop", "seed", "presence_penalty", "frequency_penalty")
+
+    def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
+        super().__init__(api_key)
+        self._client = connected(base_url, api_key, timeout)
+        self._without_encrypted: set[str] = set()  # models that do not reason refuse to be asked for it
+
+    def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
+        include = [] if request.model in self._without_encrypted else [ENCRYPTED]
+        return self._client.responses.with_streaming_response.create(**wire_request(request), include=include)
+
+    def _reader(self) -> "ResponsesReader":
+        return ResponsesReader(self._api_key)
+
+    def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
+        if refusal.parameter in ("include", "encrypted content") and request.model not in self._without_encrypted:
+            self._without_encrypted.add(request.model)
+            return True
+        return super()._learn(request, refusal)
+
+    async def list_models(self) -> list[str]:
+        ask = partial(self._client.get, "/models", cast_to=httpx2.Response)
+        return await model_names(ask, OpenAIError, self._api_key)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def wire_request(request: ModelRequest) -> dict[str, Any]:
+    """The request's JSON object, without `include`."""
+    leading = list(takewhile(lambda message: message.role == "system", request.messages))
+    body: dict[str, Any] = {
+        "model": request.model,
+        "input": list(_Items().of(request.messages[len(leading) :])),
+        "store": False,
+        "stream": True,
+        "truncation": "disabled",  # the other choice drops from the front without a word
+    }
+    if instructions := "\n\n".join(message.text for message in leading if message.text):
+        body["instructions"] = instructions
+    if request.max_output is not None:
+        body["max_output_tokens"] = max(LEAST_OUTPUT, request.max_output)
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.cache_key:
+        body["prompt_cache_key"] = request.cache_key
+    return body | _tools(request) | _sampling(request)
+
+
+def _sampling(request: ModelRequest) -> dict[str, Any]:
+    sampling, text = request.sampling, _text_config(request)
+    members: dict[str, Any] = {} if sampling.top_p is None else {"top_p": sampling.top_p}
+    if sampling.reasoning_effort is not None:
+        members["reasoning"] = {"effort": sampling.reasoning_effort}
+    return members | ({"text": text} if text else {})
+
+
+def _text_config(request: ModelRequest) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    if request.sampling.verbosity is not None:
+        config["verbosity"] = request.sampling.verbosity
+    if request.response_format is not None:
+        schema = request.response_format.get("json_schema") or {}
+        config["format"] = {"type": request.response_format["type"], **schema}
+    return config
+
+
+def _tools(request: ModelRequest) -> dict[str, Any]:
+    if not request.tools:
+        return {}
+    members: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
+    if request.required_tool is not None:
+        members["tool_choice"] = {"type": "function", "name": request.required_tool}
+    elif request.tool_choice != "auto":
+        members["tool_choice"] = request.tool_choice
+    if not request.parallel_tool_calls:
+        members["parallel_tool_calls"] = False
+    return members
+
+
+def _tool(tool: ToolDefinition) -> dict[str, Any]:
+    # The protocol's own choice is a strict schema, which most definitions of tools are not.
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+        "strict": False,
+    }
+
+
+class _Items:
+    """Builds the items of a request's input."""
+
+    def __init__(self) -> None:
+        self._ids = CallIds(longest=LONGEST_CALL_ID)
+
+    def of(self, messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
+        self._ids.reserve(messages)
+        for message in messages:
+            if message.role == "tool":
+                call_id = self._ids.of_result(message.tool_call_id or "")
+                yield {"type": "function_call_output", "call_id": call_id, "output": message.text}
+            elif message.reasoning is not None:
+                self._ids.keep(message)
+                yield from message.reasoning.items
+            else:
+                yield from self._message(message)
+
+    def _message(self, message: Message) -> Iterator[dict[str, Any]]:
+        if message.text or message.images:
+            yield {"role": message.role, "content": _content(message)}
+        for call in message.tool_calls:
+            yield {
+                "type": "function_call",
+                "call_id": self._ids.of_call(call.id),
+                "name": call.name,
+                "arguments": call.arguments or "{}",
+            }
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    if not message.images:
+        return message.text
+    text = [{"type": "input_text", "text": message.text}] if message.text else []
+    return text + [
+        {
+            "type": "input_image",
+            "detail": "auto",
+            "image_url": f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}",
+        }
+        for image in message.images
+    ]
+
+
+_INCOMPLETE: dict[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+class ResponsesReader(StepReader):
+    def __init__(self, api_key: str) -> None:
+        super().__init__(api_key)
+        self._response: dict[str, Any] | None = None
+        self._items: dict[int, dict[str, Any]] = {}  # finished, by their place in the output
+        self._calls: dict[int, int] = {}  # place in the output: index of the call
+        self._written: dict[int, int] = {}  # place in the output: characters of arguments so far
+        self._refused = False
+
+    @property
+    def finished(self) -> bool:
+        return self._response is not None
+
+    def _read(self, payload: bytes) -> list[StepEvent]:
+        event = sse.parse(payload)
+        match event.get("type"):
+            case "response.output_text.delta":
+                return [TextDelta(str(event["delta"]))]
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return [ReasoningDelta(str(event["delta"]))]
+            case "response.refusal.delta":
+                self._refused = True
+                return [TextDelta(str(event["delta"]))]
+            case "response.function_call_arguments.delta":
+                return self._arguments(event["output_index"], str(event["delta"]))
+            case "response.output_item.added":
+                return self._added(event["output_index"], event["item"])
+            case "response.output_item.done":
+                return self._finished_item(event["output_index"], event["item"])
+            case "response.completed" | "response.incomplete":
+                self._response, self.done = event["response"], True
+            case "response.failed":
+                raise errors.from_event(event["response"], self._api_key)
+            case "error":
+                raise errors.from_event(event, self._api_key)
+        return []  # what else happens is told again by these
+
+    def _added(self, place: int, item: dict[str, Any]) -> list[StepEvent]:
+        if item.get("type") != "function_call":
+            return []
+        index = self._calls[place] = len(self._calls)
+        self._written[place] = 0
+        return [ToolCallStarted(index, str(item["call_id"]), str(item["name"]))]
+
+    def _arguments(self, place: int, delta: str) -> list[StepEvent]:
+        self._written[place] += len(delta)
+        return [ToolCallDelta(self._calls[place], delta)] if delta else []
+
+    def _finished_item(self, place: int, item: dict[str, Any]) -> list[StepEvent]:
+        """What is to be sent back is the finished item: the one that began may be incomplete."""
+        self._items[place] = {key: value for key, value in item.items() if value is not None}
+        if item.get("type") != "function_call":
+            return []
+        begun = [] if place in self._calls else self._added(place, item)
+        return [*begun, *self._arguments(place, str(item["arguments"])[self._written[place] :])]
+
+    def _close(self) -> Iterator[StepEvent]:
+        response = self._response or {}
+        reason: FinishReason = "tool_calls" if self._calls else "content_filter" if self._refused else "stop"
+        if response.get("status") == "incomplete":
+            reason = _INCOMPLETE.get((response.get("incomplete_details") or {}).get("reason"), "length")
+        usage = _usage(response.get("usage"))
+        yield StepFinished(reason, usage, self._reasoning(usage) if self._calls else None)
+
+    def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
+        """None where a part could not be taken back: the calls then go back without what was thought about them."""
+        items = [self._items[place] for place in sorted(self._items)]
+        if any(item.get("type") == "reasoning" and not item.get("encrypted_content") for item in items):
+            return None
+        return ReasoningState(tuple(items), usage.reasoning if usage else 0)
+
+
+def _usage(usage: dict[str, Any] | None) -> Usage | None:
+    if not usage:
+        return None
+    into, out = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
+    return Usage(
+        input=int(usage.get("input_tokens") or 0),
+        output=int(usage.get("output_tokens") or 0),
+        cached_input=int(into.get("cached_tokens") or 0),
+        reasoning=int(out.get("reasoning_tokens") or 0),
+        cache_written=int(into.get("cache_write_tokens") or 0),
+    )

@@ -1,0 +1,158 @@
+"""Reasoning that a provider wants back: kept through a loop of tools, dropped when another model takes over."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llm import agent_loop
+from llm.providers.capabilities import wanted_in_later_turns
+from llm.types.client import Provider
+from llm.types.events import LoopEvent, ParametersLeftOut, ReasoningDelta, StepFinished, TextDelta
+from llm.types.messages import Message, ModelRequest, Sampling, ToolCall, ToolDefinition
+from llm.types.tools import ToolOutput
+from tests.llm.conftest import Connect, asking, events_of, text_of
+from tests.scripted_model import ScriptedModel
+
+# How a provider is reached: its kind, whose rules the server has, and the model's name.
+SERVERS = {
+    "responses": ("responses", "", "gpt-5.6-terra"),
+    "openai": ("openai", "gpt", "gpt-5.6-terra"),
+    "anthropic": ("anthropic", "", "claude-opus-5-5"),
+    "gemini": ("openai", "gemini", "gemini-3-pro"),
+    "deepseek": ("openai", "deepseek", "deepseek-v4"),
+    "groq": ("openai", "groq", "qwen-4"),
+    "ollama": ("ollama", "", "qwen4:8b"),
+}
+WEATHER = ToolDefinition("weather", "Tells the weather.", {"type": "object", "properties": {"city": {}}})
+LOOP = {
+    "steps": [
+        {"reasoning": f"Thought number {n}.", "text": "", "tool_calls": [{"name": "weather", "arguments": {"city": n}}]}
+        for n in range(3)
+    ]
+    + [{"reasoning": "Now I know.", "text": "It rains everywhere."}]
+}
+
+
+class Weather:
+    definition = WEATHER
+    timeout = 10.0
+    max_characters = 1_000
+
+    def label(self, arguments: Mapping[str, Any]) -> str:
+        return "Looking"
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        return ToolOutput(f"Rain in {arguments['city']}.")
+
+
+async def turn(
+    provider: Provider, model: str, script: dict[str, Any], history: Sequence[Message] = (), **fields: Any
+) -> tuple[list[LoopEvent], list[Message]]:
+    """One turn behind `history`: its events, and the messages that it adds, with the reasoning wanted in later turns."""
+    question = Message("user", f"What is the weather?\nscript: {json.dumps(script)}")
+    told: list[Message] = []
+
+    async def prepare(cycle: agent_loop.Cycle, added: Sequence[Message]) -> ModelRequest:
+        told[:] = added
+        messages = (Message("system", "Be brief."), *history, question, *added)
+        given: dict[str, Any] = {"model": model, "messages": messages, "max_output": 500, "tools": (WEATHER,)}
+        return ModelRequest(**(given | fields))
+
+    events = [event async for event in agent_loop.run(provider, prepare, {"weather": Weather()})]
+    said = "".join(event.text for event in events if isinstance(event, TextDelta))
+    kept = [each if each.reasoning and wanted_in_later_turns(each.reasoning) else forgotten(each) for each in told]
+    return events, [question, *kept, Message("assistant", said)]
+
+
+def forgotten(message: Message) -> Message:
+    return replace(message, reasoning=None)
+
+
+def statuses(scripted_model: ScriptedModel) -> list[int | None]:
+    return [record.status for record in scripted_model.requests() if record.method == "POST"]
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_a_loop_of_three_calls_and_the_next_turn_are_taken(
+    server: str, connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    kind, dialect, model = SERVERS[server]
+    provider = connect(kind, dialect=dialect)
+    events, said = await turn(provider, model, LOOP)
+    assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)).startswith("Thought number 0.")
+    assert said[-1].text == "It rains everywhere."
+    assert len(said) == 8
+    again, _ = await turn(provider, model, LOOP, said)
+    assert [event for event in again if isinstance(event, StepFinished)][-1].reason == "stop"
+    refused = statuses(scripted_model).count(400)
+    assert refused == (2 if server == "openai" else 0)  # these two are how the other protocol is found out
+
+
+@pytest.mark.parametrize("first", SERVERS)
+@pytest.mark.parametrize("second", SERVERS)
+async def test_another_model_takes_the_conversation_over_and_gives_it_back(
+    first: str, second: str, connect: Connect
+) -> None:
+    said: list[tuple[str, Message]] = []
+    for server in (first, second, first):
+        kind, dialect, model = SERVERS[server]
+        history = [message if by == server else forgotten(message) for by, message in said]
+        _, more = await turn(connect(kind, dialect=dialect), model, LOOP, history)
+        said += [(server, message) for message in more]
+    assert said[-1][1].text == "It rains everywhere."
+
+
+async def test_reasoning_goes_back_as_it_came(connect: Connect, scripted_model: ScriptedModel) -> None:
+    await turn(connect("responses"), "gpt-5.6-terra", LOOP)
+    last = scripted_model.requests()[-1].body
+    kinds = [item.get("type", "message") for item in last["input"]]
+    assert kinds == ["message", *["reasoning", "function_call", "function_call_output"] * 3]
+    assert last["store"] is False
+    assert last["truncation"] == "disabled"
+    assert last["instructions"] == "Be brief."
+
+
+async def test_reasoning_that_is_not_taken_back_is_left_out_and_said(connect: Connect) -> None:
+    """As after a change of what stood before it, to which a signature is bound."""
+    provider = connect("anthropic")
+    first, _ = await turn(provider, "claude", LOOP)
+    [state] = [event.reasoning for event in first if isinstance(event, StepFinished)][:1]
+    call = ToolCall("call_0_0", "weather", '{"city": 0}')
+    messages = (
+        Message("user", f"Something else\nscript: {json.dumps({'text': 'Well.'})}"),
+        Message("assistant", "", tool_calls=(call,), reasoning=state),
+        Message("tool", "Rain.", tool_call_id="call_0_0"),
+    )
+    events = await events_of(provider, asking(messages=messages, tools=(WEATHER,)))
+    assert events[0] == ParametersLeftOut(("reasoning of earlier steps",))
+    assert text_of(events) == "Well."
+
+
+async def test_what_a_model_refuses_is_left_out_once_and_for_all(
+    connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    provider = connect("openai", dialect="gpt")
+    asked = asking({"text": "Yes."}, temperature=0.2, sampling=Sampling(verbosity="low"))
+    for _ in range(2):
+        events = await events_of(provider, asked)
+        assert events[0] == ParametersLeftOut(("temperature",))
+        assert text_of(events) == "Yes."
+    assert statuses(scripted_model) == [400, 400, 200, 200]  # the name of the limit, the temperature
+    assert scripted_model.requests()[-1].body["max_completion_tokens"] == 500
+    assert scripted_model.requests()[-1].body["verbosity"] == "low"
+
+
+async def test_a_prompt_beyond_the_window_is_an_error_at_ollama(
+    connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    provider = connect("ollama")
+    asked = asking({"text": "Yes."}, text="long " * 2_000, window=1_000)
+    with pytest.raises(Exception, match="longer than the model can read") as failure:
+        await events_of(provider, asked)
+    assert failure.value.code == "context_too_long"  # type: ignore[attr-defined]
+    events = await events_of(provider, asking({"text": "Yes."}, text="long " * 2_000, window=8_000))
+    assert text_of(events) == "Yes."
+    assert scripted_model.requests()[-1].body["options"]["num_ctx"] == 8_000
