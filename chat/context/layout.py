@@ -77,7 +77,7 @@ class Moment:
 
     `asked_at` is the time of the newest user message in the user's timezone. `tools` are all tools of the turn in a
     fixed order, `available` the names of those that may be called in this cycle; `searched`: a search tool has run in
-    this turn.
+    this turn. `append_only`: what was sent in an earlier cycle of the turn does not change in a later one.
     """
 
     layout: str
@@ -86,11 +86,12 @@ class Moment:
     tools: Sequence[ToolGuidance] = ()
     available: frozenset[str] = frozenset()
     searched: bool = False
+    append_only: bool = False
 
     @property
     def moves(self) -> bool:
         """Whether S changes from call to call."""
-        return self.layout == "near_end"
+        return self.layout == "near_end" and not self.append_only
 
 
 def system_text(base: str, moment: Moment) -> str:

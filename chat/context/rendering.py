@@ -78,8 +78,11 @@ class Renderer:
                 message.images,
                 message.tool_calls,
                 message.tool_call_id,
+                reasoning=message.reasoning,
             )
         )
+        if message.reminder is not None:
+            rendered.append(self.block("reminder", "user", message.reminder))
         return rendered
 
     def plain_messages(self, messages: Sequence[ContextMessage]) -> list[PromptMessage]:
@@ -108,6 +111,7 @@ class Renderer:
         if message.plain_tokens is not None:
             return message.plain_tokens
         tokens = own_tokens(message, self.tokenizer) if message.tokens is None else message.tokens
+        tokens += message.reasoning.tokens if message.reasoning is not None else 0
         return tokens + sum(image.tokens for image in message.images)
 
 

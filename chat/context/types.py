@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from chat.context.room import Room
 from core.errors import ProductError
-from llm.types.messages import ToolCall
+from llm.types.messages import ReasoningState, ToolCall
 
 Role = Literal["system", "user", "assistant", "tool"]
 Section = Literal[
@@ -90,6 +90,9 @@ class ImageRef:
 class ContextMessage:
     """A message of the conversation. `tokens` covers its text and tool calls, neither its images nor its files.
 
+    `reasoning` goes back to the provider with the calls that it led to, and costs its own tokens. `reminder` is what an
+    earlier cycle of an append-only turn was reminded of behind this message, where it stays.
+
     `plain_tokens` is derived once, so that the walk over old messages only adds numbers: what the message costs
     (without overhead) when nothing about it has to be decided, else None.
     """
@@ -102,11 +105,14 @@ class ContextMessage:
     images: tuple[ImageRef, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    reasoning: ReasoningState | None = None
+    reminder: Block | None = None
     plain_tokens: int | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         plain = None
-        if self.tokens is not None and not (self.files or self.tool_calls or self.role == "tool"):
+        decided = not (self.files or self.tool_calls or self.reminder or self.role == "tool")
+        if self.tokens is not None and decided:
             plain = self.tokens + sum(image.tokens for image in self.images)
         object.__setattr__(self, "plain_tokens", plain)
 
@@ -128,6 +134,7 @@ class PromptMessage(NamedTuple):
     tool_call_id: str | None = None
     state: State = "full"
     cut_from: int | None = None
+    reasoning: ReasoningState | None = None
 
 
 class SourceReport(NamedTuple):

@@ -1,4 +1,12 @@
-from chat.models.conversation import RESTORABLE_FOR, Attachment, Conversation, Message, NextMessage, Turn
+from chat.models.conversation import (
+    RESTORABLE_FOR,
+    Attachment,
+    Conversation,
+    Message,
+    NextMessage,
+    StepReasoning,
+    Turn,
+)
 from chat.models.import_job import Import
 from chat.models.run import Mention, Run, RunStep
 from chat.models.share import Share
@@ -15,6 +23,7 @@ __all__ = [
     "Run",
     "RunStep",
     "Share",
+    "StepReasoning",
     "Summary",
     "SummaryJob",
     "Turn",

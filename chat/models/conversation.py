@@ -279,3 +279,24 @@ def title_from(text: str) -> str:
     if " " not in line[:LENGTH]:
         return line[:LENGTH]
     return textwrap.shorten(line, LENGTH, placeholder="…")
+
+
+class StepReasoning(models.Model):
+    """What the provider wants back of the reasoning of one step of a turn; see `llm.types.messages.ReasoningState`.
+
+    Nobody but the provider's adapter reads `items`: they are no part of what people or programs are shown.
+    `number` counts the turn's steps with tool calls, from 1.
+    """
+
+    turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="reasoning")
+    number = models.PositiveSmallIntegerField()
+    items: "models.JSONField[Any, Any]" = models.JSONField()
+    tokens = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["turn", "number"], name="one_reasoning_per_step"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.turn_id} {self.number}"

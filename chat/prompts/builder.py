@@ -4,8 +4,8 @@ The turn, the plan before sending, and the reports all come through `plan`.
 """
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from chat.context.build import build
@@ -16,12 +16,13 @@ from chat.models import Message as MessageRow
 from chat.models import Summary
 from chat.models.summary import in_force, text_of
 from chat.prompts.attachments import Documents, project_files
-from chat.prompts.history import messages_of, newest, unsent
+from chat.prompts.history import messages_of, newest, unsent, with_reasoning
 from chat.prompts.project_retrieval import asked, beside
 from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import LAST_STEP
 from files.models import File
 from files.services import open_blob
+from llm.models import Provider
 from llm.types.messages import Image, Message, ModelRequest
 from personas.models import BudgetProfile
 from projects.planner.queries import render
@@ -34,11 +35,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Which model call of the turn: `searched`: a search tool has run; `last`: no tool may be called any more."""
+    """Which model call of the turn: `searched`: a search tool has run; `last`: no tool may be called any more.
+
+    `reminders`: what earlier cycles of an append-only turn were reminded of, by the number of messages that the turn
+    had added by then.
+    """
 
     searched: bool = False
     last: bool = False
     first: bool = True
+    reminders: Mapping[int, str] = field(default_factory=dict)
 
 
 FIRST_STEP = Step()
@@ -81,7 +87,13 @@ def plan(
         rows = newest(leaf.pk, **bounds) if leaf else []
         documents.reports = [*base, *unsent(rows)]
         messages = documents.attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
+        if context.model.provider.kind == Provider.Kind.OPENAI:
+            messages = with_reasoning(messages, rows, context.model.pk)
+        said = len(messages)
         messages += [documents.draft(added[0], files), *added[1:]] if added else []
+        for number, text in step.reminders.items():
+            at = said - 1 + number
+            messages[at] = replace(messages[at], reminder=_block(context, text))
         unloaded = rows[0].depth - above if rows else 0
         prompt = build(replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports)))
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
@@ -155,6 +167,7 @@ def _moment(context: TurnContext, step: Step) -> Moment:
         tools=toolbox.guidance,
         available=frozenset() if step.last else frozenset(toolbox.tools),
         searched=step.searched,
+        append_only=context.append_only,
     )
 
 
@@ -173,7 +186,7 @@ def added_messages(answer_id: object, added: Sequence[Message]) -> list[ContextM
     return [
         ContextMessage(
             f"{answer_id}#{number}", message.role, message.text, tool_calls=message.tool_calls,
-            tool_call_id=message.tool_call_id,
+            tool_call_id=message.tool_call_id, reasoning=message.reasoning,
         )
         for number, message in enumerate(added, 1)
     ]  # fmt: skip
@@ -213,12 +226,15 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         sampling=options.sampling,
         response_format=options.response_format,
         parallel_tool_calls=options.parallel_tool_calls,
+        window=context.room.window,
+        cache_key=str(context.conversation.pk) if context.conversation is not None else "",
     )
 
 
 def _wire(message: PromptMessage) -> Message:
     images = tuple(_image(image.id) for image in message.images)
-    return Message(message.role, message.text or "", images, message.tool_calls, message.tool_call_id)
+    said = (message.role, message.text or "", images, message.tool_calls, message.tool_call_id)
+    return Message(*said, reasoning=message.reasoning)
 
 
 def _image(file_id: str) -> Image:

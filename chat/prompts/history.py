@@ -14,9 +14,10 @@ from django.db import connection
 
 from chat.context.rendering import STUB, own_tokens
 from chat.context.types import ContextMessage, SourceReport
-from chat.models import Message
+from chat.models import Message, StepReasoning
+from llm.providers.capabilities import wanted_in_later_turns
 from llm.tokens import Tokenizer
-from llm.types.messages import ToolCall
+from llm.types.messages import ReasoningState, ToolCall
 
 # How an answer that did not end well is replayed: its text as it stands, marked as what it is. Its error never is.
 MARKS = {
@@ -87,6 +88,26 @@ def messages_of(rows: Sequence[Message], *, tokenizer: Tokenizer, overhead: int)
         messages += [replace(message, tokens=own) for message, own in zip(expanded, known["each"], strict=True)]
     _store(counted)
     return messages
+
+
+def with_reasoning(messages: list[ContextMessage], rows: Sequence[Message], model_id: UUID) -> list[ContextMessage]:
+    """With what the model thought before its calls in earlier turns, where its provider wants that back for ever."""
+    called = [row.pk for row in rows if any(part["type"] == "tool_call" for part in row.parts)]
+    if not called:
+        return messages
+    states: dict[str, list[ReasoningState]] = {}
+    kept = StepReasoning.objects.filter(turn__answer__in=called, turn__model=model_id).order_by("number")
+    for answer, items, tokens in kept.values_list("turn__answer", "items", "tokens"):
+        states.setdefault(str(answer), []).append(ReasoningState(tuple(items), tokens))
+    return [_with_next_state(message, states) for message in messages] if states else messages
+
+
+def _with_next_state(message: ContextMessage, states: dict[str, list[ReasoningState]]) -> ContextMessage:
+    left = states.get(message.id.partition("#")[0]) if message.tool_calls else None
+    if not left:
+        return message
+    state = left.pop(0)
+    return replace(message, reasoning=state) if wanted_in_later_turns(state) else message
 
 
 def _as_history(messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: Tokenizer, overhead: int) -> int:

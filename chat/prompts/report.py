@@ -151,6 +151,10 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
     }
 
 
+def left_out(names: Sequence[str]) -> str:
+    return f"The model refuses this, so it was not sent: {', '.join(names)}."
+
+
 def _source_entry(source: SourceReport, summary: Summary | None) -> SourceEntry:
     """Without what says nothing; the summary is named by its row."""
     said = cast("SourceEntry", {name: value for name, value in source._asdict().items() if value is not None})

@@ -21,6 +21,7 @@ from chat.tools.toolbox import NO_TOOLS, Toolbox
 from files.models import File
 from llm import tokens
 from llm.models import Model
+from llm.providers import append_only
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import default_profile, reminders_for
 from projects.models import Project, codes
@@ -55,6 +56,12 @@ class TurnContext:
     @cached_property
     def tokenizer(self) -> tokens.Tokenizer:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
+
+    @property
+    def append_only(self) -> bool:
+        """Whether a turn must not change what it has sent (docs/context.md, “Order”): reasoning is bound to it, or the
+        provider's cache is."""
+        return append_only(self.model.provider.kind, self.model.provider.base_url)
 
     @property
     def exact(self) -> bool:

@@ -25,12 +25,13 @@ from chat.turns.approvals import Approvals
 from chat.turns.emitter import Answer
 from chat.turns.keeper import keep
 from chat.turns.outcome import INTERRUPTED, UNEXPECTED, Ending, last_event
-from chat.turns.store import Outcome, claim, end, last_given, store_report
+from chat.turns.store import Outcome, claim, end, keep_reasoning, last_given, store_report
 from core.errors import ProductError
 from core.event_loop import completed, on_database, persistently
 from llm import agent_loop
 from llm.models import Provider
 from llm.services import learn_ratio, learn_refusal, shared_client
+from llm.types.events import ParametersLeftOut
 from llm.types.messages import Message, ModelRequest
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class _Run:
         self.context = context
         self.answer = Answer(str(turn.pk))
         self.reports: list[CallReport] = []
+        self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
         self._storing: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
@@ -137,6 +139,8 @@ class _Run:
             bounds: Any = {"external": self.answer.external, "max_cycles": context.profile.max_cycles}
             async with aclosing(agent_loop.run(client, prepare, tools, **bounds)) as events:
                 async for event in events:
+                    if isinstance(event, ParametersLeftOut):
+                        self.reports[-1]["notes"].append(reports.left_out(event.names))
                     self.answer.add(event)
                     self._news.set()
             return self._complete()
@@ -169,18 +173,22 @@ class _Run:
         self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message]
     ) -> tuple[builder.Planned, CallReport, ModelRequest]:
         refused = ""
-        if cycle.refused is not None:
+        if cycle.refused is not None and cycle.refused.code == "context_too_long":
             refused = learn_refusal(context.model, cycle.refused.limit)
+        keep_reasoning(self.turn, added)
         added_messages = builder.added_messages(self.turn.answer_id, added)
         step = builder.Step(
             searched=any(call.name in context.toolbox.searching for each in added for call in each.tool_calls),
             last=cycle.last,
             first=cycle.number == 1,
+            reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
         planned = builder.plan(context, last_given(self.turn), added_messages, step=step)
         citations.give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)
+        if context.append_only and prompt.messages[-1].section == "reminder":
+            self._reminders[len(added)] = prompt.messages[-1].text or ""
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused)
         return planned, report, model_request(context, prompt, step)
 

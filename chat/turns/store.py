@@ -19,12 +19,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.webhooks.services import emit
-from chat.models import Mention, Message, RunStep, Summary, SummaryJob, Turn
+from chat.models import Mention, Message, RunStep, StepReasoning, Summary, SummaryJob, Turn
 from chat.models.conversation_state import settle
 from chat.prompts.report import CallReport
 from chat.turns.outcome import Ending
 from core.jobs import claim as claim_row
 from core.jobs import silent, unclaimed
+from llm.types.messages import Message as LoopMessage
 from projects.models.task import Task
 
 
@@ -150,6 +151,15 @@ def _tell(turn: Turn, ending: Ending) -> None:
     ids = {"turn": str(turn.pk), "conversation": str(place.pk), "message": str(turn.answer_id)}
     paths = {"url": reverse("turn-detail", args=[turn.pk]), "page": reverse("chat:conversation", args=[place.pk])}
     emit(owner_id=place.owner_id, event="turn.finished", ids={**ids, "status": str(ending.status)}, paths=paths)
+
+
+def keep_reasoning(turn: Turn, added: Sequence[LoopMessage]) -> None:
+    """Stores what the provider wants back of the newest step. Before the next step, so that a dead worker's turn, too,
+    can be gone on from."""
+    asked = [message for message in added if message.tool_calls]
+    if asked and (state := asked[-1].reasoning) is not None:
+        kept = {"items": json.loads(dump(state.items).replace("\\u0000", "")), "tokens": state.tokens}
+        StepReasoning.objects.update_or_create(turn=turn, number=len(asked), defaults=kept)
 
 
 def store_report(turn: Turn, calls: list[CallReport]) -> None:

@@ -30,6 +30,15 @@ def protocol(kind: str, base_url: str) -> str:
     return "responses" if kind == "openai" and own else kind
 
 
+def append_only(kind: str, base_url: str) -> bool:
+    """Whether later calls of a turn must only add to the earlier ones.
+
+    Anthropic binds the signature of a thought to all that stood before it, and OpenAI's newer models find in their
+    cache only what ends at an earlier call's end.
+    """
+    return protocol(kind, base_url) in ("anthropic", "responses")
+
+
 def create(kind: str, *, base_url: str, api_key: str, silence_timeout: float = SILENCE_TIMEOUT) -> Provider:
     """A client for one provider row, to be used on one event loop and closed on it.
 

@@ -16,12 +16,16 @@ from llm.providers.streaming import HttpClient, Response
 from llm.types.events import StepEvent
 from llm.types.messages import Message, ModelRequest, ReasoningState, ToolDefinition
 
+Filler = Mapping[str, Mapping[str, Any]]  # members of a message with calls, and of its first call
+
 # DeepSeek wants the field with every call of the conversation, and takes it empty from other models; Google wants a
 # signature with the first call of each step of the turn, and has a word for those that were never signed.
-_EMPTY_REASONING = {"message": {"reasoning_content": ""}}
-_NEVER_SIGNED = {"call": {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}}
+_EMPTY_REASONING: Filler = {"message": {"reasoning_content": ""}}
+_NEVER_SIGNED: Filler = {
+    "call": {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
+}
 _FILLERS_OF = {"deepseek": _EMPTY_REASONING, "gemini": _NEVER_SIGNED}
-FILLERS = {**_EMPTY_REASONING, **_NEVER_SIGNED}
+FILLERS: Filler = {**_EMPTY_REASONING, **_NEVER_SIGNED}
 
 
 class Client(HttpClient):
@@ -70,12 +74,12 @@ class Client(HttpClient):
         await self._responses.close()
 
 
-def filler(model: str) -> dict[str, Any]:
+def filler(model: str) -> Filler:
     """What a model wants in the place of reasoning behind calls that another model made."""
-    return next((members for name, members in _FILLERS_OF.items() if name in model.lower()), {})
+    return next((fill for name, fill in _FILLERS_OF.items() if name in model.lower()), {})
 
 
-def _fill_reasoning(messages: list[dict[str, Any]], fill: Mapping[str, Any]) -> None:
+def _fill_reasoning(messages: list[dict[str, Any]], fill: Filler) -> None:
     for message in messages:
         if fill and message.get("tool_calls"):
             for name, value in fill.get("message", {}).items():

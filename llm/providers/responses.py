@@ -54,8 +54,10 @@ class Client(HttpClient):
         self._without_encrypted: set[str] = set()  # models that do not reason refuse to be asked for it
 
     def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
-        include = [] if request.model in self._without_encrypted else [ENCRYPTED]
-        return self._client.responses.with_streaming_response.create(**wire_request(request), include=include)
+        body = wire_request(request)
+        if request.model not in self._without_encrypted:
+            body["include"] = [ENCRYPTED]
+        return self._client.responses.with_streaming_response.create(**body)
 
     def _reader(self) -> "ResponsesReader":
         return ResponsesReader(self._api_key)
@@ -244,7 +246,8 @@ class ResponsesReader(StepReader):
         response = self._response or {}
         reason: FinishReason = "tool_calls" if self._calls else "content_filter" if self._refused else "stop"
         if response.get("status") == "incomplete":
-            reason = _INCOMPLETE.get((response.get("incomplete_details") or {}).get("reason"), "length")
+            details = response.get("incomplete_details") or {}
+            reason = _INCOMPLETE.get(str(details.get("reason")), "length")
         usage = _usage(response.get("usage"))
         yield StepFinished(reason, usage, self._reasoning(usage) if self._calls else None)
 

@@ -27,7 +27,7 @@ def scripted_model() -> Iterator[ScriptedModel]:
 
 @pytest_asyncio.fixture
 async def connect(scripted_model: ScriptedModel) -> AsyncIterator[Connect]:
-    """Makes a provider of a kind that talks to the scripted model; `dialect`: as one of `tests.scripted_model.dialects`."""
+    """Makes a provider of a kind that talks to the scripted model, as the vendor of that dialect if one is named."""
     made: list[Provider] = []
 
     def make(kind: str, *, api_key: str = "", silence_timeout: float = 120.0, dialect: str = "") -> Provider:

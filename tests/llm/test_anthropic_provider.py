@@ -5,7 +5,7 @@ import pytest
 
 from llm.providers.capabilities import lacking
 from llm.types.events import StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
-from llm.types.messages import Image, Message, ModelRequest, Sampling, ToolCall, ToolDefinition
+from llm.types.messages import Image, Message, ModelRequest, ReasoningState, Sampling, ToolCall, ToolDefinition
 from tests.llm.conftest import Connect, asking, events_of, failure_after
 from tests.scripted_model import ScriptedModel
 
@@ -229,11 +229,11 @@ async def test_the_last_report_of_usage_counts(connect: Connect) -> None:
 
 async def test_whole_blocks_and_unknown_events_are_understood(connect: Connect) -> None:
     tool = {"type": "tool_use", "id": "t", "name": "weather", "input": {"city": "Huế"}}
+    thought = {"type": "redacted_thinking", "data": "x"}
     raw = [
         START,
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
-        {"type": "content_block_start", "index": 1, "content_block": {"type": "redacted_thinking", "data": "x"}},
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "signature_delta", "signature": "x"}},
+        {"type": "content_block_start", "index": 1, "content_block": thought},
         {"type": "an_event_of_the_future"},
         {"type": "content_block_start", "index": 2, "content_block": tool},
         STOP | {"delta": {"stop_reason": "tool_use"}},
@@ -244,7 +244,7 @@ async def test_whole_blocks_and_unknown_events_are_understood(connect: Connect) 
         TextDelta("Hi"),
         ToolCallStarted(0, "t", "weather"),
         ToolCallDelta(0, '{"city": "Hu\\u1ebf"}'),
-        StepFinished("tool_calls", Usage(3, 2)),
+        StepFinished("tool_calls", Usage(3, 2), ReasoningState(({"type": "text", "text": "Hi"}, thought, tool))),
     ]
 
 

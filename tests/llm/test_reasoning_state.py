@@ -10,7 +10,7 @@ import pytest
 from llm import agent_loop
 from llm.providers.capabilities import wanted_in_later_turns
 from llm.types.client import Provider
-from llm.types.events import LoopEvent, ParametersLeftOut, ReasoningDelta, StepFinished, TextDelta
+from llm.types.events import LoopEvent, ParametersLeftOut, ReasoningDelta, StepFinished, TextDelta, ToolCallStarted
 from llm.types.messages import Message, ModelRequest, Sampling, ToolCall, ToolDefinition
 from llm.types.tools import ToolOutput
 from tests.llm.conftest import Connect, asking, events_of, text_of
@@ -51,7 +51,7 @@ class Weather:
 async def turn(
     provider: Provider, model: str, script: dict[str, Any], history: Sequence[Message] = (), **fields: Any
 ) -> tuple[list[LoopEvent], list[Message]]:
-    """One turn behind `history`: its events, and the messages that it adds, with the reasoning wanted in later turns."""
+    """One turn behind `history`: its events, and the messages that it adds, with what is wanted in later turns."""
     question = Message("user", f"What is the weather?\nscript: {json.dumps(script)}")
     told: list[Message] = []
 
@@ -120,11 +120,12 @@ async def test_reasoning_that_is_not_taken_back_is_left_out_and_said(connect: Co
     provider = connect("anthropic")
     first, _ = await turn(provider, "claude", LOOP)
     [state] = [event.reasoning for event in first if isinstance(event, StepFinished)][:1]
-    call = ToolCall("call_0_0", "weather", '{"city": 0}')
+    identity = next(event.id for event in first if isinstance(event, ToolCallStarted))
+    call = ToolCall(identity, "weather", '{"city": 0}')
     messages = (
         Message("user", f"Something else\nscript: {json.dumps({'text': 'Well.'})}"),
         Message("assistant", "", tool_calls=(call,), reasoning=state),
-        Message("tool", "Rain.", tool_call_id="call_0_0"),
+        Message("tool", "Rain.", tool_call_id=identity),
     )
     events = await events_of(provider, asking(messages=messages, tools=(WEATHER,)))
     assert events[0] == ParametersLeftOut(("reasoning of earlier steps",))

@@ -38,8 +38,8 @@ def _deepseek(body: Mapping[str, Any]) -> str | None:
         given = message.get("reasoning_content")
         for call in message.get("tool_calls") or ():
             thought = _THOUGHT.search(call["id"])
-            foreign = thought is None
-            if not isinstance(given, str) or not (foreign or thought[1] == f"{zlib.crc32(given.encode()):08x}"):
+            wanted = thought[1] if thought else None  # another model's call has none
+            if not isinstance(given, str) or wanted not in (None, f"{zlib.crc32(given.encode()):08x}"):
                 return "The `reasoning_content` in the thinking mode must be passed back to the API."
     return None
 

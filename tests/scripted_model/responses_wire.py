@@ -118,8 +118,8 @@ class Answer:
     def _begin(self, wanted: tuple[str, int]) -> bytes:
         self._open = wanted
         item = self.output[self._place()]
-        empty = {"arguments": ""} if item["type"] == "function_call" else {"content": []}
-        unsealed = {"encrypted_content": None, "summary": []} if item["type"] == "reasoning" else {}
+        empty: dict[str, Any] = {"arguments": ""} if item["type"] == "function_call" else {"content": []}
+        unsealed: dict[str, Any] = {"encrypted_content": None, "summary": []} if item["type"] == "reasoning" else {}
         begun = {**item, **empty, **unsealed, "status": "in_progress"}
         return _event({"type": "response.output_item.added", "output_index": self._place(), "item": begun})
 
