@@ -10,8 +10,7 @@ from chat.realtime.hints import announce, hint
 from chat.runs import state_machine as runs
 from chat.sending import queued_message
 from chat.summaries import jobs
-from core.event_loop import on_database
-from core.jobs import enqueue
+from core.background import enqueue, on_database
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from chat.context.types import (
     Section,
     Tokenizer,
 )
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
 
 STUB = "This tool result is no longer available."
 

@@ -15,7 +15,7 @@ from chat.openai_api.parse import Wanted
 from chat.turns.submit import begin_answers
 from files.models import File
 from llm.models import Model
-from llm.providers.capabilities import lacking
+from llm.providers import lacking
 from projects.models import Project
 from projects.services import visible_project
 

@@ -16,7 +16,7 @@ from chat.openai_api.messages import History, read_messages
 from chat.openai_api.sampling import number, read_format, read_sampling
 from chat.prompts.options import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
 from core.errors import ProductError
-from llm.types.messages import ToolChoice, ToolDefinition
+from llm.types.model_call import ToolChoice, ToolDefinition
 
 MAX_BODY = 64 * 1024 * 1024  # bytes
 MAX_STOPS, MAX_STOP = 4, 1_000

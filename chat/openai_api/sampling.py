@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from chat.openai_api.errors import refused
-from llm.types.messages import Sampling
+from llm.types.model_call import Sampling
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 VERBOSITIES = ("low", "medium", "high")
@@ -54,7 +54,7 @@ def _word(body: Mapping[str, Any], name: str, words: Collection[str]) -> str | N
 
 
 def read_format(given: Any) -> dict[str, Any] | None:
-    """What `llm.types.messages.ModelRequest` wants; None for text, the default."""
+    """What `llm.types.model_call.ModelRequest` wants; None for text, the default."""
     kind = given.get("type") if isinstance(given, dict) else None
     if kind == "text":
         return None

@@ -22,7 +22,7 @@ from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import LAST_STEP
 from files.models import File
 from files.services import open_blob
-from llm.types.messages import Image, Message, ModelRequest
+from llm.types.model_call import Image, Message, ModelRequest
 from personas.models import BudgetProfile
 from projects.planner.queries import render
 

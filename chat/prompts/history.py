@@ -16,7 +16,7 @@ from chat.context.rendering import STUB, own_tokens
 from chat.context.types import ContextMessage, SourceReport
 from chat.models import Message
 from llm.tokens import Tokenizer
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
 
 # How an answer that did not end well is replayed: its text as it stands, marked as what it is. Its error never is.
 MARKS = {

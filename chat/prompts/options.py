@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from llm.tokens import Tokenizer
-from llm.types.messages import NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
+from llm.types.model_call import NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 
 MAX_TOOLS = 128  # of a program's own
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
@@ -19,7 +19,7 @@ class Options:
     """`instructions` is the text of the program's system messages, `max_output` in tokens of each model call.
 
     `tools` are the program's own, which it runs itself; `tool_choice` and `required_tool` hold for the first call.
-    `response_format` as in `llm.types.messages.ModelRequest`.
+    `response_format` as in `llm.types.model_call.ModelRequest`.
     """
 
     instructions: str = ""

@@ -6,7 +6,7 @@ socket are described here. Nothing else may be in what is sent.
 
 from collections.abc import Mapping
 
-from accounts.realtime.user_channel import News
+from accounts.realtime import News
 from chat.models import Conversation, Turn
 from chat.realtime.events import ID, NUMBER, TEXT, VOCABULARY, EventType, Schema, one_of
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, get_args
 
 from chat.models import Turn
-from llm.types.events import FinishReason
+from llm.types.model_call import FinishReason
 
 Part = dict[str, Any]
 Payload = Mapping[str, Any]

@@ -11,7 +11,7 @@ from django.db import transaction
 from chat.models import Conversation
 from chat.models.conversation_state import state_of
 from chat.realtime import event_stream
-from core.event_loop import on_database
+from core.background import on_database
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils.translation import override
 
-from accounts.realtime.consumer import SignedInConsumer
+from accounts.realtime import SignedInConsumer
 from chat.models.lookups import visible_turn
 from chat.realtime import follow
 from chat.realtime.event_schema import NOT_YOURS

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from accounts.access.idempotency import LONGEST_KEY
+from accounts.access.permissions import LONGEST_KEY
 from accounts.models import User
 from chat.models import Conversation
 from chat.models.lookups import visible_turn

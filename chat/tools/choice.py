@@ -14,7 +14,7 @@ from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
 from files.models import File
 from llm.models import Model
 from llm.tools.services import web_search_tool
-from llm.types.messages import ToolDefinition
+from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool
 from personas.models import Persona
 from personas.tools import TASKS, WEB

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from chat.context.layout import ToolGuidance
 from chat.tools.toolbox import Toolbox
-from core.event_loop import on_database
+from core.background import on_database
 from llm.models import Model
 from llm.tools.mcp import Server, ServerFailed, ServerTool, tools_of
 from llm.tools.services import known_tools, remember_tools, tool_servers

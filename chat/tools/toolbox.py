@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from chat.context.layout import ToolGuidance
 from llm.tokens import Tokenizer
-from llm.types.messages import ToolDefinition
+from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool
 
 LAST_STEP = "This is the last step of this turn. Answer now with what you have; no tool can be called any more."

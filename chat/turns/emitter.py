@@ -8,19 +8,19 @@ from typing import Any
 from chat.realtime.events import Event, EventType, fold
 from chat.rendering.citations import Sources, cited
 from chat.rendering.markdown import BlockStream
-from llm.types.events import (
+from llm.types.model_call import (
     LoopEvent,
     ReasoningDelta,
     StepFinished,
     StepStarted,
     TextDelta,
+    ToolCall,
     ToolCallDelta,
     ToolCallStarted,
     ToolRunFinished,
     ToolRunStarted,
     Usage,
 )
-from llm.types.messages import ToolCall
 from llm.types.tools import MAX_ARGUMENTS, BadArguments, parse_arguments
 
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.030, 0.100  # seconds between two flushes of one answer

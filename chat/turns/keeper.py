@@ -13,7 +13,7 @@ from django.db import InterfaceError, OperationalError
 from chat.models import Turn
 from chat.turns.emitter import Answer
 from chat.turns.store import Progress, checkpoint, dump
-from core.event_loop import persistently
+from core.background import persistently
 
 EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
 AT_ONCE = 100  # turns; their texts are in memory and on the wire twice

@@ -8,7 +8,7 @@ from chat.realtime.events import fold
 from chat.turns.emitter import Answer
 from chat.turns.outcome import INTERRUPTED, last_event
 from chat.turns.store import Outcome, end, stale_turn
-from core.event_loop import on_database
+from core.background import on_database
 
 logger = logging.getLogger(__name__)
 

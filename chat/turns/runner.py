@@ -26,12 +26,12 @@ from chat.turns.emitter import Answer
 from chat.turns.keeper import keep
 from chat.turns.outcome import INTERRUPTED, UNEXPECTED, Ending, last_event
 from chat.turns.store import Outcome, claim, end, last_given, store_report
+from core.background import completed, on_database, persistently
 from core.errors import ProductError
-from core.event_loop import completed, on_database, persistently
 from llm import agent_loop
 from llm.models import Provider
 from llm.services import learn_ratio, learn_refusal, shared_client
-from llm.types.messages import Message, ModelRequest
+from llm.types.model_call import Message, ModelRequest
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()

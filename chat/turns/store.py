@@ -23,8 +23,8 @@ from chat.models import Mention, Message, RunStep, Summary, SummaryJob, Turn
 from chat.models.conversation_state import settle
 from chat.prompts.report import CallReport
 from chat.turns.outcome import Ending
-from core.jobs import claim as claim_row
-from core.jobs import silent, unclaimed
+from core.background import claim as claim_row
+from core.background import silent, unclaimed
 from projects.models.task import Task
 
 

@@ -14,7 +14,7 @@ from chat.models import Conversation
 from chat.prompts.options import Options, options_of
 from llm.models import Model, Provider
 from llm.services import save_provider
-from llm.types.messages import Sampling
+from llm.types.model_call import Sampling
 from tests.chat.test_openai_protocol import WEATHER, able, asked, client_of
 from tests.conftest import Person
 from tests.product import WAIT, Product

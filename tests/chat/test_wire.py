@@ -10,7 +10,7 @@ from django.test import Client
 from jsonschema import Draft7Validator, FormatChecker
 
 from accounts.models import ApiToken
-from accounts.realtime.user_channel import News
+from accounts.realtime import News
 from accounts.services import create_token, revoke_token
 from chat.realtime import event_schema
 from chat.realtime.events import EventType

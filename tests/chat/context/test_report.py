@@ -7,7 +7,7 @@ from chat.context.build import build
 from chat.context.room import Room
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, SourceReport
 from llm.tokens import tokenizer
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
 
 CALL = ToolCall("c", "search", "{}")
 
