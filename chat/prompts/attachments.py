@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from chat.context.documents import PREFIX, Numbers, documents_json, split_project_files
+from chat.context.rendering import PREFIX, Numbers, documents_json, split_project_files
 from chat.context.types import ContextMessage, Document, ImageRef, Reason, SourceReport
 from chat.models import Attachment
 from files.models import File, FileText

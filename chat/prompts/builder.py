@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from chat.context.build import build
-from chat.context.layout import DateAwareness, Moment, reminder_text, system_text
+from chat.context.rendering import DateAwareness, Moment, reminder_text, system_text
 from chat.context.report import Prompt
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage
 from chat.models import Message as MessageRow

@@ -6,8 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from accounts.models import User
-from chat.context.room import DocumentBudget, Reserves, document_budget
-from chat.context.types import ContextError
+from chat.context.types import ContextError, DocumentBudget, Reserves, document_budget
 from chat.models import Message
 from chat.models.scope import ChatScope
 from chat.prompts import builder, report

@@ -7,7 +7,7 @@ that a small model reaches a large project too (seed: Onyx, projects); what is f
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from chat.context.documents import Numbers, documents_text
+from chat.context.rendering import Numbers, documents_text
 from chat.context.types import Block, ContextMessage
 from chat.models import Message
 from chat.prompts.attachments import Documents, ProjectFiles

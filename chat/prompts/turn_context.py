@@ -9,8 +9,8 @@ from functools import cached_property
 from django.utils import timezone
 
 from accounts.models import User
-from chat.context.documents import Numbers
-from chat.context.room import Room
+from chat.context.rendering import Numbers
+from chat.context.types import Room
 from chat.models import Conversation, Mention, RunStep, Turn
 from chat.models.scope import ChatScope, scope_of
 from chat.prompts.attachments import Documents

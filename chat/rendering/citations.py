@@ -13,7 +13,7 @@ from django.db import transaction
 from django.urls import reverse
 from markdown_it.rules_inline import StateInline
 
-from chat.context.documents import Numbers
+from chat.context.rendering import Numbers
 from chat.models import Conversation
 
 CITED = re.compile(r"\[(\[)?(\d{1,4}(?:\s*,\s*\d{1,4})*)\](?(1)\])(?!\()")

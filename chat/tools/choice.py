@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from accounts.models import User
-from chat.context.layout import ToolGuidance
+from chat.context.rendering import ToolGuidance
 from chat.models import Conversation, RunStep
 from chat.models.scope import ChatScope
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from chat.context.layout import ToolGuidance
+from chat.context.rendering import ToolGuidance
 from chat.tools.toolbox import Toolbox
 from core.event_loop import on_database
 from llm.models import Model

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accounts.models import User
-from chat.context.layout import ToolGuidance
+from chat.context.rendering import ToolGuidance
 from chat.models import Run, RunStep
 from chat.tools.arguments import choice, day, flag, known, objects, text
 from core.errors import ProductError

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from chat.context.layout import ToolGuidance
+from chat.context.rendering import ToolGuidance
 from llm.tokens import Tokenizer
 from llm.types.messages import ToolDefinition
 from llm.types.tools import Tool

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET
 
 from accounts.access.middleware import SignedInRequest as Request
 from accounts.models import User
-from chat.context.documents import Numbers
+from chat.context.rendering import Numbers
 from chat.models import Conversation
 from chat.models.scope import ChatScope
 from chat.prompts import builder
