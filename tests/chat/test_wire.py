@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ from accounts.realtime.user_channel import News
 from accounts.services import create_token, revoke_token
 from chat.realtime import events
 from chat.realtime.events import EventType
-from llm.models import Model
-from tests.chat.tool_servers import Diary, diary
+from tests.chat.tool_servers import Diary
 from tests.conftest import Person
 from tests.product import ROOT, Product, until
 from tests.sockets import Socket, opened, socket_of
@@ -88,13 +86,6 @@ class Checked:
         assert not wrong
         self.seen |= {frame["type"] for frame in frames}
         return frames
-
-
-@pytest.fixture
-def guarded(product: Product, person: Person, scripted_model_row: Model, tmp_path: Path) -> Iterator[Diary]:
-    made = diary(person, scripted_model_row, tmp_path, approval_required=True)
-    yield made
-    made.row.delete()
 
 
 @product_test

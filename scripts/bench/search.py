@@ -1,6 +1,6 @@
 """How long search takes among many chunks, and how long a file takes to become searchable there.
 
-    python -m tests.bench.search [chunks]
+    python -m scripts.bench.search [chunks]
 
 Building 100,000 chunks takes about six minutes.
 """
@@ -11,10 +11,10 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.services import Services
+from scripts.services import Services
 
 CHUNKS = 100_000
-PROGRAM = "import django; django.setup(); from tests.bench.search_run import main; main({})"
+PROGRAM = "import django; django.setup(); from scripts.bench.search_run import main; main({})"
 
 
 def rows(chunks: int = CHUNKS) -> list[dict[str, Any]]:

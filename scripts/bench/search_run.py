@@ -1,4 +1,4 @@
-"""Builds a large collection through the product's own indexing, and measures search. tests.bench.search starts it.
+"""Builds a large collection through the product's own indexing, and measures search. scripts.bench.search starts it.
 
 Words follow Zipf's law. A query has three to six words that stand together in one chunk, so common words among them.
 """

@@ -1,8 +1,8 @@
 """PostgreSQL and Redis for a test run, in a temporary directory; nothing of them outlives the run.
 
-`python -m tests.services` starts them, prints one line of JSON with their URLs, and ends with its input.
-`python -m tests.services --in DIR redis` starts only what is named, in a directory that stays.
-`python -m tests.services manage.py …` runs a Python program with them, and ends with its status.
+`python -m scripts.services` starts them, prints one line of JSON with their URLs, and ends with its input.
+`python -m scripts.services --in DIR redis` starts only what is named, in a directory that stays.
+`python -m scripts.services manage.py …` runs a Python program with them, and ends with its status.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Services:
     def __init__(self, directory: Path | None = None, *names: str) -> None:
         where = ["--in", str(directory), *names] if directory else []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.services", *where],
+            [sys.executable, "-m", "scripts.services", *where],
             cwd=Path(__file__).resolve().parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.bench import bench_context, files, hanging, page, search, turn
+from scripts.bench import bench_context, files, hanging, page, search, turn
+from scripts.services import Services
 from tests.product import installed
-from tests.services import Services
 
 OUT = Path(os.environ.get("BENCH_RESULTS", "bench-results"))
 PASSWORD = "for-benchmarks-only"  # of the admin of a product that ends with them
@@ -42,7 +42,7 @@ def with_services(wanted: list[str]) -> None:
         with installed(services.database, services.redis) as (product, caller):
             urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
             if "plan" in wanted:
-                show("Plan (rows to prompt)", separately("tests.bench.plan", **urls))
+                show("Plan (rows to prompt)", separately("scripts.bench.plan", **urls))
             if "files" in wanted:
                 show("Files (upload to readable and searchable)", files.rows(caller))
             if "page" in wanted:

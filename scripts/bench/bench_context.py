@@ -1,6 +1,6 @@
 """How fast the context engine is alone, and how much of a prompt repeats the turn before.
 
-    python -m tests.bench.bench_context [result.json]
+    python -m scripts.bench.bench_context [result.json]
 
 Times are the best of several runs on this machine, for pre-counted messages, the way the product calls the engine. Each
 includes the finished list of messages and the totals, not the report on every source, which is made when asked for.

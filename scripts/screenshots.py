@@ -10,9 +10,9 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from scripts.services import Services
 from tests.house import PROFILE, House
 from tests.product import ROOT, installed
-from tests.services import Services
 
 OUT = ROOT / "docs" / "screenshots"
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
