@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 from uuid import UUID
 
-from tests import services
+from scripts import services
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("config", "chat", "projects", "personas", "files", "accounts", "llm", "core")

@@ -18,8 +18,8 @@ from urllib.parse import quote
 
 import httpx
 
+from scripts.services import UNLIMITED
 from tests.scripted_model import ScriptedModel
-from tests.services import UNLIMITED
 
 ROOT = Path(__file__).resolve().parents[1]
 WAIT = 60.0  # seconds; the bound of every wait in tests, far above what a loaded machine needs
