@@ -25,7 +25,7 @@ from ag_ui.core import (
 from pydantic import ValidationError
 from rest_framework import serializers
 
-from chat.prompts.options import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
+from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
 from core.errors import ProductError
 from llm.types.messages import ToolDefinition
 

@@ -8,9 +8,8 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 from chat.context.build import POLICIES, build
-from chat.context.layout import LAYOUTS
+from chat.context.rendering import LAYOUTS
 from chat.context.report import Prompt
-from chat.context.room import Reserves, Room, document_budget
 from chat.context.summary import Bounds, SummaryMessage, is_due, plan_summary
 from chat.context.types import (
     Block,
@@ -20,7 +19,10 @@ from chat.context.types import (
     Document,
     ImageRef,
     PromptMessage,
+    Reserves,
     Role,
+    Room,
+    document_budget,
 )
 from core.errors import ProductError
 from llm import tokens

@@ -8,7 +8,7 @@ from uuid import UUID
 from chat.models import Conversation, Turn
 from chat.models.conversation import title_from
 from chat.models.conversation_state import list_changed
-from chat.realtime.hints import announce
+from chat.realtime.event_stream import announce
 from core.errors import ProductError
 from core.event_loop import on_database
 from llm.models import Model

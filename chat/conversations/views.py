@@ -19,7 +19,7 @@ from chat.conversations import services
 from chat.conversations.deletion import restore_conversation
 from chat.conversations.sidebar import chosen_view, side
 from chat.models import Conversation
-from chat.models.lookups import visible_conversation
+from chat.models.conversation_state import visible_conversation
 from core.lookups import get_or_404
 from projects.models import Project
 from projects.services import visible_project

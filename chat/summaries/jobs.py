@@ -16,8 +16,7 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
-from chat.models.conversation_state import PATIENCE, fail, finish
-from chat.models.scope import scope_of
+from chat.models.conversation_state import PATIENCE, fail, finish, scope_of
 from chat.models.summary import bracketed, in_force, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context

@@ -7,11 +7,10 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from chat.context.documents import Numbers, documents_json
-from chat.context.layout import ToolGuidance
+from chat.context.rendering import Numbers, ToolGuidance, documents_json
 from chat.context.types import Document
 from chat.models import Conversation
-from chat.rendering.citations import give_numbers
+from chat.rendering.references import give_numbers
 from core.event_loop import on_database
 from files.index.search import Hit, search_many
 from files.models import File, FileText

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 
 from accounts.access.middleware import SignedInRequest as Request
 from accounts.models import User
-from chat.context.room import DocumentBudget
+from chat.context.types import DocumentBudget
 from chat.conversations import services
 from chat.prompts.preview import budget, chosen_files, counted
 from chat.prompts.turn_context import base_context

@@ -22,7 +22,7 @@ from chat.ag_ui.translation import Head, Translation
 from chat.models import Conversation, Message, Turn
 from chat.realtime.events import Approval, EventType
 from chat.turns.emitter import Answer
-from chat.turns.outcome import UNEXPECTED, Ending, last_event
+from chat.turns.store import UNEXPECTED, Ending, last_event
 from core.errors import NotFound, ProductError
 from llm.models import Model, Provider
 from llm.services import save_provider

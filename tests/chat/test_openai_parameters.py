@@ -11,7 +11,7 @@ from openai import OpenAI
 from pydantic import BaseModel
 
 from chat.models import Conversation
-from chat.prompts.options import Options, options_of
+from chat.prompts.turn_context import Options, options_of
 from llm.models import Model, Provider
 from llm.services import save_provider
 from llm.types.messages import Sampling
