@@ -11,9 +11,8 @@ from accounts.access.sessions import SignedInRequest as Request
 from core.errors import NotFound, ProductError
 from files import services
 from files.api import whole_number
-from files.downloads import download
 from files.models import File
-from files.pages import Reading, file_list, with_uses
+from files.pages import Reading, download, file_list, with_uses
 
 
 @require_http_methods(["GET", "POST"])

@@ -18,7 +18,7 @@ from chat.prompts.turn_context import base_context
 from chat.web.conversation import asked_scope
 from core.i18n import grouped
 from core.lookups import identifier
-from files.index.excerpts import Result, passages
+from files.index.search import Result, passages
 from files.models import File
 from personas.services import model_for
 
