@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from chat.context.build import build
-from chat.context.layout import LAYOUTS
+from chat.context.rendering import LAYOUTS
 from chat.context.report import Prompt
-from chat.context.room import Room
-from chat.context.types import Block, ContextMessage, ContextRequest, Document, Role
+from chat.context.types import Block, ContextMessage, ContextRequest, Document, Role, Room
 from llm.tokens import Tokenizer, tokenizer
 
 Row = dict[str, Any]

@@ -11,7 +11,7 @@ django.setup()
 
 from accounts.models import User  # noqa: E402 - models can be imported only after the set-up
 from chat.models import Message  # noqa: E402
-from chat.models.scope import ChatScope  # noqa: E402
+from chat.models.conversation_state import ChatScope  # noqa: E402
 from chat.prompts import builder  # noqa: E402
 from chat.prompts.turn_context import base_context  # noqa: E402
 from llm.models import Model, Provider  # noqa: E402

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from chat.models import Conversation, Message
-from chat.models.scope import ChatScope
+from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, turn_context
 from chat.prompts.turn_context import base_context
 from llm.models import Model
