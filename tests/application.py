@@ -22,7 +22,7 @@ from django.db import connections
 
 from config.celery import app as celery_app
 from config.http.body_limit import App, BodyLimit
-from core import event_loop
+from core import background
 from tests.product import WAIT
 from tests.scripted_model import ScriptedModel
 
@@ -77,15 +77,15 @@ class Worker(Celery):
 
     def settle(self) -> None:
         """Returns when nothing is under way. What a task or an answer hands on at its end is waited for, too."""
-        event_loop.end(grace=0)
+        background.end(grace=0)
         while True:
-            event_loop.join()
+            background.join()
             with self._lock:
                 handed = [each for each in self._handed if not each.cancel() and not each.done()]
             if not handed:
                 return
             wait(handed)
-            event_loop.end(grace=0)
+            background.end(grace=0)
 
     def end(self) -> None:
         celery_app.set_default()
@@ -108,7 +108,7 @@ class InProcess(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         exchange = _Exchange(request.read(), request.extensions["timeout"]["read"])
-        event_loop.submit(exchange.carry_out(self._handler, _scope(request)))
+        background.submit(exchange.carry_out(self._handler, _scope(request)))
         start = exchange.next()
         return httpx.Response(start["status"], headers=start["headers"], stream=exchange)
 
@@ -173,4 +173,4 @@ class _Exchange(httpx.SyncByteStream):
             yield message.get("body", b"")
 
     def close(self) -> None:
-        event_loop.loop().call_soon_threadsafe(self._closed.set)
+        background.loop().call_soon_threadsafe(self._closed.set)
