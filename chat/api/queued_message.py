@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from accounts.access.permissions import ScopedView
 from chat.api.serializers import TurnSerializer
 from chat.models import NextMessage
-from chat.models.lookups import visible_conversation, visible_turn
+from chat.models.conversation_state import visible_conversation, visible_turn
 from chat.sending.queued_message import no_next, queue, remove_next
 from chat.turns.services import decide_call
 from chat.turns.submit import Ask

@@ -11,15 +11,15 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET, require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
-from accounts.access.middleware import SignedInRequest as Request
 from accounts.access.permissions import user_of_request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import export as exporting
 from chat.conversations import services
 from chat.conversations.deletion import restore_conversation
 from chat.conversations.sidebar import chosen_view, side
 from chat.models import Conversation
-from chat.models.lookups import visible_conversation
+from chat.models.conversation_state import visible_conversation
 from core.lookups import get_or_404
 from projects.models import Project
 from projects.services import visible_project

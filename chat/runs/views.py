@@ -6,9 +6,9 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from chat.models import Run
-from chat.rendering import mentions
+from chat.rendering import references
 from chat.runs import pages as run_pages
 from chat.runs import services as run_services
 from core.errors import NotFound, ProductError
@@ -57,7 +57,7 @@ def by_code(request: Request, code: str) -> HttpResponse:
 @require_GET
 def offer(request: Request) -> HttpResponse:
     """What may be meant by what is typed behind an @, as the options of a list."""
-    found = mentions.offer(user=request.user, typed=request.GET.get("q", ""))
+    found = references.offer(user=request.user, typed=request.GET.get("q", ""))
     return render(request, "chat/_mentions.html", {"tasks": found.tasks, "files": found.files})
 
 

@@ -11,7 +11,7 @@ from django.db.models import OuterRef, Subquery
 from accounts.models import User
 from chat.models import Conversation, NextMessage, Turn
 from chat.models.conversation_state import lock, require_no_run, require_owner
-from chat.realtime.hints import tell_pages
+from chat.realtime.event_stream import tell_pages
 from chat.turns.submit import MAX_MODELS, Ask, check, submit
 from core.errors import ProductError
 

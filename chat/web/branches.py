@@ -7,11 +7,11 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from chat.conversations.branches import services as branches
 from chat.conversations.branches.pages import removal
 from chat.models import Message
-from chat.models.lookups import visible_message
+from chat.models.conversation_state import visible_message
 from chat.web import messages
 from chat.web.conversation import turns_response
 from core.errors import ProductError

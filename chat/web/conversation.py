@@ -9,13 +9,12 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import services
 from chat.conversations.sidebar import side_context
 from chat.models import Conversation, Message, NextMessage, Turn
-from chat.models.lookups import visible_conversation, visible_message
-from chat.models.scope import ChatScope, scope_of
+from chat.models.conversation_state import ChatScope, scope_of, visible_conversation, visible_message
 from chat.prompts import inspector
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, chosen_files, plan_ahead

@@ -14,12 +14,12 @@ from accounts.models import User
 from chat.conversations.branches.pages import BranchView, branches_of, side_by_side
 from chat.conversations.branches.services import CONTINUE
 from chat.models import Attachment, Conversation, Message, SummaryJob, Turn
-from chat.models.scope import ChatScope
+from chat.models.conversation_state import ChatScope
 from chat.models.tree import branch, siblings, with_rows
-from chat.rendering.citations import Sources, cited
 from chat.rendering.markdown import render
+from chat.rendering.references import Sources, cited
 from chat.summaries.pages import SummaryView, of_branch
-from chat.turns import approvals
+from chat.turns import services as turns
 from core.errors import ProductError
 from files.models import File
 from files.services import tokens_of
@@ -147,7 +147,7 @@ def _parts(parts: list[dict[str, Any]], sources: Sources) -> list[dict[str, Any]
                 result = results.get(part["id"])
                 found = Sources()
                 found.learn(result.get("documents", ()) if result else ())
-                shown.append({**approvals.shown(part), "result": result, "found": list(found.values())})
+                shown.append({**turns.shown(part), "result": result, "found": list(found.values())})
             case _:
                 shown.append(part)
     return shown

@@ -7,13 +7,13 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.context.documents import Numbers
+from chat.context.rendering import Numbers
 from chat.models import Conversation
-from chat.models.scope import ChatScope
+from chat.models.conversation_state import ChatScope
 from chat.prompts import builder
-from chat.prompts.attachments import Documents, ProjectFiles, project_files
+from chat.prompts.history import Documents, ProjectFiles, project_files
 from chat.prompts.turn_context import base_context
 from llm.models import Model
 from personas.services import model_for

@@ -8,13 +8,14 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access.middleware import SignedInRequest as Request
-from chat.models.lookups import visible_conversation, visible_turn
+from accounts.access.sessions import SignedInRequest as Request
+from chat.models.conversation_state import visible_conversation, visible_turn
 from chat.prompts.preview import chosen_files
 from chat.sending.pages import next_view
 from chat.sending.queued_message import remove_next
 from chat.sending.services import send_queued
-from chat.turns import approvals
+from chat.turns import services as turns
+from chat.turns.emitter import answer_of
 from chat.turns.services import decide_call
 from chat.web.conversation import page, turns_response
 from core.lookups import identifier
@@ -61,8 +62,8 @@ def approval(request: Request, pk: UUID) -> HttpResponse:
         if request.htmx:
             return HttpResponse(status=204)  # what was decided comes with the answer's events
         return redirect(reverse("chat:conversation", args=[turn.conversation_id]) + f"#m-{turn.answer_id}")
-    part = approvals.asking(async_to_sync(approvals.parts_of)(turn), request.GET.get("call", ""))
-    context = {"part": approvals.shown(part), "turn_id": turn.pk, "status": turn.answer.status}
+    part = turns.asking(async_to_sync(answer_of)(turn).parts, request.GET.get("call", ""))
+    context = {"part": turns.shown(part), "turn_id": turn.pk, "status": turn.answer.status}
     return render(request, "chat/_approval.html", context)
 
 

@@ -6,8 +6,8 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from accounts.access.middleware import SignedInRequest as Request
-from chat.models.lookups import visible_conversation, visible_message
+from accounts.access.sessions import SignedInRequest as Request
+from chat.models.conversation_state import visible_conversation, visible_message
 from chat.web import sources
 
 

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from chat.models import Conversation, Message
 from chat.models.tree import branch_rows
-from chat.rendering.citations import CITED, Source
+from chat.rendering.references import CITED, Source
 from chat.web.messages import sources_of, titles_of
 from core.errors import NotFound
 from files.models import File, FileText

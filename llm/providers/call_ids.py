@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from llm.types.messages import Message
+from llm.types.model_call import Message
 
 _NOT_PLAIN = re.compile(r"[^a-zA-Z0-9_-]")
 

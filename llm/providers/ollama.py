@@ -13,20 +13,23 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 
-from llm.providers import errors, sse
+from llm.providers import errors
 from llm.providers.call_ids import json_object
-from llm.providers.streaming import HttpClient, Response, StepReader
-from llm.types.events import (
+from llm.providers.streaming import MAX_EVENT, HttpClient, Response, StepReader, parse
+from llm.types.model_call import (
     FinishReason,
+    Message,
+    ModelRequest,
     ReasoningDelta,
+    ReasoningState,
     StepEvent,
     StepFinished,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
+    ToolDefinition,
     Usage,
 )
-from llm.types.messages import Message, ModelRequest, ReasoningState, ToolDefinition
 
 _THINK: dict[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "high", "max": "high"}
 
@@ -150,7 +153,7 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 class Lines:
-    """Feeds on bytes, gives every whole line. The same as `sse.Decoder`, for JSON of one object a line."""
+    """Feeds on bytes, gives every whole line, which is one JSON object."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -159,7 +162,7 @@ class Lines:
         """Raises `ModelError` (malformed_stream) for a line without end."""
         lines = (self._rest + chunk).split(b"\n")
         self._rest = lines.pop()
-        if len(self._rest) > sse.MAX_EVENT:
+        if len(self._rest) > MAX_EVENT:
             raise errors.malformed()
         return [line for line in lines if line.strip()]
 
@@ -182,7 +185,7 @@ class OllamaReader(StepReader):
         return self._last is not None
 
     def _read(self, payload: bytes) -> list[StepEvent]:
-        line = sse.parse(payload)
+        line = parse(payload)
         if line.get("error"):
             raise errors.from_event(line, self._api_key)
         events = list(self._message(line.get("message") or {}))

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from core.errors import ModelError
-from llm.types.messages import NO_SAMPLING, ModelRequest
+from llm.types.model_call import NO_SAMPLING, ModelRequest
 
 MAX_REFUSALS = 8  # of one call, each of another parameter
 

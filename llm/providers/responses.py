@@ -16,20 +16,23 @@ import httpx2
 from openai import AsyncOpenAI, OpenAIError
 
 from core.errors import ModelError
-from llm.providers import errors, sse
+from llm.providers import errors
 from llm.providers.call_ids import CallIds
-from llm.providers.streaming import HttpClient, Response, StepReader, model_names
-from llm.types.events import (
+from llm.providers.streaming import HttpClient, Response, StepReader, model_names, parse
+from llm.types.model_call import (
     FinishReason,
+    Message,
+    ModelRequest,
     ReasoningDelta,
+    ReasoningState,
     StepEvent,
     StepFinished,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
+    ToolDefinition,
     Usage,
 )
-from llm.types.messages import Message, ModelRequest, ReasoningState, ToolDefinition
 
 NO_KEY = "none"  # the client insists on a key; servers without accounts ignore it
 LEAST_OUTPUT = 16  # tokens; the protocol refuses less
@@ -200,7 +203,7 @@ class ResponsesReader(StepReader):
         return self._response is not None
 
     def _read(self, payload: bytes) -> list[StepEvent]:
-        event = sse.parse(payload)
+        event = parse(payload)
         match event.get("type"):
             case "response.output_text.delta":
                 return [TextDelta(str(event["delta"]))]

@@ -8,10 +8,21 @@ from typing import Any
 import pytest
 
 from llm import agent_loop
-from llm.providers.capabilities import wanted_in_later_turns
-from llm.types.client import Provider
-from llm.types.events import LoopEvent, ParametersLeftOut, ReasoningDelta, StepFinished, TextDelta, ToolCallStarted
-from llm.types.messages import Message, ModelRequest, Sampling, ToolCall, ToolDefinition
+from llm.providers import wanted_in_later_turns
+from llm.types.model_call import (
+    LoopEvent,
+    Message,
+    ModelRequest,
+    ParametersLeftOut,
+    Provider,
+    ReasoningDelta,
+    Sampling,
+    StepFinished,
+    TextDelta,
+    ToolCall,
+    ToolCallStarted,
+    ToolDefinition,
+)
 from llm.types.tools import ToolOutput
 from tests.llm.conftest import Connect, asking, events_of, text_of
 from tests.scripted_model import ScriptedModel

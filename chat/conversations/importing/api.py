@@ -14,7 +14,7 @@ from chat.conversations.importing.services import start_import
 from chat.models import Import
 from core.errors import ProductError
 from core.rest import pages
-from files.serializers import UploadSerializer
+from files.api import UploadSerializer
 from llm.serializers import SentenceField
 
 
