@@ -12,7 +12,8 @@ from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 
 from chat.background.follow_up import follow_up
-from chat.conversations import deletion, titles
+from chat.conversations import services as conversations
+from chat.conversations import titles
 from chat.conversations.importing import jobs as imports
 from chat.openai_api import retention
 from chat.realtime.hints import announce_state
@@ -122,7 +123,7 @@ def import_conversations(import_id: str) -> None:
 @shared_task(name="chat.tasks.tidy_conversations")
 def tidy_conversations() -> None:
     """Runs every minute: what was deleted a day ago goes, and imports that nobody works on are taken up."""
-    deletion.purge()
+    conversations.purge()
     for import_id in imports.unclaimed():
         enqueue("chat.tasks.import_conversations", import_id)
 

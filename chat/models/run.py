@@ -6,6 +6,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from projects.models.codes import MAX_LENGTH
@@ -52,13 +53,13 @@ class Run(models.Model):
     """
 
     class Status(models.TextChoices):
-        DRAFTING = "drafting", "Drafting the checklist"
-        READY = "ready", "Ready to start"
-        RUNNING = "running", "Running"
-        WAITING = "waiting", "Waiting for you"
-        STOPPED = "stopped", "Stopped"
-        FAILED = "failed", "Failed"
-        DONE = "done", "Done"
+        DRAFTING = "drafting", _("Drafting the checklist")
+        READY = "ready", _("Ready to start")
+        RUNNING = "running", _("Running")
+        WAITING = "waiting", _("Waiting for you")
+        STOPPED = "stopped", _("Stopped")
+        FAILED = "failed", _("Failed")
+        DONE = "done", _("Done")
 
     LIVE = (Status.DRAFTING, Status.RUNNING)
     OPEN = (*LIVE, Status.READY, Status.WAITING)
