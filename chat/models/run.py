@@ -47,9 +47,9 @@ class RunQuerySet(models.QuerySet["Run"]):
 class Run(models.Model):
     """A model works through a task's checklist, item by item, each a turn of the run's conversation.
 
-    The rows decide what comes next (`course`). `started` is when the checklist was accepted: before, it is being
-    drafted. `item` is the item that is worked on or waited for. While the run waits, and after it failed, `code` says
-    why for programs and `detail` in a sentence for people, `needs` what is asked of them.
+    The rows decide what comes next (`chat.runs.state_machine`). `started` is when the checklist was accepted: before,
+    it is being drafted. `item` is the item that is worked on or waited for. While the run waits, and after it failed,
+    `code` says why for programs and `detail` in a sentence for people, `needs` what is asked of them.
     """
 
     class Status(models.TextChoices):

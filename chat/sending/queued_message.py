@@ -27,7 +27,7 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
     """Keeps what is asked until the answer is complete; the same idempotency key again finds the one it made.
 
     Raises `not_answering` (409) when nothing is being answered, `next_message_kept` (409) when one is kept already and
-    is not to be replaced, and what `asking.check` raises.
+    is not to be replaced, and what `chat.turns.submit.check` raises.
     """
     text, _models, _files = check(user, conversation, ask)
     with transaction.atomic():
