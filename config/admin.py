@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from chat.context.room import DocumentBudget, Reserves, Room, document_budget, floored
+from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
 from llm.models import Model
 from personas.admin import BudgetProfileAdmin
 from personas.models import BudgetProfile

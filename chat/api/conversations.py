@@ -19,17 +19,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.idempotency import key_of
-from accounts.access.permissions import ScopedView, user_of_request
+from accounts.access.permissions import ScopedView, key_of, user_of_request
 from chat.api.plan import DraftSerializer, ErrorSerializer, PlanSerializer, ReportSerializer
 from chat.conversations import branches, search, services
 from chat.models import Conversation, Message, NextMessage, Turn
-from chat.models.lookups import visible_conversation, visible_turn
-from chat.models.scope import scope_of
+from chat.models.conversation_state import scope_of, visible_conversation, visible_turn
 from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, plan_ahead
-from chat.realtime import follow
+from chat.realtime import event_stream
 from chat.sending.queued_message import no_next, queue, remove_next
 from chat.sending.services import send
 from chat.turns.services import decide_call, stop_turn
@@ -395,9 +393,9 @@ def _turn_to_follow(request: HttpRequest, pk: UUID) -> Turn:
 
 async def _lines(turn_id: UUID, after: int, language: str) -> AsyncIterator[str]:
     yield ": open\n\n"
-    async for wire in follow.events(turn_id, after, idle=True):
+    async for wire in event_stream.wire_events(turn_id, after, idle=True):
         with override(language):  # a stream is read when the middleware that chose it has ended
-            line = _line(follow.readable(wire)) if wire else ": waiting\n\n"
+            line = _line(event_stream.readable(wire)) if wire else ": waiting\n\n"
         yield line
 
 

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from accounts.access.permissions import ScopedView
 from chat.conversations.services import visible_model, visible_persona
-from chat.models.scope import ChatScope
+from chat.models.conversation_state import ChatScope
 from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
 from personas.services import model_for

@@ -21,11 +21,11 @@ from chat.conversations import daily, sharing
 from chat.conversations import search as searching
 from chat.conversations.importing.jobs import start_import
 from chat.models import Import, Message, Share, Summary
-from chat.models.lookups import visible_conversation
+from chat.models.conversation_state import visible_conversation
 from core.errors import ProductError
 from core.lookups import identifier
 from core.rest import OldestFirst, pages
-from files.serializers import UploadSerializer
+from files.api import UploadSerializer
 from llm.serializers import SentenceField
 
 

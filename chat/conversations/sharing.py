@@ -12,8 +12,8 @@ from chat.conversations.branches import CONTINUE
 from chat.models import Conversation, Message, Share
 from chat.models.conversation_state import lock, require_idle, require_owner
 from chat.models.tree import branch_rows
-from chat.rendering.citations import Sources
 from chat.rendering.markdown import render
+from chat.rendering.references import Sources
 from core.errors import ProductError
 from core.lookups import get_or_404, or_404
 

@@ -16,8 +16,8 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
-from accounts.access.middleware import SignedInRequest as Request
 from accounts.access.permissions import user_of_request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import daily, services, sharing
 from chat.conversations import export as exporting
@@ -25,7 +25,7 @@ from chat.conversations import search as searching
 from chat.conversations.importing import jobs as importing
 from chat.conversations.sidebar import chosen_view, side
 from chat.models import Conversation, Import, Share
-from chat.models.lookups import visible_conversation
+from chat.models.conversation_state import visible_conversation
 from core.errors import ProductError
 from core.lookups import get_or_404, identifier, with_row
 from projects.models import Project

@@ -15,10 +15,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.models import Conversation, Run, RunStep
-from chat.rendering import mentions
+from chat.rendering import references
 from chat.runs import services
 from chat.runs.limits import profile_of, used
 from chat.runs.transitions import NO_CHECKLIST, checklist
@@ -152,7 +152,7 @@ def by_code(request: Request, code: str) -> HttpResponse:
 @require_GET
 def offer(request: Request) -> HttpResponse:
     """What may be meant by what is typed behind an @, as the options of a list."""
-    found = mentions.offer(user=request.user, typed=request.GET.get("q", ""))
+    found = references.offer(user=request.user, typed=request.GET.get("q", ""))
     return render(request, "chat/_mentions.html", {"tasks": found.tasks, "files": found.files})
 
 

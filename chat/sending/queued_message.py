@@ -14,7 +14,7 @@ from accounts.models import User
 from chat.models import Conversation, NextMessage, Turn
 from chat.models.conversation_state import lock, require_no_run, require_owner
 from chat.prompts.preview import chosen_files
-from chat.realtime.hints import tell_pages
+from chat.realtime.event_stream import tell_pages
 from chat.turns.submit import MAX_MODELS, Ask, check, submit
 from core.errors import ProductError
 from core.i18n import translated

@@ -7,9 +7,8 @@ from django.db import transaction
 from accounts.models import User
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, NextMessage, Turn
-from chat.models.conversation_state import RunWaits, require_owner
-from chat.models.scope import ChatScope
-from chat.realtime.hints import tell_pages
+from chat.models.conversation_state import ChatScope, RunWaits, require_owner
+from chat.realtime.event_stream import tell_pages
 from chat.runs import state_machine as runs
 from chat.sending.queued_message import queue, take
 from chat.turns.submit import Ask, submit

@@ -8,10 +8,10 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext_lazy
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from chat.context.summary import SECTION_SHARES
 from chat.models import Conversation, Summary, SummaryJob
-from chat.models.lookups import visible_conversation
+from chat.models.conversation_state import visible_conversation
 from chat.models.summary import in_force
 from chat.summaries import services
 from core.errors import ProductError

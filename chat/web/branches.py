@@ -6,10 +6,10 @@ from django.http import HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from chat.conversations import branches
 from chat.models import Message
-from chat.models.lookups import visible_message
+from chat.models.conversation_state import visible_message
 from chat.web.conversation import turns_response
 from chat.web.messages import files_of
 from core.errors import ProductError

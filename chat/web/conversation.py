@@ -13,21 +13,20 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import trigger_client_event
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import services
 from chat.conversations.sidebar import side_context
 from chat.models import Conversation, Message, NextMessage, Turn
-from chat.models.lookups import visible_conversation, visible_message, visible_turn
-from chat.models.scope import ChatScope, scope_of
+from chat.models.conversation_state import ChatScope, scope_of, visible_conversation, visible_message, visible_turn
 from chat.prompts import inspector
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, chosen_files, plan_ahead
 from chat.runs import views as run_views
 from chat.sending.queued_message import next_view, remove_next
 from chat.sending.services import send_or_queue, send_queued, start_conversation
-from chat.turns import approvals
-from chat.turns.services import decide_call, stop_turn
+from chat.turns.emitter import answer_of
+from chat.turns.services import asking, decide_call, shown, stop_turn
 from chat.turns.submit import Ask
 from chat.turns.submit import regenerate as answer_anew
 from chat.web import messages as pages
@@ -171,8 +170,8 @@ def approval(request: Request, turn: Turn) -> HttpResponse:
         if request.htmx:
             return HttpResponse(status=204)  # what was decided comes with the answer's events
         return redirect(reverse("chat:conversation", args=[turn.conversation_id]) + f"#m-{turn.answer_id}")
-    part = approvals.asking(async_to_sync(approvals.parts_of)(turn), request.GET.get("call", ""))
-    context = {"part": approvals.shown(part), "turn_id": turn.pk, "status": turn.answer.status}
+    part = asking(async_to_sync(answer_of)(turn).parts, request.GET.get("call", ""))
+    context = {"part": shown(part), "turn_id": turn.pk, "status": turn.answer.status}
     return render(request, "chat/_approval.html", context)
 
 

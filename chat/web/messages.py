@@ -12,12 +12,12 @@ from django.conf import settings
 from accounts.models import User
 from chat.conversations.branches import CONTINUE, BranchView, branches_of, side_by_side
 from chat.models import Conversation, Message, SummaryJob, Turn
-from chat.models.scope import ChatScope
+from chat.models.conversation_state import ChatScope
 from chat.models.tree import branch, ids_down_to, newest_leaf, siblings, with_rows
-from chat.rendering.citations import Sources, cited
 from chat.rendering.markdown import render
+from chat.rendering.references import Sources, cited
 from chat.summaries.views import SummaryView, of_branch
-from chat.turns import approvals
+from chat.turns.services import shown as shown_call
 from core.errors import ProductError
 from files.models import File
 from files.services import tokens_of
@@ -114,7 +114,7 @@ def _parts(parts: list[dict[str, Any]], sources: Sources) -> list[dict[str, Any]
                 result = results.get(part["id"])
                 found = Sources()
                 found.learn(result.get("documents", ()) if result else ())
-                shown.append({**approvals.shown(part), "result": result, "found": list(found.values())})
+                shown.append({**shown_call(part), "result": result, "found": list(found.values())})
             case _:
                 shown.append(part)
     return shown

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.context.documents import Numbers
+from chat.context.rendering import Numbers
 from chat.models import Conversation
-from chat.models.scope import ChatScope
+from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, inspector
-from chat.prompts.attachments import Documents, ProjectFiles, project_files
+from chat.prompts.history import Documents, ProjectFiles, project_files
 from chat.prompts.preview import Draft, plan_ahead
 from chat.prompts.turn_context import base_context
 from core.lookups import with_row

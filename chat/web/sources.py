@@ -16,12 +16,12 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.models import Conversation, Message
-from chat.models.lookups import visible_conversation, visible_message
+from chat.models.conversation_state import visible_conversation, visible_message
 from chat.models.tree import branch_rows
-from chat.rendering.citations import CITED, Source
+from chat.rendering.references import CITED, Source
 from chat.web.messages import sources_of, titles_of
 from core.errors import NotFound
 from core.lookups import with_row

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from chat.realtime import event_schema
+from chat.realtime import events
 
 Document = dict[str, Any]
 
@@ -175,4 +175,4 @@ EXAMPLES: dict[str, tuple[Any, str, Any]] = {
 
 
 def turn_event() -> Document:
-    return {"oneOf": list(event_schema.sent_for_a_turn().values()), "discriminator": {"propertyName": "type"}}
+    return {"oneOf": list(events.sent_for_a_turn().values()), "discriminator": {"propertyName": "type"}}

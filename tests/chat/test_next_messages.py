@@ -11,7 +11,7 @@ from django.test import Client
 from chat.models import Conversation, Message, NextMessage, Turn
 from chat.sending import queued_message
 from tests.chat.conversations import kill_worker, past
-from tests.chat.test_documents import upload
+from tests.chat.documents import upload
 from tests.conftest import Person
 from tests.product import Caller, Product, until
 from tests.sockets import socket_of

@@ -14,7 +14,7 @@ from accounts.models import User
 from config import compile_messages
 from core.errors import NotFound
 from core.i18n import translated
-from tests import messages
+from scripts import messages
 
 LANGUAGES = [code for code, _name in settings.LANGUAGES if code != settings.LANGUAGE_CODE]
 FIELD = re.compile(r"%\(\w+\)[sd]|\{\w+\}|</?\w+>")

@@ -20,12 +20,12 @@ from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from accounts.models import User
-from accounts.realtime.user_channel import News, tell
+from accounts.realtime import News, tell
 from chat.conversations.importing import persist, reading
 from chat.conversations.importing.formats import Foreign, Unusable, reader_of, text_of
 from chat.models import Conversation, Import
+from core.background import claim, enqueue, silent
 from core.errors import ProductError
-from core.jobs import claim, enqueue, silent
 from core.lookups import get_or_404
 
 STALE_AFTER = timedelta(seconds=60)

@@ -3,8 +3,7 @@ from urllib.parse import unquote
 
 from files.extraction.readers.archive import Archive, resolved
 from files.extraction.readers.html import readable
-from files.extraction.readers.pages import limited, paged
-from files.extraction.readers.result import Extracted, ExtractionError
+from files.extraction.readers.result import Extracted, ExtractionError, limited, paged
 
 
 def read(path: Path, media_type: str) -> Extracted:

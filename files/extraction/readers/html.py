@@ -4,9 +4,8 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from files.extraction.readers.pages import whole
 from files.extraction.readers.plain import decoded
-from files.extraction.readers.result import Extracted
+from files.extraction.readers.result import Extracted, whole
 
 _HIDDEN = frozenset(
     ("script", "style", "template", "noscript", "svg", "math", "iframe", "object", "select", "datalist")

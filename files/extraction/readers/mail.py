@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import cast
 
 from files.extraction.readers.html import readable
-from files.extraction.readers.pages import whole
-from files.extraction.readers.result import Extracted
+from files.extraction.readers.result import Extracted, whole
 
 _HEADERS = ("From", "To", "Cc", "Date", "Subject")
 
