@@ -9,9 +9,9 @@ from typing import Any
 
 from django.utils.translation import override
 
-from accounts.access.idempotency import LONGEST_KEY
+from accounts.access.permissions import LONGEST_KEY
 from accounts.models import User
-from accounts.realtime.consumer import SignedInConsumer
+from accounts.realtime import SignedInConsumer
 from chat.models import Conversation
 from chat.models.conversation_state import visible_turn
 from chat.realtime import event_stream

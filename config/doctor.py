@@ -22,7 +22,7 @@ from config.celery import app as celery
 from config.embedded.errors import StartError
 from config.embedded.external import check_database, check_redis
 from config.embedded.paths import make_data_dir
-from core import jobs
+from core import background
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model, Provider
@@ -102,7 +102,7 @@ def _migrations() -> Iterator[Finding]:
 def _redis() -> Iterator[Finding]:
     try:
         check_redis(settings.STREAMS_URL)
-        heard, missing = jobs.queues_heard(), jobs.missing_queues()
+        heard, missing = background.queues_heard(), background.missing_queues()
     except (StartError, redis.RedisError) as error:
         yield Finding("fail", "Redis", str(error))
         return

@@ -63,7 +63,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "accounts.access.middleware.UserPreferencesMiddleware",
+    "config.http.middleware.UserPreferencesMiddleware",
     "config.http.middleware.ProductErrorMiddleware",
 ]
 

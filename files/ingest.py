@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.webhooks.services import emit
-from core.jobs import STALE_AFTER, UNCLAIMED_AFTER, claim, silent
+from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, silent
 from files import storage
 from files.extraction.process import extract
 from files.extraction.readers.result import Extracted, ExtractionError

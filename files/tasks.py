@@ -8,7 +8,7 @@ from uuid import UUID
 from celery import shared_task
 from celery.signals import worker_ready
 
-from core.jobs import enqueue
+from core.background import enqueue
 from files import ingest, storage
 from files.index import indexing
 from files.models import File

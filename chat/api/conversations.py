@@ -19,8 +19,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.idempotency import key_of
-from accounts.access.permissions import ScopedView, user_of_request
+from accounts.access.permissions import ScopedView, key_of, user_of_request
 from chat.api.serializers import (
     AskSerializer,
     BudgetSerializer,

@@ -11,8 +11,8 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET, require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
-from accounts.access.middleware import SignedInRequest as Request
 from accounts.access.permissions import user_of_request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import export as exporting
 from chat.conversations import services

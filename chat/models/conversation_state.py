@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from accounts.models import User
-from accounts.realtime.user_channel import News, tell
+from accounts.realtime import News, tell
 from chat.models import Conversation, Message, NextMessage, Run, SummaryJob, Turn
 from chat.models.tree import with_rows
 from core.errors import NotFound, ProductError

@@ -28,7 +28,7 @@ from redis import asyncio as aioredis
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import state_of
 from chat.realtime.events import LAST, Approval, Event, EventType
-from core.event_loop import on_database
+from core.background import on_database
 from core.i18n import translated
 
 KEPT = 3600  # seconds after the last event

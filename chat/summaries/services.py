@@ -15,8 +15,8 @@ from chat.models.summary import in_force, text_of
 from chat.models.tree import rows_between
 from chat.summaries import due
 from chat.summaries.jobs import decided_for
+from core.background import enqueue
 from core.errors import ProductError
-from core.jobs import enqueue
 from core.lookups import get_or_404
 from llm import tokens
 

@@ -7,7 +7,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import trigger_client_event
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from chat.conversations.services import update_conversation, visible_persona
 from chat.models import Conversation
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation

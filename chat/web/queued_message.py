@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from chat.models.conversation_state import visible_conversation, visible_turn
 from chat.prompts.preview import chosen_files
 from chat.sending.pages import next_view

@@ -7,14 +7,14 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 
-from accounts.access import idempotency
+from accounts.access import permissions
 from config.api_docs import schema_parts as parts
 
 IDEMPOTENCY_KEY = OpenApiParameter(
-    idempotency.HEADER,
+    permissions.KEY_HEADER,
     str,
     OpenApiParameter.HEADER,
-    description=f"At most {idempotency.LONGEST_KEY} characters. The same again within 24 hours gets the first answer.",
+    description=f"At most {permissions.LONGEST_KEY} characters. The same again within 24 hours gets the first answer.",
 )
 
 
@@ -22,7 +22,7 @@ class Schema(AutoSchema):
     """Every write takes an `Idempotency-Key`, see `accounts.access.permissions.ScopedView`."""
 
     def get_override_parameters(self) -> list[Any]:
-        return [IDEMPOTENCY_KEY] if self.method in idempotency.WRITES else []
+        return [IDEMPOTENCY_KEY] if self.method in permissions.WRITES else []
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # the base is untyped

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from config.http.problems import is_api, json_problem
-from core import jobs
+from core import background
 from core.errors import ProductError
 
 
@@ -41,7 +41,7 @@ def _database() -> str:
 
 def _redis_and_workers() -> tuple[str, str]:
     try:
-        missing = jobs.missing_queues()
+        missing = background.missing_queues()
     except redis.RedisError:
         return "unreachable", "unknown"
     if not missing:

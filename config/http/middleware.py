@@ -1,4 +1,4 @@
-"""What every request gets: an id, a content security policy, and its errors in words."""
+"""What every request gets: an id, a content security policy, its person's language and zone, its errors in words."""
 
 import logging
 import secrets
@@ -8,8 +8,11 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
+from django.utils import timezone, translation
 from django.utils.functional import SimpleLazyObject
 
+from accounts.access.sessions import note_visit
+from accounts.models import User
 from config.http import problems
 from config.http.problems import Request
 from core.errors import ProductError
@@ -69,6 +72,25 @@ class ContentSecurityPolicyMiddleware:
         policy = _ADMIN if loose else _PAGES.format(nonce=request.csp_nonce)
         response.headers.setdefault("Content-Security-Policy", policy)
         return response
+
+
+class UserPreferencesMiddleware:
+    """A signed-in person sees times and words their way, and when their session was last used."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: Request) -> HttpResponse:
+        # A program's bearer token has no pages, so it needs no preferences and no look-up of a session here.
+        user = request.user if not request.headers.get("Authorization") else None
+        if not isinstance(user, User):
+            return self.get_response(request)
+        note_visit(request.session, request.headers.get("User-Agent", ""))
+        with timezone.override(user.zone):
+            if user.language:
+                translation.activate(user.language)
+                request.LANGUAGE_CODE = user.language
+            return self.get_response(request)
 
 
 class ProductErrorMiddleware:

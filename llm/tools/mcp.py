@@ -21,7 +21,7 @@ from mcp_types import CallToolResult, TextContent
 from mcp_types import Tool as ServedTool
 
 from llm.tools.html_to_text import clean
-from llm.types.messages import ToolDefinition
+from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput
 
 MAX_TOOLS = 64  # of one server

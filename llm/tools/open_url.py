@@ -11,7 +11,7 @@ import httpx2
 from core.net.fetch import Fetched, Fetcher
 from core.net.url_safety import Refused
 from llm.tools.html_to_text import clean, decoded, readable
-from llm.types.messages import ToolDefinition
+from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 
 MAX_URL = 4_000  # characters

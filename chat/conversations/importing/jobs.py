@@ -12,12 +12,12 @@ from django.db import DatabaseError, IntegrityError
 from django.db.models import F
 from django.utils import timezone
 
-from accounts.realtime.user_channel import News, tell
+from accounts.realtime import News, tell
 from chat.conversations.importing import chatgpt, claude, persist, reading
 from chat.conversations.importing.normalised import Foreign, Unusable, text_of
 from chat.models import Conversation, Import
+from core.background import claim, silent
 from core.errors import ProductError
-from core.jobs import claim, silent
 
 STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3

@@ -12,8 +12,8 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from chat.models import Import
+from core.background import enqueue
 from core.errors import ProductError
-from core.jobs import enqueue
 from core.lookups import get_or_404
 
 

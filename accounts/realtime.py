@@ -1,25 +1,75 @@
-"""What every socket of a page or program begins with: somebody who is signed in, for as long as they are."""
+"""What a person has open, on all their devices: the sockets, and how they hear that something of theirs has changed.
+
+Pages and programs hear that it has, not what, nor how, and ask again for what they show. Only services tell it.
+"""
 
 import asyncio
+import logging
+from enum import StrEnum
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from channels.layers import channel_layers
+from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import get_language_from_request
+from redis.exceptions import RedisError
 
 from accounts.access.sessions import group_of, group_of_token
 from accounts.models import ApiToken, User
-from accounts.realtime.user_channel import News, group_of_person
+from core import background
 
-NOT_SIGNED_IN = 4401
+NOT_SIGNED_IN = 4401  # close code
+GATHERED_FOR = 0.1  # seconds: many changes in a row are one piece of news, and the first token goes before it
+
+logger = logging.getLogger(__name__)
+_gathering: "set[tuple[UUID, News]]" = set()  # touched on the loop alone
+
+
+class News(StrEnum):
+    """What has changed, as the socket's frame names it."""
+
+    CONVERSATIONS = "CONVERSATIONS"
+    TASKS = "TASKS"
+
+    @property
+    def scope(self) -> str:
+        """What a token needs to hear it."""
+        return {News.CONVERSATIONS: "chat", News.TASKS: "tasks"}[self]
+
+
+def group_of_person(user_id: UUID) -> str:
+    """The channel group of every socket that somebody has open."""
+    return f"person.{user_id}"
+
+
+def tell(owner_id: UUID, news: News) -> None:
+    """Once the change is committed, and beside whoever made it: nobody waits for this."""
+    transaction.on_commit(partial(_soon, owner_id, news))
+
+
+def _soon(owner_id: UUID, news: News) -> None:
+    background.submit(_send(owner_id, news))
+
+
+async def _send(owner_id: UUID, news: News) -> None:
+    if (owner_id, news) in _gathering:
+        return
+    _gathering.add((owner_id, news))
+    await asyncio.sleep(GATHERED_FOR)
+    _gathering.discard((owner_id, news))
+    hint = {"type": "person.news", "news": str(news)}
+    try:
+        await channel_layers["default"].group_send(group_of_person(owner_id), hint)
+    except (RedisError, OSError):
+        logger.warning("no news to open pages: Redis is away")
 
 
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with is ended.
-
-    Tells what `accounts.realtime.user_channel` has for its person.
-    """
+    """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with is ended."""
 
     user: User
     language: str  # of what the socket says to them
