@@ -92,7 +92,7 @@ def plan(
         documents.reports = [*base, *unsent(rows)]
         messages = documents.attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
         if context.model.provider.kind == Provider.Kind.OPENAI:
-            messages = with_reasoning(messages, rows, context.model.pk)
+            messages = with_reasoning(messages, rows, context.model.name)
         said = len(messages)
         messages += [documents.draft(added[0], files), *added[1:]] if added else []
         for number, text in step.reminders.items():

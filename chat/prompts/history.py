@@ -243,13 +243,13 @@ def messages_of(rows: Sequence[Message], *, tokenizer: Tokenizer, overhead: int)
     return messages
 
 
-def with_reasoning(messages: list[ContextMessage], rows: Sequence[Message], model_id: UUID) -> list[ContextMessage]:
-    """With what the model thought before its calls in earlier turns, where its provider wants that back for ever."""
+def with_reasoning(messages: list[ContextMessage], rows: Sequence[Message], model: str) -> list[ContextMessage]:
+    """With what the model of this name thought before its calls in earlier turns, where that is wanted for ever."""
     called = [row.pk for row in rows if any(part["type"] == "tool_call" for part in row.parts)]
     if not called:
         return messages
     states: dict[str, list[ReasoningState]] = {}
-    kept = StepReasoning.objects.filter(turn__answer__in=called, turn__model=model_id).order_by("number")
+    kept = StepReasoning.objects.filter(turn__answer__in=called, turn__model__name=model).order_by("number")
     for answer, items, tokens in kept.values_list("turn__answer", "items", "tokens"):
         states.setdefault(str(answer), []).append(ReasoningState(tuple(items), tokens))
     return [_with_next_state(message, states) for message in messages] if states else messages
