@@ -1,7 +1,7 @@
 """Ollama's own protocol, which unlike its OpenAI-compatible one can be told how large the window is to be.
 
 A prompt that is too long for that window is an error here: the server is asked not to shorten it.
-https://github.com/ollama/ollama/blob/main/docs/api.md
+https://docs.ollama.com/api
 """
 
 import base64

@@ -61,7 +61,7 @@ def test_a_loop_of_tools_the_next_turn_and_once_more(
     for _ in range(2):
         ended = answered(person, place, model)
         assert [part["text"] for part in ended["parts"] if part["type"] == "text"] == ["There is nothing to do."]
-    turn = Turn.objects.filter(conversation=place).latest("created")
+    turn = Turn.objects.filter(conversation_id=place).latest("created")
     kept = StepReasoning.objects.filter(turn=turn)
     assert [each.number for each in kept.order_by("number")] == [1, 2, 3]
     refused = [record for record in application.model.requests() if record.status == 400]
@@ -76,5 +76,5 @@ def test_models_take_turns_in_one_conversation(name: str, application: Applicati
     for other in VENDORS:
         answered(person, place, model_of(application, other))
         answered(person, place, first)
-    answers = Message.objects.filter(conversation=place, role=Message.Role.ASSISTANT)
+    answers = Message.objects.filter(conversation_id=place, role=Message.Role.ASSISTANT)
     assert [answer.status for answer in answers] == ["done"] * 2 * len(VENDORS)
