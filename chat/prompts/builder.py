@@ -231,6 +231,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         response_format=options.response_format,
         parallel_tool_calls=options.parallel_tool_calls,
         window=context.room.window,
+        left=left,
         cache_key=str(context.conversation.pk) if context.conversation is not None else "",
     )
 

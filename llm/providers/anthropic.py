@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 from anthropic import AnthropicError, AsyncAnthropic
 
+from core.errors import ModelError
 from llm.providers import EFFORTS, errors
 from llm.providers.call_ids import CallIds, json_object
 from llm.providers.streaming import HttpClient, Response, StepReader, model_names, parse
@@ -40,7 +41,7 @@ NOTHING = "(empty)"  # stands where the protocol wants a text and there is none
 Block = dict[str, Any]
 
 LONGEST_CALL_ID = 64  # characters
-DEFAULT_MAX_OUTPUT = 4_096  # tokens; this protocol demands a number, and every model of the vendor takes this one
+UNPLANNED_OUTPUT = 4_096  # tokens; this protocol demands a number, and every model of the vendor takes this one
 
 
 class Client(HttpClient):
@@ -49,6 +50,7 @@ class Client(HttpClient):
 
     def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
         super().__init__(api_key)
+        self._greatest: dict[str, int] = {}  # answers in tokens that models have said to be their longest
         self._client = AsyncAnthropic(
             base_url=base_url.rstrip("/").removesuffix("/v1"),  # the client adds it
             api_key=api_key or NO_KEY,
@@ -60,7 +62,15 @@ class Client(HttpClient):
         )
 
     def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
-        return self._client.messages.with_streaming_response.create(**wire_request(request))
+        body = wire_request(request)
+        body["max_tokens"] = min(body["max_tokens"], self._greatest.get(request.model, body["max_tokens"]))
+        return self._client.messages.with_streaming_response.create(**body)
+
+    def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
+        if refusal.parameter == "max_tokens" and refusal.limit and request.model not in self._greatest:
+            self._greatest[request.model] = refusal.limit
+            return True
+        return super()._learn(request, refusal)
 
     def _reader(self) -> "AnthropicReader":
         return AnthropicReader(self._api_key)
@@ -77,7 +87,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model,
         "messages": _Messages().of(request.messages),
-        "max_tokens": request.max_output or DEFAULT_MAX_OUTPUT,
+        "max_tokens": request.max_output or request.left or UNPLANNED_OUTPUT,
         "stream": True,
     }
     if system := "\n\n".join(message.text for message in request.messages if _is_system(message)):

@@ -66,6 +66,7 @@ _PARAMETERS = tuple(
         r"^(tool_choice|temperature|top_p)\b.{0,80}(?:not supported|not compatible|may not be|is not allowed)",
     )
 )
+_GREATEST_ANSWER = re.compile(r"max_tokens: \d+ > (\d+), which is the maximum", re.IGNORECASE)  # Anthropic
 _RESPONSES_WORDS = re.compile(
     r"use (?:the )?(?:/?v1/)?responses(?: API| endpoint)?\b|only supported in v1/responses", re.I
 )
@@ -233,6 +234,8 @@ def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelEr
         wait = f"{max(1, round(retry_after))} seconds"
         sentence = f"The provider is receiving too many requests. Try again in {wait}."
         return _error(code, sentence=sentence, retry_after=retry_after)
+    if found := _GREATEST_ANSWER.search(report.message):
+        return _error(code, limit=int(found[1]), parameter="max_tokens")
     if code == "bad_model_request" and (quote := _quote(report.message, api_key)):
         return _error(code, sentence=f"{_SENTENCES[code]} It said: “{quote}”", parameter=report.parameter)
     return _error(code, retry_after=retry_after if code in _RETRYABLE else None, parameter=report.parameter)

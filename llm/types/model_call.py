@@ -90,7 +90,8 @@ class ModelRequest:
     `tool_choice`: "auto" lets the model decide, "none" forbids calls (the definitions are still sent), "required"
     demands one, of `required_tool` where that is named. `response_format` is that of OpenAI's protocol for an answer
     in JSON: of the type `json_object`, or `json_schema` with its schema. `window`: the tokens that prompt and answer
-    may have together, for servers that want to be told. `cache_key` is the same for requests that share a beginning.
+    may have together, for servers that want to be told; `left`: those that the prompt leaves.
+    `cache_key` is the same for requests that share a beginning.
     """
 
     model: str
@@ -106,6 +107,7 @@ class ModelRequest:
     response_format: Mapping[str, Any] | None = None
     parallel_tool_calls: bool = True
     window: int | None = None
+    left: int | None = None
     cache_key: str = ""
 
 

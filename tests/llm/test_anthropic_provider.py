@@ -284,3 +284,13 @@ async def test_an_error_in_the_stream_ends_it(connect: Connect, kind: str, code:
 async def test_a_base_url_may_end_in_v1(scripted_model: ScriptedModel, connect: Connect) -> None:
     scripted_model.url += "/v1/"
     assert await connect("anthropic").list_models() == ["scripted"]
+
+
+async def test_without_a_limit_the_answer_may_fill_the_room_as_far_as_the_model_goes(
+    connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    provider = connect("anthropic")
+    for left in (9_000, 150_000, 150_000):
+        await events_of(provider, asking({"text": "Yes."}, max_output=None, left=left))
+    sent = [(record.body["max_tokens"], record.status) for record in scripted_model.requests()]
+    assert sent == [(9_000, 200), (150_000, 400), (64_000, 200), (64_000, 200)]

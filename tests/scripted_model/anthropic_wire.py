@@ -25,6 +25,7 @@ _DELTAS = {
     "arguments": ("input_json_delta", "partial_json"),
 }
 _OF_OTHER_PROTOCOLS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "response_format")
+GREATEST_ANSWER = 64_000  # tokens, as of most models
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _CACHE_CONTROL = re.compile(r'"cache_control": \{[^}]*\}(?:, )?')  # no part of what a signature covers
 
@@ -163,6 +164,11 @@ def refusal(body: Mapping[str, Any]) -> str | None:
     """The sentence with which the real service refuses a request that breaks its rules, or None."""
     if not isinstance(body.get("max_tokens"), int):
         return "max_tokens: Field required"
+    if body["max_tokens"] > GREATEST_ANSWER:
+        return (
+            f"max_tokens: {body['max_tokens']} > {GREATEST_ANSWER}, which is the maximum allowed number of output "
+            f"tokens for {body.get('model')}"
+        )
     if extra := [name for name in _OF_OTHER_PROTOCOLS if name in body]:
         return f"{extra[0]}: Extra inputs are not permitted"
     messages = body.get("messages")
