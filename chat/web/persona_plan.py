@@ -14,7 +14,6 @@ from chat.models.conversation_state import ChatScope, scope_of, visible_conversa
 from chat.prompts import inspector
 from chat.prompts.preview import Draft, plan_ahead
 from personas import services
-from personas.prompts import services as saved_prompts
 from projects.models import Project
 
 
@@ -63,7 +62,7 @@ def offer(request: Request, pk: UUID | None = None) -> HttpResponse:
         if pk
         else visible_persona(request.user, request.GET.get("persona"))
     )
-    offered = saved_prompts.offer(user=request.user, persona=persona, typed=request.GET.get("q", ""))
+    offered = services.offered_prompts(user=request.user, persona=persona, typed=request.GET.get("q", ""))
     return render(request, "chat/_prompts.html", {"offered": offered})
 
 
