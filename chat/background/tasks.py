@@ -13,7 +13,8 @@ from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from chat.conversations import deletion, titles
+from chat.conversations import services as conversations
+from chat.conversations import titles
 from chat.conversations.importing import jobs as imports
 from chat.openai_api import create_turn
 from chat.realtime.event_stream import announce, announce_state, hint
@@ -124,7 +125,7 @@ def import_conversations(import_id: str) -> None:
 @shared_task(name="chat.tasks.tidy_conversations")
 def tidy_conversations() -> None:
     """Runs every minute: what was deleted a day ago goes, and imports that nobody works on are taken up."""
-    deletion.purge()
+    conversations.purge()
     for import_id in imports.unclaimed():
         enqueue("chat.tasks.import_conversations", import_id)
 

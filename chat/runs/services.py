@@ -1,4 +1,4 @@
-"""What people do with runs: page, API and admin come through here. What follows from it is decided in `course`."""
+"""What people do with runs: page, API and admin come through here. What follows is decided in `state_machine`."""
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone

@@ -3,17 +3,22 @@
 Every change locks the conversation first, so a message is kept or sent, and sent once, whoever comes at the same time.
 """
 
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import OuterRef, Subquery
+from django.utils.translation import gettext as _
 
 from accounts.models import User
 from chat.models import Conversation, NextMessage, Turn
 from chat.models.conversation_state import lock, require_no_run, require_owner
+from chat.prompts.preview import chosen_files
 from chat.realtime.event_stream import tell_pages
 from chat.turns.submit import MAX_MODELS, Ask, check, submit
 from core.errors import ProductError
+from core.i18n import translated
+from files.models import File
 
 NOT_NOW = ("already_answering", "summarising")  # refusals that pass by themselves
 
@@ -22,7 +27,7 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
     """Keeps what is asked until the answer is complete; the same idempotency key again finds the one it made.
 
     Raises `not_answering` (409) when nothing is being answered, `next_message_kept` (409) when one is kept already and
-    is not to be replaced, and what `asking.check` raises.
+    is not to be replaced, and what `chat.turns.submit.check` raises.
     """
     text, _models, _files = check(user, conversation, ask)
     with transaction.atomic():
@@ -120,6 +125,40 @@ def endings(conversation_id: UUID) -> list[str]:
         if slot == 0:
             break
     return found
+
+
+class NextView(NamedTuple):
+    """What a page shows of it. `held`: it is not sent by itself; `words` say why, or when it is sent."""
+
+    row: NextMessage
+    files: list[File]
+    held: bool
+    words: str
+
+
+def next_view(conversation: Conversation | None) -> NextView | None:
+    kept = NextMessage.objects.filter(conversation=conversation).first() if conversation else None
+    if conversation is None or kept is None:
+        return None
+    files = chosen_files(user=conversation.owner, ids=[UUID(pk) for pk in kept.files])
+    held, words = (True, translated(kept.problem)) if kept.problem else _state(conversation)
+    return NextView(kept, files, held, words)
+
+
+def _state(conversation: Conversation) -> tuple[bool, str]:
+    ended = endings(conversation.pk)
+    if set(ended) & set(Turn.LIVE):
+        return False, _("Sent when the answer is complete.")
+    if set(ended) == {Turn.Status.DONE}:
+        summarising = conversation.state == Conversation.State.SUMMARISING
+        return False, _("Sent when the earlier messages are summarised.") if summarising else _("Being sent…")
+    if Turn.Status.STOPPED in ended:
+        return True, _("Not sent, because the answer was stopped.")
+    if Turn.Status.INTERRUPTED in ended:
+        return True, _("Not sent, because the answer was interrupted.")
+    if Turn.Status.FAILED in ended:
+        return True, _("Not sent, because the answer failed.")
+    return True, _("Not sent, because the answer before it was deleted.")
 
 
 def _complete(conversation: Conversation) -> bool:

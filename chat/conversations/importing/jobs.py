@@ -1,34 +1,61 @@
-"""One import from its claim to its end. What a dead worker left is begun anew by the next: nothing comes twice."""
+"""Bringing along what was written in another product: the upload is kept, and a worker does the rest.
+
+What a dead worker left is begun anew by the next: nothing comes twice.
+"""
 
 import logging
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+from django.core.files.base import File
 from django.core.files.storage import default_storage
-from django.db import DatabaseError, IntegrityError
+from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
+from uuid_utils.compat import uuid7
 
+from accounts.models import User
 from accounts.realtime import News, tell
-from chat.conversations.importing import chatgpt, claude, persist, reading
-from chat.conversations.importing.normalised import Foreign, Unusable, text_of
+from chat.conversations.importing import persist, reading
+from chat.conversations.importing.formats import Foreign, Unusable, reader_of, text_of
 from chat.models import Conversation, Import
-from core.background import claim, silent
+from core.background import claim, enqueue, silent
 from core.errors import ProductError
+from core.lookups import get_or_404
 
 STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
 SAVE_EVERY = 1.0  # seconds
 MAX_TITLE = 200
-FORMATS: tuple[tuple[Callable[[Any], bool], Callable[[dict[str, Any]], Foreign]], ...] = (
-    (chatgpt.is_ours, chatgpt.conversation),
-    (claude.is_ours, claude.conversation),
-)
 
 logger = logging.getLogger(__name__)
+
+
+def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
+    """Raises `file_too_large` (413), and `import_running` (409) while one is under way."""
+    if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
+        most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f} MB"
+        detail = f"This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone."
+        raise ProductError("file_too_large", detail, status=413)
+    pk = uuid7()
+    with transaction.atomic():
+        User.objects.select_for_update().get(pk=user.pk)  # two uploads at once come one after the other
+        if Import.objects.visible_to(user).live().exists():
+            raise ProductError("import_running", "An import is under way. Wait until it is done.", status=409)
+        blob = default_storage.save(f"imports/{pk}", content)
+        job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob)
+        transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
+    return job
+
+
+def visible_import(user: User, pk: UUID) -> Import:
+    """Raises `NotFound`."""
+    return get_or_404(Import.objects.visible_to(user), pk, "import")
 
 
 def unclaimed() -> list[UUID]:
@@ -69,7 +96,7 @@ def _import(job: Import) -> None:
     results, recognised = [], False
     with default_storage.open(job.blob) as upload:
         for row, percent in reading.rows(upload):
-            parse = next((parse for is_ours, parse in FORMATS if is_ours(row)), None)
+            parse = reader_of(row)
             recognised |= parse is not None
             result = _one(job, row, parse)
             results.append(result)

@@ -8,7 +8,7 @@ from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from accounts.models import User
-from chat.conversations.importing.normalised import Foreign, Said
+from chat.conversations.importing.formats import Foreign, Said
 from chat.models import Attachment, Conversation, Message
 from chat.models.conversation import title_from
 

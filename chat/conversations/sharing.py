@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from chat.conversations.branches.services import CONTINUE
+from chat.conversations.branches import CONTINUE
 from chat.models import Conversation, Message, Share
 from chat.models.conversation_state import lock, require_idle, require_owner
 from chat.models.tree import branch_rows

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -39,34 +38,6 @@ def summaries(user: User, day: date) -> "QuerySet[Summary]":
     """Those written on that day, in force or not."""
     begins, ends = bounds(user, day)
     return Summary.objects.visible_to(user).filter(created__gte=begins, created__lt=ends)
-
-
-def chat_entry(message: Message) -> dict[str, Any]:
-    return {
-        "id": str(message.pk),
-        "conversation": str(message.conversation_id),
-        "timestamp": message.created.isoformat(),
-        "role": message.role,
-        "content": message.text,
-        "model": message.model.name if message.model else None,
-        "status": message.status,
-    }
-
-
-def summary_entry(summary: Summary) -> dict[str, Any]:
-    return {
-        "id": str(summary.pk),
-        "conversation": str(summary.conversation_id),
-        "timestamp": summary.created.isoformat(),
-        "span": {"start": summary.span_start.isoformat(), "end": summary.span_end.isoformat()},
-        "covers": {"first": str(summary.first_id), "last": str(summary.last_id), "messages": summary.messages},
-        "sections": summary.sections,
-        "tokens": {"before": summary.tokens_in, "after": summary.tokens_out},
-        "model": summary.model_name or None,
-        "prompt_version": summary.prompt_version,
-        "supersedes": str(summary.supersedes_id) if summary.supersedes_id else None,
-        "withdrawn": summary.withdrawn.isoformat() if summary.withdrawn else None,
-    }
 
 
 def listed(entries: Iterator[str]) -> Iterator[str]:
