@@ -165,6 +165,34 @@ def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
     Model.objects.filter(pk=model.pk).update(token_ratio=model.token_ratio, ratio_samples=F("ratio_samples") + 1)
 
 
+# A server that says it read less than this share of what was sent has cut it. Ours, by what is known of counting: chat
+# templates, definitions of tools and images are counted differently everywhere, texts much less so.
+READ_AT_LEAST, READ_AT_LEAST_UNKNOWN = 0.85, 0.6  # with a tokenizer or ratio that is known, and without
+UNREAD_AT_LEAST = 300  # tokens; less may be a matter of counting
+RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces what is assumed of unknown tokenizers
+
+
+def unread(*, model: Model, texts: int, read: int) -> int:
+    """The tokens of a prompt's texts that its server has not read, by its own count; 0 where that explains nothing.
+
+    `texts`: the messages by our count, without images, tools and replayed reasoning. `read` may hold all of these.
+    """
+    learnt = model.ratio_samples >= RATIO_TRUSTED
+    sent = round(texts * model.token_ratio) if learnt and not model.tokenizer else texts
+    share = READ_AT_LEAST if learnt or model.tokenizer else READ_AT_LEAST_UNKNOWN
+    return sent - read if 0 < read < share * sent and sent - read >= UNREAD_AT_LEAST else 0
+
+
+def learn_cut(model: Model, read: int) -> None:
+    """Remembers the window of a server that cut a prompt to `read` tokens or a little more.
+
+    Servers drop whole messages, and their windows are powers of two.
+    """
+    window = 1 << max(8, (read - 1).bit_length())
+    model.learnt_window = window if window < model.window else max(256, read)
+    Model.objects.filter(pk=model.pk).update(learnt_window=model.learnt_window)
+
+
 def learn_refusal(model: Model, limit: int | None) -> str:
     """The provider refused a prompt as too long: remembers the limit it named, or a fifth less than was thought.
 

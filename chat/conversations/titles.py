@@ -70,6 +70,7 @@ async def _ask(model: Model, question: str, answer: str) -> str:
         model=model.name,
         messages=(Message("system", INSTRUCTION), Message("user", shown)),
         max_output=min(1_024, model.context_window // 4),  # room for a model that reasons first
+        window=model.window,
     )
     said = ""
     async with aclosing(shared_client(model.provider).stream(request)) as events:

@@ -210,6 +210,16 @@ def log_trimmed(context: TurnContext, prompt: Prompt) -> None:
         )  # fmt: skip
 
 
+def text_tokens(prompt: Prompt) -> int:
+    """Of the messages alone, without images and replayed reasoning, which providers count in ways of their own."""
+    return sum(
+        message.tokens
+        - sum(image.tokens for image in message.images)
+        - (message.reasoning.tokens if message.reasoning else 0)
+        for message in prompt.messages
+    )
+
+
 def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -> ModelRequest:
     """In the last step the definitions are sent all the same: providers want them beside earlier calls."""
     model, options = context.model, context.options
@@ -230,7 +240,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         sampling=options.sampling,
         response_format=options.response_format,
         parallel_tool_calls=options.parallel_tool_calls,
-        window=context.room.window,
+        window=model.window,
         left=left,
         cache_key=str(context.conversation.pk) if context.conversation is not None else "",
     )

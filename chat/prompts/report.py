@@ -64,7 +64,7 @@ class CallReport(TypedDict):
 
     `limit`, `used` and `left`: the room for messages. `unloaded`: older messages that were not even read. `numbers`:
     the documents' numbers. `refused`: what the provider said to a longer prompt before this one. `notes`: sentences on
-    what should have been there and was not.
+    what should have been there and was not. `unread`: tokens that the provider's server did not read, by its own count.
     """
 
     cycle: int
@@ -92,6 +92,7 @@ class CallReport(TypedDict):
     numbers: NotRequired[Mapping[str, int]]
     refused: str
     notes: list[str]
+    unread: NotRequired[int]
 
 
 class ShortCall(TypedDict):
@@ -149,6 +150,14 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "refused": refused,
         "notes": list(context.toolbox.notes),
     }
+
+
+def cut(read: int, missing: int) -> str:
+    """What is said of an answer whose server did not read the whole prompt; `missing`: tokens."""
+    return (
+        f"The server read {read:,} of {read + missing:,} tokens: the beginning of the conversation was missing for it. "
+        "Give the server a larger window, or choose another model, and try again."
+    )
 
 
 def left_out(names: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from files.models import File
 from llm import tokens
 from llm.models import Model
 from llm.providers import append_only
+from llm.services import RATIO_TRUSTED
 from llm.tokens import Tokenizer
 from llm.types.model_call import NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
@@ -81,7 +82,6 @@ def options_of(stored: Mapping[str, Any]) -> Options:
 NO_OPTIONS = Options()
 
 
-RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces the general margin for unknown tokenizers
 RESIDUE = Decimal("0.01")  # what a learnt ratio leaves uncertain
 
 

@@ -16,7 +16,7 @@ from chat.prompts.history import expand
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
-from llm.services import shared_client
+from llm.services import shared_client, unread
 from llm.types.model_call import Message as Said
 from llm.types.model_call import ModelRequest, StepFinished, TextDelta
 
@@ -174,16 +174,20 @@ class _Answer:
 
 
 async def _ask(brief: Brief, messages: tuple[Said, ...]) -> _Answer:
-    request = ModelRequest(model=brief.model.name, messages=messages, max_output=brief.max_output)
+    model = brief.model
+    request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
     said: list[str] = []
     size, reason = 0, "stop"
-    async with aclosing(shared_client(brief.model.provider).stream(request)) as events:
+    async with aclosing(shared_client(model.provider).stream(request)) as events:
         async for event in events:
             if isinstance(event, TextDelta):
                 said.append(event.text)
                 size += len(event.text)
             elif isinstance(event, StepFinished):
                 reason = event.reason
+                texts = sum(brief.tokenizer.count(message.text) for message in messages)
+                if event.usage is not None and unread(model=model, texts=texts, read=event.usage.input):
+                    raise Rejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
             if size > LONGEST_READ:
                 return _Answer("".join(said), cut_off=True)
     return _Answer("".join(said), cut_off=reason == "length")

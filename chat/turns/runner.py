@@ -32,9 +32,9 @@ from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, Progress,
 from core.background import completed, on_database, persistently
 from core.errors import ProductError
 from llm import agent_loop
-from llm.models import Provider
-from llm.services import learn_ratio, learn_refusal, shared_client
-from llm.types.model_call import Message, ModelRequest, ParametersLeftOut
+from llm.models import Model, Provider
+from llm.services import learn_cut, learn_ratio, learn_refusal, shared_client, unread
+from llm.types.model_call import Message, ModelRequest, ParametersLeftOut, StepFinished
 
 EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
 AT_ONCE = 100  # turns; their texts are in memory and on the wire twice
@@ -89,6 +89,8 @@ class _Run:
         self.context = context
         self.answer = Answer(str(turn.pk))
         self.reports: list[CallReport] = []
+        self._texts = 0  # tokens of the newest call's messages that every server counts much like we do
+        self._cut_to = 0  # tokens, of a server that did not read the whole prompt
         self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
         self._storing: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()
@@ -146,6 +148,8 @@ class _Run:
                 async for event in events:
                     if isinstance(event, ParametersLeftOut):
                         self.reports[-1]["notes"].append(reports.left_out(event.names))
+                    elif isinstance(event, StepFinished) and event.usage is not None:
+                        self._compare(context.model, event.usage.input)
                     self.answer.add(event)
                     self._news.set()
             return self._complete()
@@ -194,6 +198,7 @@ class _Run:
         builder.log_trimmed(context, prompt)
         if context.append_only and prompt.messages[-1].section == "reminder":
             self._reminders[len(added)] = prompt.messages[-1].text or ""
+        self._texts = builder.text_tokens(prompt)
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused)
         return planned, report, model_request(context, prompt, step)
 
@@ -252,8 +257,23 @@ class _Run:
         said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
         return due.job_after(self.context, self.reports[-1], self.answer.last_usage, said)
 
+    def _compare(self, model: Model, read: int) -> None:
+        """What the provider says it read is held against what was sent, call by call."""
+        missing = unread(model=model, texts=self._texts, read=read)
+        if missing:
+            self.reports[-1]["unread"] = missing
+            self.reports[-1]["notes"].append(reports.cut(read, missing))
+            self._cut_to = read
+
     async def _learn(self, ending: Ending) -> None:
-        """The model's ratio of reported to counted prompt tokens, from a turn whose every call was reported."""
+        """The model's ratio of reported to counted prompt tokens, from a turn whose every call was reported.
+
+        Of a server that cuts prompts its window instead.
+        """
+        if self._cut_to and self.turn.model is not None:
+            with suppress(DatabaseError):
+                await on_database(learn_cut, self.turn.model, self._cut_to)
+            return
         counted = sum(report["used"] + report["tools_tokens"] for report in self.reports)
         model, reported = self.turn.model, self.answer.usage.input
         if model is not None and ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports):

@@ -210,6 +210,7 @@ def _context(calls: list[CallReport]) -> dict[str, Any]:
         "context_limit": max(0, last["limit"]),
         "context_used": last["used"],
         "context_left_out": len(last["dropped"]) + last["unloaded"],
+        "context_unread": max(call.get("unread", 0) for call in calls),
     }
 
 

@@ -19,7 +19,7 @@ from anthropic import AnthropicError, AsyncAnthropic
 from core.errors import ModelError
 from llm.providers import EFFORTS, errors
 from llm.providers.call_ids import CallIds, json_object
-from llm.providers.streaming import HttpClient, Response, StepReader, model_names, parse
+from llm.providers.streaming import HttpClient, Response, StepReader, model_names, parse, tokens
 from llm.types.model_call import (
     FinishReason,
     Message,
@@ -278,7 +278,7 @@ class AnthropicReader(StepReader):
         """Counts are running totals; the later report wins, field by field."""
         for key, value in (usage or {}).items():
             if isinstance(value, int):
-                self._counts[key] = value
+                self._counts[key] = tokens(value)
             elif key == "output_tokens_details" and value:
                 self._count(value)
 

@@ -15,7 +15,7 @@ import httpx2
 
 from llm.providers import errors
 from llm.providers.call_ids import json_object
-from llm.providers.streaming import MAX_EVENT, HttpClient, Response, StepReader, parse
+from llm.providers.streaming import MAX_EVENT, HttpClient, Response, StepReader, parse, tokens
 from llm.types.model_call import (
     FinishReason,
     Message,
@@ -213,5 +213,5 @@ class OllamaReader(StepReader):
             reason = "tool_calls"
             thought = "".join(self._thinking)
             state = ReasoningState(({"thinking": thought},), len(thought) // 4) if thought else None
-        usage = Usage(input=int(last.get("prompt_eval_count") or 0), output=int(last.get("eval_count") or 0))
+        usage = Usage(input=tokens(last.get("prompt_eval_count")), output=tokens(last.get("eval_count")))
         yield StepFinished(reason, usage if usage.input else None, state)

@@ -14,7 +14,7 @@ from openai import OpenAIError
 
 from core.errors import ModelError
 from llm.providers import errors, responses
-from llm.providers.streaming import HttpClient, Response, StepReader, parse
+from llm.providers.streaming import HttpClient, Response, StepReader, parse, tokens
 from llm.types.model_call import (
     FinishReason,
     Message,
@@ -339,9 +339,9 @@ def _parts(content: list[Any]) -> Iterator[StepEvent]:
 def _usage(usage: dict[str, Any]) -> Usage:
     into, out = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
     return Usage(
-        input=int(usage.get("prompt_tokens") or 0),
-        output=int(usage.get("completion_tokens") or 0),
-        cached_input=int(into.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0),  # DeepSeek's name
-        reasoning=int(out.get("reasoning_tokens") or 0),
-        cache_written=int(into.get("cache_write_tokens") or 0),
+        input=tokens(usage.get("prompt_tokens")),
+        output=tokens(usage.get("completion_tokens")),
+        cached_input=tokens(into.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")),  # DeepSeek's name
+        reasoning=tokens(out.get("reasoning_tokens")),
+        cache_written=tokens(into.get("cache_write_tokens")),
     )

@@ -18,7 +18,7 @@ from openai import AsyncOpenAI, OpenAIError
 from core.errors import ModelError
 from llm.providers import errors
 from llm.providers.call_ids import CallIds
-from llm.providers.streaming import HttpClient, Response, StepReader, model_names, parse
+from llm.providers.streaming import HttpClient, Response, StepReader, model_names, parse, tokens
 from llm.types.model_call import (
     FinishReason,
     Message,
@@ -267,9 +267,9 @@ def _usage(usage: dict[str, Any] | None) -> Usage | None:
         return None
     into, out = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
     return Usage(
-        input=int(usage.get("input_tokens") or 0),
-        output=int(usage.get("output_tokens") or 0),
-        cached_input=int(into.get("cached_tokens") or 0),
-        reasoning=int(out.get("reasoning_tokens") or 0),
-        cache_written=int(into.get("cache_write_tokens") or 0),
+        input=tokens(usage.get("input_tokens")),
+        output=tokens(usage.get("output_tokens")),
+        cached_input=tokens(into.get("cached_tokens")),
+        reasoning=tokens(out.get("reasoning_tokens")),
+        cache_written=tokens(into.get("cache_write_tokens")),
     )

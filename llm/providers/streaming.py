@@ -228,6 +228,11 @@ class HttpClient(ABC):
                     raise refusal from error
 
 
+def tokens(value: Any) -> int:
+    """A count that a provider reports; what is none, a text or less than nothing, is as if it had not been reported."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
 async def _expect_stream(response: Response, api_key: str) -> None:
     """Some servers answer 200 and JSON with an error in it; a wrong base URL answers with a page."""
     if not response.headers.get("content-type", "").startswith(("application/json", "text/html")):

@@ -210,3 +210,10 @@ async def test_an_error_in_the_stream_ends_it(connect: Connect, event: dict[str,
 async def test_a_connection_that_breaks_after_the_reason_has_lost_nothing(connect: Connect) -> None:
     events = await events_of(connect("openai"), asking({"raw": [chunk({"content": "a"}, "stop"), "x"], "cut_after": 1}))
     assert events == [TextDelta("a"), StepFinished("stop")]
+
+
+async def test_counts_that_are_none_are_as_if_not_reported(connect: Connect) -> None:
+    usage = {"prompt_tokens": "lots", "completion_tokens": -3, "prompt_tokens_details": {"cached_tokens": True}}
+    raw = [chunk({"content": "Yes."}, "stop"), {"choices": [], "usage": usage}, "[DONE]"]
+    events = await events_of(connect("openai"), asking({"raw": raw}))
+    assert events == [TextDelta("Yes."), StepFinished("stop", Usage(0, 0))]
