@@ -10,7 +10,8 @@ from django.utils.translation import get_language_from_request
 
 from accounts.access.sessions import group_of, group_of_token
 from accounts.models import ApiToken, User
-from accounts.realtime.user_channel import News, group_of_person
+from accounts.realtime import missed
+from accounts.realtime.user_channel import News, group_of_person, subject_of
 
 NOT_SIGNED_IN = 4401
 
@@ -18,11 +19,13 @@ NOT_SIGNED_IN = 4401
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
     """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with is ended.
 
-    Tells what `accounts.realtime.user_channel` has for its person.
+    Tells what `accounts.realtime.user_channel` has for its person, and at once what it had since `?since=…`, Unix time
+    in seconds.
     """
 
     user: User
     language: str  # of what the socket says to them
+    since: float
     _expiry: asyncio.TimerHandle | None = None
 
     async def connect(self) -> None:
@@ -35,6 +38,10 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         self.language = user.language or self._browsers_language()
         for group in self._groups():
             await self.channel_layer.group_add(group, self.channel_name)
+        self.since = missed.since_of(self.scope["query_string"])
+        for news in News:
+            if await missed.has_changed(subject_of(user.pk, news), self.since):
+                await self.person_news({"news": news})
         token = self._token()
         if token is not None and token.expires is not None:
             left = (token.expires - timezone.now()).total_seconds()

@@ -9,10 +9,10 @@ from enum import StrEnum
 from functools import partial
 from uuid import UUID
 
-from channels.layers import channel_layers
 from django.db import transaction
 from redis.exceptions import RedisError
 
+from accounts.realtime import missed
 from core import event_loop
 
 GATHERED_FOR = 0.1  # seconds: many changes in a row are one piece of news, and the first token goes before it
@@ -38,6 +38,11 @@ def group_of_person(user_id: UUID) -> str:
     return f"person.{user_id}"
 
 
+def subject_of(user_id: UUID, news: News) -> str:
+    """What is noted of such news, for a page that was on its way."""
+    return f"{group_of_person(user_id)}.{news}"
+
+
 def tell(owner_id: UUID, news: News) -> None:
     """Once the change is committed, and beside whoever made it: nobody waits for this."""
     transaction.on_commit(partial(_soon, owner_id, news))
@@ -55,6 +60,6 @@ async def _send(owner_id: UUID, news: News) -> None:
     _gathering.discard((owner_id, news))
     hint = {"type": "person.news", "news": str(news)}
     try:
-        await channel_layers["default"].group_send(group_of_person(owner_id), hint)
+        await missed.tell(group_of_person(owner_id), hint, subject_of(owner_id, news))
     except (RedisError, OSError):
         logger.warning("no news to open pages: Redis is away")

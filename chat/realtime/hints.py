@@ -5,9 +5,9 @@ from functools import partial
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
-from channels.layers import get_channel_layer
 from django.db import transaction
 
+from accounts.realtime import missed
 from chat.models import Conversation
 from chat.models.conversation_state import state_of
 from chat.realtime import event_stream
@@ -29,10 +29,9 @@ async def announce_state(conversation_id: UUID, **more: str) -> None:
 
 async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:
     """A hint to open pages; a page that misses it sees the same at its next request."""
-    layer = get_channel_layer()
+    group = group_of(conversation_id)
     try:
-        if layer is not None:
-            await layer.group_send(group_of(conversation_id), hint)
+        await missed.tell(group, hint, group)
     except event_stream.CONNECTION_ERRORS:
         logger.warning("no hint to open pages: Redis is away")
 

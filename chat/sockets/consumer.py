@@ -6,6 +6,7 @@ from typing import Any
 
 from django.utils.translation import override
 
+from accounts.realtime import missed
 from accounts.realtime.consumer import SignedInConsumer
 from chat.models.lookups import visible_turn
 from chat.realtime import follow
@@ -57,6 +58,8 @@ class ConversationConsumer(SignedInConsumer):
         self.watched.add(group)
         state = {"conversation": str(conversation.pk), "state": conversation.state, "title": conversation.title}
         await self.send_json({"type": "STATE", **state})
+        if await missed.has_changed(group, self.since):
+            await self.conversation_next({"conversation": str(conversation.pk)})
 
     async def on_subscribe(self, frame: dict[str, Any]) -> None:
         turn = await follow.on_database(visible_turn)(self.user, frame.get("turn"))
