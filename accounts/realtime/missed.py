@@ -1,7 +1,8 @@
 """What changed while a page was on its way: after the server began to write it, and before its socket was there.
 
-Each hint is noted with its time before it is sent. A socket that says since when it knows joins its groups first and
-looks at the notes then, so a change in between is either noted or still heard. A page that is up to date asks for nothing.
+Each hint is noted with its time before it is sent. A page's socket says when its page was begun; it joins its groups
+first and looks at the notes then, so a change in between is either noted or still heard. A page that is up to date asks
+for nothing.
 """
 
 import math
