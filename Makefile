@@ -8,13 +8,14 @@ NODE_CHECKS := scripts/node/node_modules/.installed
 NODE_BIN := scripts/node/node_modules/.bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test fuzz bench screenshots messages chromium
+.PHONY: help setup run lint test coverage fuzz bench screenshots messages chromium
 
 help:
 	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
 	@echo "make setup   install everything into .venv"
 	@echo "make lint    the static checks"
 	@echo "make test    everything CI runs"
+	@echo "make coverage   which lines of the product the tests in one process run"
 	@echo "make bench   the benchmarks"
 	@echo "make fuzz    about ten thousand made-up requests to the API"
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
@@ -30,26 +31,30 @@ lint: $(INSTALLED_TO_TEST) $(NODE_CHECKS)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/djlint templates --check --lint --quiet
-	$(BIN)/python -m tests.services manage.py makemigrations --check --dry-run
+	$(BIN)/python -m scripts.services manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/mypy .
 	@test ! -x $(NODE_BIN)/biome || { set -x; \
 	  $(NODE_BIN)/biome ci --error-on-warnings static scripts/node && $(NODE_BIN)/tsc --project scripts/node; }
 
 test: $(INSTALLED_TO_TEST) $(NODE_CLIENT) chromium lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --durations=10
+
+# Of the tests in their own process alone: what the running product runs for the others is not seen.
+coverage: $(INSTALLED_TO_TEST)
+	$(BIN)/python -m pytest -n 2 -m "not browser and not product" --cov --cov-report=term
 
 fuzz: $(INSTALLED_TO_TEST)
 	FUZZ_EXAMPLES=40 $(BIN)/python -m pytest -n 2 tests/config/test_fuzz.py
 
 bench: $(INSTALLED_TO_TEST)
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m scripts.bench
 
 screenshots: $(INSTALLED_TO_TEST) chromium
-	$(BIN)/python -m tests.screenshots
+	$(BIN)/python -m scripts.screenshots
 
 messages: $(INSTALLED_TO_TEST)
-	$(BIN)/python -m tests.messages
+	$(BIN)/python -m scripts.messages
 
 # The browser tests drive Debian's Chromium.
 chromium:

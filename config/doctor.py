@@ -13,16 +13,15 @@ from urllib.parse import urlsplit
 import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
 from django.db.models import CharField
 from django.db.models.functions import Cast, Length
 from kombu.exceptions import KombuError
 
 from config.celery import app as celery
-from config.embedded.errors import StartError
-from config.embedded.external import check_database, check_redis
-from config.embedded.paths import make_data_dir
-from core import jobs
+from config.embedded.paths import StartError, make_data_dir
+from config.embedded.services import check_database, check_redis
+from config.http.health import missing_migrations
+from core import background
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model, Provider
@@ -91,10 +90,8 @@ def _extensions() -> Iterator[Finding]:
 
 
 def _migrations() -> Iterator[Finding]:
-    executor = MigrationExecutor(connection)
-    pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    if pending:
-        yield Finding("fail", "Migrations", f"{len(pending)} are missing", "Run manage.py migrate.")
+    if missing := missing_migrations():
+        yield Finding("fail", "Migrations", f"{missing} are missing", "Run manage.py migrate.")
     else:
         yield Finding("ok", "Migrations", "all applied")
 
@@ -102,7 +99,7 @@ def _migrations() -> Iterator[Finding]:
 def _redis() -> Iterator[Finding]:
     try:
         check_redis(settings.STREAMS_URL)
-        heard, missing = jobs.queues_heard(), jobs.missing_queues()
+        heard, missing = background.queues_heard(), background.missing_queues()
     except (StartError, redis.RedisError) as error:
         yield Finding("fail", "Redis", str(error))
         return

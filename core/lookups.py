@@ -1,14 +1,21 @@
 """Rows, ids and days as they are named in addresses."""
 
+from collections.abc import Callable
 from datetime import date
-from typing import TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from django.db.models import Model, QuerySet
+from django.http.response import HttpResponseBase
+from django.views.decorators.http import require_http_methods
 
 from core.errors import NotFound
 
 Row = TypeVar("Row", bound=Model)
+Asked = TypeVar("Asked")
+Rest = ParamSpec("Rest")
+Answer = TypeVar("Answer", bound=HttpResponseBase)
 
 
 def identifier(value: object, what: str) -> UUID:
@@ -29,6 +36,28 @@ def or_404(row: Row | None, what: str) -> Row:
     if row is None:
         raise NotFound(what)
     return row
+
+
+def with_row(
+    find: Callable[[Any, UUID], Row], *methods: str
+) -> Callable[
+    [Callable[Concatenate[Asked, Row, Rest], Answer]], Callable[Concatenate[Asked, UUID, Rest], HttpResponseBase]
+]:
+    """A view of the row whose id is in the address: it gets the row itself.
+
+    `find` loads it for a user, and raises `NotFound` for one that is not theirs. `methods` are those that the view
+    answers; POST when none is named.
+    """
+
+    def decorate(view: Callable[Concatenate[Asked, Row, Rest], Answer]) -> Any:
+        @require_http_methods(methods or ["POST"])
+        @wraps(view)
+        def found(request: Any, pk: UUID, *args: Any, **kwargs: Any) -> Answer:
+            return view(request, find(request.user, pk), *args, **kwargs)
+
+        return found
+
+    return decorate
 
 
 class DayConverter:

@@ -5,7 +5,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -14,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.webhooks.services import emit
-from core.jobs import STALE_AFTER, UNCLAIMED_AFTER, claim, silent
+from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, silent
 from files import storage
 from files.extraction.process import extract
 from files.extraction.readers.result import Extracted, ExtractionError
@@ -56,24 +55,22 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
         _slots.release()
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    unread: list[UUID]
-    unindexed: list[UUID]
-
-
-def unfinished() -> Unfinished:
-    """What nobody is at work on, a few of each; a file whose reader died twice is marked failed."""
-    dead = silent(_unread(File.Status.PROCESSING))
+def unread() -> list[UUID]:
+    """Some of those that nobody is reading; a file whose reader died twice is marked failed."""
+    dead = silent(_at(File.Status.PROCESSING))
     _give_up(dead.filter(attempt__gte=MAX_READS))
     dead.update(status=File.Status.UPLOADED, heartbeat=timezone.now() - STALE_AFTER)
-    unread = silent(_unread(File.Status.UPLOADED), UNCLAIMED_AFTER)
-    return Unfinished(_first(unread), _first(silent(_unindexed().filter(attempt__lt=MAX_INDEXINGS))))
+    return _first(silent(_at(File.Status.UPLOADED), UNCLAIMED_AFTER))
+
+
+def unindexed() -> list[UUID]:
+    """Some of those that have text and nobody is indexing."""
+    return _first(silent(_at(*READABLE).filter(attempt__lt=MAX_INDEXINGS)))
 
 
 def claim_index(file_id: UUID) -> File | None:
     """The file, ours to index; None when it is indexed, or somebody else is at it."""
-    free = _unindexed().filter(attempt=0) | silent(_unindexed())
+    free = _at(*READABLE).filter(attempt=0) | silent(_at(*READABLE))
     return File.objects.get(pk=file_id) if claim(free, file_id, attempt=F("attempt") + 1) else None
 
 
@@ -104,12 +101,8 @@ def largest_input() -> int | None:
     return max(windows) - RESERVED_OUTPUT - BUFFER if windows else None
 
 
-def _unread(status: File.Status) -> "QuerySet[File]":
-    return File.objects.filter(searchable=False, status=status)  # in the words of the index `file_unfinished`
-
-
-def _unindexed() -> "QuerySet[File]":
-    return File.objects.filter(searchable=False, status__in=READABLE)
+def _at(*statuses: File.Status) -> "QuerySet[File]":
+    return File.objects.filter(searchable=False, status__in=statuses)  # in the words of the index `file_unfinished`
 
 
 def _first(files: "QuerySet[File]") -> list[UUID]:
@@ -124,8 +117,8 @@ def _claim(file_id: UUID) -> File | None:
 
 def _next_waiting() -> UUID | None:
     """The oldest file of whoever has the fewest being read: many uploads of one do not hold up another's."""
-    busy = Counter(_unread(File.Status.PROCESSING).values_list("owner", flat=True))
-    waiting = _unread(File.Status.UPLOADED)
+    busy = Counter(_at(File.Status.PROCESSING).values_list("owner", flat=True))
+    waiting = _at(File.Status.UPLOADED)
     owners = waiting.order_by("owner").values_list("owner", flat=True).distinct()
     owner = min(owners, key=lambda owner: busy[owner], default=None)
     return waiting.filter(owner=owner).order_by("created", "pk").values_list("pk", flat=True).first()

@@ -11,8 +11,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import User
+from core.background import enqueue
 from core.errors import NotFound, ProductError
-from core.jobs import enqueue
 from core.lookups import get_or_404
 from files import ingest, storage
 from files.models import File, FileText

@@ -8,7 +8,7 @@ from uuid import UUID
 from celery import shared_task
 from celery.signals import worker_ready
 
-from core.jobs import enqueue
+from core.background import enqueue
 from files import ingest, storage
 from files.index import indexing
 from files.models import File
@@ -35,10 +35,9 @@ def index_file(file_id: str) -> None:
 @shared_task
 def sweep_files() -> None:
     """Runs every few seconds: finds what the broker or a dead worker lost."""
-    found = ingest.unfinished()
-    for file_id in found.unread:
+    for file_id in ingest.unread():
         enqueue("files.tasks.read_file", file_id)
-    for file_id in found.unindexed:
+    for file_id in ingest.unindexed():
         enqueue("files.tasks.index_file", file_id)
 
 

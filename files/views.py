@@ -7,13 +7,12 @@ from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from core.errors import NotFound, ProductError
 from files import services
 from files.api import whole_number
-from files.downloads import download
 from files.models import File
-from files.pages import Reading, file_list, with_uses
+from files.pages import Reading, download, file_list, with_uses
 
 
 @require_http_methods(["GET", "POST"])

@@ -8,11 +8,11 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from core.lookups import get_or_404
 from files.api import whole_number
-from files.index.excerpts import Result, passages
+from files.index.search import Result, passages
 from files.models import File
 from files.services import visible_file
 from files.views import upload

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests import services
+from scripts import services
 
 worker = os.environ.get("PYTEST_XDIST_WORKER")
 if worker is None:

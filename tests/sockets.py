@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from accounts.realtime.user_channel import News
+from accounts.realtime import News
 from tests.conftest import Person
 from tests.product import WAIT, Product
 

@@ -1,23 +1,32 @@
 """`POST /api/v1/ag-ui/`: AG-UI 1.0 (docs.ag-ui.com). The input of a run comes in, its events go out."""
 
+import logging
+from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID
 
-from ag_ui.core import RunAgentInput
+from ag_ui.core import RunAgentInput, RunErrorEvent
+from ag_ui.encoder import EventEncoder
 from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
-from django.utils.translation import get_language
+from django.utils.translation import get_language, override
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
-from accounts.access.idempotency import key_of
-from accounts.access.permissions import ScopedView
-from chat.ag_ui import run_input, start_run, stream
+from accounts.access.permissions import ScopedView, key_of
+from chat.ag_ui import run_input, start_run
 from chat.ag_ui.translation import Head, Translation
-from chat.prompts.options import options_of
+from chat.models import Turn
+from chat.prompts.turn_context import options_of
+from chat.realtime import event_stream
+from chat.turns.store import UNEXPECTED
+from core.i18n import translated
 
 EVENT_STREAM = "text/event-stream"
+
+logger = logging.getLogger(__name__)
 
 
 class _RefusalRenderer(JSONRenderer):
@@ -54,8 +63,37 @@ class AgUiView(ScopedView):
             external={tool.name for tool in options_of(turn.options).tools},
             absolute=request.build_absolute_uri,
         )
-        told = stream.lines(Translation(head, parts), turn.pk, after_seq, get_language() or "")
+        told = _lines(Translation(head, parts), turn.pk, after_seq, get_language() or "")
         response = StreamingHttpResponse(told, content_type=EVENT_STREAM)
         response["Cache-Control"] = "no-store"
         response["X-Accel-Buffering"] = "no"  # nginx would hold events back
         return response
+
+
+async def _lines(translation: Translation, turn_id: UUID, after_seq: int, language: str) -> AsyncIterator[str]:
+    """From RUN_STARTED to RUN_FINISHED or RUN_ERROR; a comment after each 5 s of silence.
+
+    A client that goes away does not stop the turn.
+    """
+    encode = EventEncoder().encode
+    yield encode(translation.begin())
+    try:
+        async for wire in event_stream.wire_events(turn_id, after_seq, idle=True):
+            if not wire:
+                yield ": waiting\n\n"
+                continue
+            row = await event_stream.threaded(_ended)(turn_id) if wire["type"] == "SNAPSHOT" else None
+            with override(language):  # a stream is read when the middleware that chose it has ended
+                told = translation.feed(event_stream.readable(wire)) if row is None else translation.catch_up(row)
+            for event in told:
+                yield encode(event)
+            if translation.ended:
+                return
+    except Exception:
+        logger.exception("the AG-UI stream of turn %s broke off", turn_id)
+        with override(language):
+            yield encode(RunErrorEvent(message=translated(UNEXPECTED.detail), code=UNEXPECTED.code))
+
+
+def _ended(turn_id: UUID) -> Turn:
+    return Turn.objects.select_related("answer").get(pk=turn_id)

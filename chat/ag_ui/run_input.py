@@ -25,9 +25,9 @@ from ag_ui.core import (
 from pydantic import ValidationError
 from rest_framework import serializers
 
-from chat.prompts.options import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
+from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
 from core.errors import ProductError
-from llm.types.messages import ToolDefinition
+from llm.types.model_call import ToolDefinition
 
 MOST_ERRORS = 10  # of an invalid input; the rest of a long list helps nobody
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON text

@@ -10,9 +10,8 @@ from accounts.models import User
 from chat.ag_ui.run_input import Decision, Said, Wanted
 from chat.conversations import services
 from chat.models import Conversation, Message, Turn
-from chat.models.conversation_state import list_changed, lock, require_idle
-from chat.models.lookups import visible_turn
-from chat.prompts.options import options_of
+from chat.models.conversation_state import list_changed, lock, require_idle, visible_turn
+from chat.prompts.turn_context import options_of
 from chat.sending.services import send
 from chat.turns.services import decide_call
 from chat.turns.submit import Ask, begin_answers, models_of, turns_of_key

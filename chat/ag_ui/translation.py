@@ -41,7 +41,7 @@ from chat.ag_ui.run_input import Interrupted
 from chat.ag_ui.start_run import NOT_RUN, call_id
 from chat.models import Turn
 from chat.realtime.events import Approval, EventType
-from chat.turns.outcome import Ending, last_event
+from chat.turns.store import Ending, last_event
 
 ANSWER_SCHEMA = {"type": "object", "properties": {"allow": {"type": "boolean"}}, "required": ["allow"]}
 

@@ -4,34 +4,37 @@ The row, not the broker, is the truth about a turn, a summary or an import.
 """
 
 import asyncio
+import logging
 from typing import Any
 from uuid import UUID
 
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
+from django.db import DatabaseError, InterfaceError
 
-from chat.background.follow_up import follow_up
-from chat.conversations import deletion, titles
+from chat.conversations import services as conversations
+from chat.conversations import titles
 from chat.conversations.importing import jobs as imports
-from chat.openai_api import retention
-from chat.realtime.hints import announce_state
+from chat.openai_api import create_turn
+from chat.realtime.event_stream import announce, announce_state, hint
 from chat.runs import state_machine as runs
-from chat.sending import queued_message
+from chat.sending import services as sending
 from chat.summaries import jobs
-from chat.turns import recovery, runner, store
-from core import event_loop
-from core.jobs import enqueue, tell_queues
+from chat.turns import runner, store
+from core import background
+from core.background import enqueue, on_database, tell_queues
 
 GRACE = 7.0  # seconds that running answers get to finish when the worker is asked to end; its supervisor waits 10
 
+logger = logging.getLogger(__name__)
 _room = asyncio.Semaphore(settings.TURNS_PER_WORKER)
 _waiting: set[UUID] = set()  # turns of this process for which there is no room yet; others may take them
 
 
 @shared_task(name="chat.tasks.run_turn")
 def run_turn(turn_id: str) -> None:
-    event_loop.carry(_run_turn(UUID(turn_id)))
+    background.carry(_run_turn(UUID(turn_id)))
 
 
 async def _run_turn(turn_id: UUID) -> None:
@@ -53,19 +56,19 @@ async def _run_turn(turn_id: UUID) -> None:
 
 @shared_task(name="chat.tasks.send_next")
 def send_next(conversation_id: str) -> None:
-    event_loop.carry(follow_up(UUID(conversation_id)))
+    background.carry(follow_up(UUID(conversation_id)))
 
 
 @shared_task(name="chat.tasks.advance_run")
 def advance_run(run_id: str) -> None:
     conversation = runs.conversation_of(UUID(run_id))
     if conversation is not None:
-        event_loop.carry(follow_up(conversation))
+        background.carry(follow_up(conversation))
 
 
 @shared_task(name="chat.tasks.summarise")
 def summarise(job_id: str) -> None:
-    event_loop.carry(_summarise(UUID(job_id)))
+    background.carry(_summarise(UUID(job_id)))
 
 
 async def _summarise(job_id: UUID) -> None:
@@ -82,7 +85,7 @@ async def _summary_ended(conversation_id: UUID) -> None:
 
 @shared_task(name="chat.tasks.write_title")
 def write_title(turn_id: str) -> None:
-    event_loop.carry(titles.write(UUID(turn_id)))
+    background.carry(titles.write(UUID(turn_id)))
 
 
 @shared_task(name="chat.tasks.sweep_turns")
@@ -90,28 +93,28 @@ def sweep_turns() -> None:
     """Runs every 5 s: ends what a dead worker left, and begins what it, or the broker, has lost."""
     turns, summaries = store.stale(), jobs.stale()
     for turn_id in turns.interrupted:
-        event_loop.carry(_recover(turn_id))
+        background.carry(_recover(turn_id))
     for turn_id in turns.unclaimed:
         enqueue("chat.tasks.run_turn", turn_id)
     for conversation_id in summaries.failed:
-        event_loop.carry(_summary_ended(conversation_id))
+        background.carry(_summary_ended(conversation_id))
     for job_id in summaries.unclaimed:
         enqueue("chat.tasks.summarise", job_id)
-    for conversation_id in queued_message.due():
+    for conversation_id in sending.due():
         enqueue("chat.tasks.send_next", conversation_id)
     for run_id in runs.due():
         enqueue("chat.tasks.advance_run", run_id)
 
 
 async def _recover(turn_id: UUID) -> None:
-    conversation = await recovery.recover(turn_id)
+    conversation = await runner.recover(turn_id)
     if conversation is not None:
         await follow_up(conversation)
 
 
 @shared_task(name="chat.tasks.forget_requests")
 def forget_requests() -> None:
-    retention.forget_old()
+    create_turn.forget_old()
 
 
 @shared_task(name="chat.tasks.import_conversations")
@@ -122,24 +125,54 @@ def import_conversations(import_id: str) -> None:
 @shared_task(name="chat.tasks.tidy_conversations")
 def tidy_conversations() -> None:
     """Runs every minute: what was deleted a day ago goes, and imports that nobody works on are taken up."""
-    deletion.purge()
+    conversations.purge()
     for import_id in imports.unclaimed():
         enqueue("chat.tasks.import_conversations", import_id)
 
 
 @worker_ready.connect
 def _start(sender: Any, **kwargs: Any) -> None:
-    event_loop.submit(runner.warm_up()).result()
-    event_loop.submit(tell_queues(list(sender.app.amqp.queues.consume_from)))
+    background.submit(runner.warm_up()).result()
+    background.submit(tell_queues(list(sender.app.amqp.queues.consume_from)))
 
 
 @worker_shutting_down.connect
 def _end(**kwargs: Any) -> None:
     """Running answers may finish for a while; then they end as interrupted, their text kept."""
-    event_loop.end(GRACE)
+    background.end(GRACE)
 
 
 @worker_shutdown.connect
 def _wait(**kwargs: Any) -> None:
     """Celery waits for its tasks alone, and those have returned."""
-    event_loop.join()
+    background.join()
+
+
+async def follow_up(conversation_id: UUID) -> None:
+    """Begins what comes next in a conversation once an answer or a summary has ended there: the message that waits, the
+    run's next step, the summary, the title.
+
+    It is decided from the rows alone, so anybody may ask at any time and as often as they like. What is left undone,
+    because a worker is killed in here or the database is away, the sweeper finds.
+    """
+    try:
+        pages_change = await on_database(_begin, conversation_id)
+    except (DatabaseError, InterfaceError):
+        logger.warning("conversation %s: nothing follows yet, since the database is away", conversation_id)
+        return
+    if pages_change:
+        await announce(conversation_id, hint(conversation_id))
+
+
+def _begin(conversation_id: UUID) -> bool:
+    """Whether open pages show something of it."""
+    waited, run = sending.waits_in(conversation_id), runs.in_conversation(conversation_id)
+    if waited:
+        sending.send_kept(conversation_id)
+    if run is not None:
+        runs.advance(run)
+    for job in jobs.queued_in(conversation_id):
+        enqueue("chat.tasks.summarise", job)
+    if titled := titles.claim(conversation_id):
+        enqueue("chat.tasks.write_title", titled)
+    return waited or run is not None

@@ -8,9 +8,8 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 from chat.context.build import POLICIES, build
-from chat.context.layout import LAYOUTS
+from chat.context.rendering import LAYOUTS
 from chat.context.report import Prompt
-from chat.context.room import Reserves, Room, document_budget
 from chat.context.summary import Bounds, SummaryMessage, is_due, plan_summary
 from chat.context.types import (
     Block,
@@ -20,11 +19,14 @@ from chat.context.types import (
     Document,
     ImageRef,
     PromptMessage,
+    Reserves,
     Role,
+    Room,
+    document_budget,
 )
 from core.errors import ProductError
 from llm import tokens
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 # More decimals than any share needs; without a bound a few bytes (1e-999999999) would be a number of gigabytes.

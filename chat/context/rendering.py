@@ -1,14 +1,17 @@
-"""What each source is sent as, and what that costs (docs/context.md, “The room” and “manage.py plan”).
+"""What each section is sent as, in which order, and what that costs (docs/context.md, “Order” and “manage.py plan”).
 
 A message costs its tokens, its images and the overhead; the files uploaded with it are a message of their own above it.
 `tokens` beats counting the text, and text is counted only when it is asked for.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from functools import cached_property
+from typing import Literal
 
-from chat.context.documents import Numbers, documents_text, number_documents
 from chat.context.types import (
     Block,
     ContextMessage,
@@ -18,8 +21,172 @@ from chat.context.types import (
     Role,
     Section,
     Tokenizer,
+    floored,
 )
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
+
+# `history` is older turns with the files above their messages, `current` the newest turn with its files. The project's
+# files and their listing stay together; the reminder is last in every layout (docs/context.md, “Order”).
+LAYOUTS: dict[str, tuple[Section, ...]] = {
+    # The seeds' order: what matters most is close to the newest question.
+    "near_end": (
+        "system", "tasks", "summary", "history", "persona", "project_files", "file_listing", "current", "reminder",
+    ),
+    # A large, unchanging prefix, which providers bill at a tenth.
+    "files_first": (
+        "system", "project_files", "file_listing", "tasks", "summary", "history", "persona", "current", "reminder",
+    ),
+    "all_first": (
+        "system", "persona", "project_files", "file_listing", "tasks", "summary", "history", "current", "reminder",
+    ),
+}  # fmt: skip
+
+
+DateAwareness = Literal["day", "minute", "off"]
+
+CITATIONS = (
+    "# Citations\n"
+    "Each document has a number. Cite what you take from a document with its number in square brackets right after the "
+    "statement, like [1] or [2][5]. Cite only documents that were given; never list sources at the end."
+)
+CITATION_REMINDER = "Cite the documents you use by their numbers in square brackets, like [1]."
+
+
+@dataclass(frozen=True, slots=True)
+class ToolGuidance:
+    """When to use a tool, in words for the model. A search tool's results can be cited."""
+
+    name: str
+    text: str
+    is_search: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What S and R depend on in one model call.
+
+    `asked_at` is the time of the newest user message in the user's timezone. `tools` are all tools of the turn in a
+    fixed order, `available` the names of those that may be called in this cycle; `searched`: a search tool has run in
+    this turn.
+    """
+
+    layout: str
+    asked_at: datetime
+    date_awareness: DateAwareness = "day"
+    tools: Sequence[ToolGuidance] = ()
+    available: frozenset[str] = frozenset()
+    searched: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether S changes from call to call."""
+        return self.layout == "near_end"
+
+
+def system_text(base: str, moment: Moment) -> str:
+    """S: the editable text, guidance for tools, the section on citations, and the date as the last line."""
+    tools = [tool for tool in moment.tools if not moment.moves or tool.name in moment.available]
+    cites = moment.searched if moment.moves else any(tool.is_search for tool in tools)
+    guidance = "\n".join(("# Tools", *(f"{tool.name}: {tool.text}" for tool in tools))) if tools else ""
+    return _joined((base, guidance, CITATIONS if cites else "", _date_line(moment)))
+
+
+def reminder_text(reminders: Iterable[str], moment: Moment) -> str | None:
+    """R: the built-in reminders and the user's, in one message; None when there is nothing to remind of."""
+    exact_time = moment.date_awareness == "minute" and not moment.moves
+    time = f"It is {moment.asked_at:%A, %Y-%m-%d %H:%M}." if exact_time else ""
+    return _joined((CITATION_REMINDER if moment.searched else "", *reminders, time)) or None
+
+
+def _date_line(moment: Moment) -> str:
+    if moment.date_awareness == "off":
+        return ""
+    minutes = moment.moves and moment.date_awareness == "minute"
+    return (
+        f"Today is {moment.asked_at:%A, %Y-%m-%d}." if not minutes else f"It is {moment.asked_at:%A, %Y-%m-%d %H:%M}."
+    )
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+PREFIX = "Here are some documents provided for context, they may not all be relevant:"
+INLINE_SHARE = Decimal("0.6")
+
+
+class Numbers:
+    """The number to cite for each document of a conversation: given once, in order of appearance, and kept.
+
+    `known` are the numbers given before, by document id; new ones continue after the largest.
+    """
+
+    def __init__(self, known: Mapping[str, int] | None = None) -> None:
+        self._numbers = dict(known or {})
+        self._last = max(self._numbers.values(), default=0)
+
+    @property
+    def known(self) -> dict[str, int]:
+        """All numbers given so far, by document id, for whoever keeps them with the conversation."""
+        return dict(self._numbers)
+
+    def of(self, document_id: str) -> int:
+        number = self._numbers.get(document_id)
+        if number is None:
+            self._last += 1
+            number = self._numbers[document_id] = self._last
+        return number
+
+
+def number_documents(documents: Sequence[Document]) -> Numbers:
+    """Numbers for `documents` in their order; those that carry a number keep it."""
+    numbers = Numbers({document.id: document.number for document in documents if document.number is not None})
+    for document in documents:
+        numbers.of(document.id)
+    return numbers
+
+
+def documents_json(documents: Iterable[Document], numbers: Numbers) -> str:
+    """The JSON a model reads: fixed key order, no indentation, absent metadata left out. Search results are sent so."""
+    return json.dumps({"documents": [_entry(document, numbers) for document in documents]}, ensure_ascii=False)
+
+
+def documents_text(documents: Iterable[Document], numbers: Numbers) -> str:
+    """The text of a message of files (P and F): the prefix line, then the JSON."""
+    return f"{PREFIX}\n{documents_json(documents, numbers)}"
+
+
+def split_project_files(
+    files: Sequence[Document], *, room: int, pinned: frozenset[str] = frozenset(), share: Decimal = INLINE_SHARE
+) -> tuple[list[Document], list[Document]]:
+    """Which project files are sent inline and which are reached by search, each in the given order.
+
+    `room`: window − reserved output − system prompt − persona prompt. All are inline when their sum is below `share`
+    of it; otherwise the pinned ones that fit whole below that line. A file without a token count is never inline.
+    """
+    line = floored(max(room, 0), share)
+    inline: set[str] = set()
+    used = 0
+    everything = sum(_known(file, line) for file in files) < line
+    for file in files:
+        if everything or (file.id in pinned and used + _known(file, line) < line):
+            inline.add(file.id)
+            used += _known(file, line)
+    return [file for file in files if file.id in inline], [file for file in files if file.id not in inline]
+
+
+def _known(file: Document, line: int) -> int:
+    """The file's tokens; an unknown count is taken to be as large as the whole line, so that it blocks."""
+    return line if file.tokens is None else file.tokens
+
+
+def _entry(document: Document, numbers: Numbers) -> dict[str, int | str]:
+    entry: dict[str, int | str] = {"document": numbers.of(document.id), "title": document.title}
+    if document.metadata is not None:
+        entry["metadata"] = document.metadata
+    entry["contents"] = document.text or ""
+    return entry
+
 
 STUB = "This tool result is no longer available."
 

@@ -8,10 +8,8 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from chat.context.required import system_block
-from chat.context.turns import History
+from chat.context.policies import History
 from chat.context.types import (
-    Block,
     ContextMessage,
     ContextRequest,
     Document,
@@ -90,17 +88,8 @@ class Report:
     def _section_sources(self) -> Iterator[SourceReport]:
         sent = {message.section: message for message in self._messages if message.source is None}
         request = self._request
-        blocks: tuple[tuple[Section, Block | None], ...] = (
-            ("system", system_block(request)),
-            ("tasks", request.tasks),
-            ("summary", request.summary),
-            ("persona", None if request.persona_replaces_system else request.persona),
-            ("file_listing", request.file_listing),
-            ("reminder", request.reminder),
-        )
-        for section, block in blocks:
-            if block:
-                yield self._source(section, None, sent.get(section), "no_room")
+        for section, _, _ in request.blocks:
+            yield self._source(section, None, sent.get(section), "no_room")
         for file in request.project_files:
             yield SourceReport("project_file", file.id, "full", file.tokens, exact=request.exact)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from chat.context.room import floored
+from chat.context.types import floored
 
 SHORTEST_SUMMARY = 256
 CEILING_SHARE = Decimal("0.65")

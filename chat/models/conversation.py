@@ -182,7 +182,8 @@ class TurnQuerySet(models.QuerySet["Turn"]):
 class Turn(models.Model):
     """One answer in the making. The row is the truth about who works on it: it is claimed by a conditional update.
 
-    `attempt` counts claims and fences an old worker; `usage` holds the fields of `llm.types.events.Usage` plus `calls`.
+    `attempt` counts claims and fences an old worker; `usage` holds the fields of
+    `llm.types.model_call.Usage` plus `calls`.
     """
 
     class Status(models.TextChoices):
@@ -207,7 +208,7 @@ class Turn(models.Model):
     stop_requested = models.BooleanField(default=False)
     heartbeat = models.DateTimeField(null=True, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
-    # What a program asked for beside its messages, see `chat.prompts.options`; empty for a person's turn.
+    # What a program asked for beside its messages, see `chat.prompts.turn_context.Options`; empty for a person's turn.
     options: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
     usage: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     report: "models.JSONField[Any, Any]" = models.JSONField(default=dict)

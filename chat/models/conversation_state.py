@@ -1,9 +1,12 @@
-"""The state of a conversation (idle, answering, summarising): who may begin something in it, and what comes next.
+"""A conversation to those who act in it: found, its scope, and its state, which says who may begin something now.
 
 Everybody who begins or ends a turn, a summary or a run locks the conversation first and goes through here.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -12,9 +15,49 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from accounts.models import User
-from accounts.realtime.user_channel import News, tell
-from chat.models import Conversation, Run, SummaryJob, Turn
+from accounts.realtime import News, tell
+from chat.models import Conversation, Message, NextMessage, Run, SummaryJob, Turn
+from chat.models.tree import with_rows
 from core.errors import NotFound, ProductError
+from core.lookups import get_or_404
+from personas.models import Persona
+from projects.models import Project
+
+
+@dataclass(frozen=True, slots=True)
+class ChatScope:
+    """Where a question is asked: its conversation, if there is one yet, and the project and persona that hold there."""
+
+    conversation: Conversation | None = None
+    project: Project | None = None
+    persona: Persona | None = None
+
+
+def scope_of(conversation: Conversation) -> ChatScope:
+    """A project that its owner has closed to the person counts no more."""
+    project = conversation.project
+    if project is not None and not Project.objects.visible_to(conversation.owner).filter(pk=project.pk).exists():
+        project = None
+    return ChatScope(conversation, project, conversation.persona or (project.persona if project else None))
+
+
+def visible_conversation(user: User, pk: object) -> Conversation:
+    """With `waits`: whether a next message does."""
+    related = ("persona__budget_profile", "project__persona__budget_profile", "owner", "leaf")
+    rows = Conversation.objects.visible_to(user).select_related(*related).defer("leaf__parts", "leaf__tokens")
+    # Asked along, since it is seldom so, and a page has few queries to spend.
+    waits = Exists(NextMessage.objects.filter(conversation=OuterRef("pk")))
+    return get_or_404(rows.annotate(waits=waits), pk, "conversation")
+
+
+def visible_message(user: User, pk: object) -> Message:
+    related = ("conversation__persona", "conversation__project__persona", "parent")
+    return get_or_404(with_rows(Message.objects.visible_to(user)).select_related(*related), pk, "message")
+
+
+def visible_turn(user: User, pk: object) -> Turn:
+    return get_or_404(Turn.objects.visible_to(user).select_related("conversation", "answer"), pk, "turn")
+
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +68,19 @@ def lock(conversation: Conversation) -> Conversation:
     if locked is None:
         raise NotFound("conversation")
     return locked
+
+
+@contextmanager
+def idle(user: User, conversation: Conversation) -> Iterator[Conversation]:
+    """A transaction around a change of the person's own conversation, locked, while nothing is going on in it.
+
+    Raises `NotFound`, and `already_answering` and `summarising` (409).
+    """
+    require_owner(user, conversation)
+    with transaction.atomic():
+        locked = lock(conversation)
+        require_idle(locked)
+        yield locked
 
 
 class RunWaits(ProductError):

@@ -10,19 +10,17 @@ from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import AuthenticationFailed
 
-from accounts.access import rate_limits
 from accounts.access.authentication import bearer, user_of_token
-from accounts.access.permissions import missing_scope
+from accounts.access.permissions import Allowance, count, missing_scope, require
 from accounts.models import User
 from chat.models import Turn
 from chat.openai_api import create_turn, embedding
+from chat.openai_api.create_turn import files_of
 from chat.openai_api.errors import refusal
-from chat.openai_api.images import files_of
 from chat.openai_api.names import find, offered
 from chat.openai_api.parse import body_of, read
-from chat.openai_api.serialize import Completion, Head
-from chat.openai_api.stream import Relay
-from chat.realtime.follow import on_database
+from chat.openai_api.serialize import Completion, Head, Relay
+from chat.realtime.event_stream import threaded
 from core.errors import ProductError
 
 PROJECT, REPORT = "X-Glasshouse-Project", "X-Glasshouse-Report"
@@ -33,7 +31,7 @@ View = Callable[Concatenate[HttpRequest, User, Arguments], Coroutine[Any, Any, H
 
 class Caller(NamedTuple):
     user: User
-    allowance: rate_limits.Allowance | None
+    allowance: Allowance | None
 
 
 def for_tokens(
@@ -47,9 +45,9 @@ def for_tokens(
         async def answer(request: HttpRequest, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponseBase:
             if request.method != method:
                 raise ProductError("method_not_allowed", f"Send a {method} request to this address.", status=405)
-            caller = await on_database(_caller)(request, scopes)
+            caller = await threaded(_caller)(request, scopes)
             try:
-                rate_limits.require(caller.allowance, "chat")
+                require(caller.allowance, "chat")
                 response = await view(request, caller.user, *args, **kwargs)
             except ProductError as error:
                 response = refusal(error)
@@ -72,10 +70,10 @@ def _caller(request: HttpRequest, scopes: tuple[str, ...]) -> Caller:
         raise ProductError("bad_token", str(error.detail), status=401) from error
     if not set(scopes) & set(row.scopes):
         raise ProductError("missing_scope", missing_scope(scopes[0]), status=403)
-    return Caller(user, rate_limits.count(user, "chat"))
+    return Caller(user, count(user, "chat"))
 
 
-def _with_limits(response: HttpResponseBase, allowance: rate_limits.Allowance | None) -> HttpResponseBase:
+def _with_limits(response: HttpResponseBase, allowance: Allowance | None) -> HttpResponseBase:
     if allowance is not None:
         response["X-RateLimit-Limit-Requests"] = str(allowance.limit)
         response["X-RateLimit-Remaining-Requests"] = str(max(0, allowance.limit - allowance.used))
@@ -85,20 +83,20 @@ def _with_limits(response: HttpResponseBase, allowance: rate_limits.Allowance | 
 
 @for_tokens("GET", "chat")
 async def models(request: HttpRequest, user: User) -> HttpResponseBase:
-    rows = await on_database(offered)(user)
+    rows = await threaded(offered)(user)
     return JsonResponse({"object": "list", "data": [each.as_json() for each in rows]})
 
 
 @for_tokens("GET", "chat")
 async def model(request: HttpRequest, user: User, name: str) -> HttpResponseBase:
-    found = await on_database(find)(user, name)
+    found = await threaded(find)(user, name)
     return JsonResponse(found.as_json())
 
 
 @for_tokens("POST", "chat")
 async def chat_completions(request: HttpRequest, user: User) -> HttpResponseBase:
     wanted = await asyncio.to_thread(lambda: read(body_of(request)))
-    asked = await on_database(create_turn.asked)(user, wanted, request.headers.get(PROJECT))
+    asked = await threaded(create_turn.asked)(user, wanted, request.headers.get(PROJECT))
     files = await files_of(user, wanted.history.pictures)
     turn = await _started(lambda: create_turn.start(user, wanted, asked, files))
     external = {tool.name for tool in wanted.options.tools}
@@ -111,7 +109,7 @@ async def chat_completions(request: HttpRequest, user: User) -> HttpResponseBase
 
 async def _started(start: Callable[[], Turn]) -> Turn:
     """The turn. A program that goes away in this very moment must not leave one behind that nobody waits for."""
-    starting_it = asyncio.ensure_future(on_database(start)())
+    starting_it = asyncio.ensure_future(threaded(start)())
     try:
         return await asyncio.shield(starting_it)
     except asyncio.CancelledError:
@@ -136,10 +134,10 @@ async def _response(relay: Relay, *, stream: bool) -> HttpResponseBase:
 
 
 async def _close(relay: Relay) -> None:
-    await asyncio.shield(asyncio.ensure_future(on_database(relay.close)()))
+    await asyncio.shield(asyncio.ensure_future(threaded(relay.close)()))
 
 
 @for_tokens("POST", "chat", "files")
 async def embeddings(request: HttpRequest, user: User) -> HttpResponseBase:
     body: dict[str, Any] = await asyncio.to_thread(body_of, request)
-    return JsonResponse(await on_database(embedding.answer)(body))
+    return JsonResponse(await threaded(embedding.answer)(body))

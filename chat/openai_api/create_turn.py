@@ -1,23 +1,85 @@
-"""A request's rows: a conversation of its own with the given messages, and the turn that answers them."""
+"""A request's rows: a conversation of its own with the given messages and images, and the turn that answers them.
 
+They are kept for a while, for their reports, and then forgotten.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from itertools import islice
 from typing import NamedTuple
 
+from django.conf import settings
+from django.core.files.base import ContentFile
 from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
 
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.conversation import title_from
 from chat.openai_api.errors import refused
-from chat.openai_api.messages import History
 from chat.openai_api.names import Offered, find
-from chat.openai_api.parse import Wanted
+from chat.openai_api.parse import History, Picture, Wanted, is_picture
+from chat.realtime.event_stream import threaded
 from chat.turns.submit import begin_answers
+from core.errors import ProductError
+from files import services
 from files.models import File
 from llm.models import Model
-from llm.providers.capabilities import lacking
+from llm.providers import lacking
 from projects.models import Project
 from projects.services import visible_project
+
+PATIENCE, LOOK_AGAIN = 60.0, 0.05  # seconds
+
+
+async def files_of(user: User, pictures: Sequence[Picture]) -> list[File]:
+    """A readable file for each picture, in their order.
+
+    Raises `invalid_image` for what is none, and `images_not_ready` (503) when they cannot be read in time.
+    """
+    files = await threaded(_stored)(user, pictures)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while any(file.unread for file in files):
+                await asyncio.sleep(LOOK_AGAIN)
+                files = await threaded(_again)(files)
+    except TimeoutError as error:
+        sentence = "The images could not be read in time. Try again in a minute."
+        raise ProductError("images_not_ready", sentence, status=503) from error
+    for file, picture in zip(files, pictures, strict=True):
+        if not file.is_image or file.status == File.Status.FAILED:
+            sentence = f"This is not an image that models can be shown. {file.error}".strip()
+            raise refused(picture.where, sentence, "invalid_image")
+    return files
+
+
+def _stored(user: User, pictures: Sequence[Picture]) -> list[File]:
+    """A program sends an image again with every request: one that its last requests had is not stored twice."""
+    made: dict[str, File] = {}
+    for picture in pictures:
+        if picture.digest not in made:
+            made[picture.digest] = _known(user, picture) or services.upload(
+                user=user, name=picture.name, content=ContentFile(picture.data)
+            )
+    return [made[picture.digest] for picture in pictures]
+
+
+def _known(user: User, picture: Picture) -> File | None:
+    sent_before = Q(attachments__message__conversation__origin=Conversation.Origin.API)
+    rows = File.objects.owned_by(user).filter(sent_before, sha256=picture.digest, status=File.Status.READY)
+    return rows.filter(name=picture.name).first()
+
+
+def _again(files: Iterable[File]) -> list[File]:
+    rows = File.objects.in_bulk([file.pk for file in files])
+    return [rows[file.pk] if file.pk in rows else _gone(file) for file in files]
+
+
+def _gone(file: File) -> File:
+    file.status = File.Status.FAILED
+    return file
 
 
 class Asked(NamedTuple):
@@ -86,3 +148,22 @@ def _attach(messages: list[Message], history: History, files: list[File]) -> Non
         for number, file in enumerate(islice(waiting, len(row.pictures)))
     ]
     Attachment.objects.bulk_create(attached)
+
+
+BATCH = 200
+
+
+def forget_old() -> None:
+    """Removes those that are older than `settings.API_CONVERSATION_DAYS`, with the images that came with them alone."""
+    if not settings.API_CONVERSATION_DAYS:
+        return
+    before = timezone.now() - timedelta(days=settings.API_CONVERSATION_DAYS)
+    ended = Conversation.objects.filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
+    old = ended.filter(updated__lt=before)
+    while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH]):
+        images = list(File.objects.filter(attachments__message__conversation__in=batch).distinct())
+        Conversation.objects.filter(pk__in=batch).delete()
+        unused = File.objects.filter(pk__in=[file.pk for file in images], attachments=None, project_entries=None)
+        for file in unused.select_related("owner"):
+            if is_picture(file.name, file.sha256):
+                services.delete(user=file.owner, file=file)

@@ -1,14 +1,20 @@
 """An answer as the protocol says it: chunks of a stream, or one completion made of the same chunks."""
 
+import json
+import logging
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from chat.models import Turn
+from chat.openai_api import errors
 from chat.openai_api.errors import failure
-from chat.rendering.citations import CITED
+from chat.realtime import event_stream
+from chat.realtime.event_stream import threaded
+from chat.rendering.references import CITED
+from chat.turns.services import stop_turn
 from core.errors import ProductError
 from llm import tokens
 
@@ -186,3 +192,70 @@ class Completion:
 def stopped() -> ProductError:
     sentence = "This answer was stopped from elsewhere before its end. What was written is kept in its conversation."
     return ProductError("stopped", sentence, status=409, should_retry=False)
+
+
+logger = logging.getLogger(__name__)
+
+
+class Relay:
+    """One turn on its way to one program. An async iterable of the lines of a stream.
+
+    `close` stops the turn unless it has ended; Django calls it when a streamed response is over, however it ends.
+    """
+
+    def __init__(self, turn: Turn, completion: Completion) -> None:
+        self._turn, self._completion = turn, completion
+        self._chunks = self._follow()
+        self._ready: list[Chunk] = []
+
+    async def begin(self) -> None:
+        """Waits for the first words, or for five silent seconds: until then an error can have a status of its own."""
+        async for chunk in self._chunks:
+            if chunk:
+                self._ready.append(chunk)
+            return
+
+    async def whole(self) -> dict[str, Any]:
+        async for _chunk in self._chunks:
+            pass
+        return self._completion.whole()
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        for chunk in self._ready:
+            yield _line(chunk)
+        try:
+            async for chunk in self._chunks:
+                yield _line(chunk) if chunk else ": waiting\n\n"
+        except ProductError as error:
+            yield _line(errors.body(error))
+        except Exception:
+            logger.exception("the stream of turn %s broke off", self._turn.pk)
+            sentence = "Something went wrong on the server while answering. Try again."
+            yield _line(errors.body(ProductError("internal_error", sentence, status=500)))
+        else:
+            yield "data: [DONE]\n\n"
+
+    def close(self) -> None:
+        if not self._completion.ended:
+            stop_turn(user=self._turn.conversation.owner, turn=self._turn)
+
+    async def _follow(self) -> AsyncIterator[Chunk]:
+        """The turn's chunks, until its last; an empty one after each 5 s of silence. Raises how it failed."""
+        async for event in event_stream.wire_events(self._turn.pk, 0, idle=True):
+            if not event:
+                yield {}
+                continue
+            chunks = await self._from_row() if event["type"] == "SNAPSHOT" else self._completion.feed(event)
+            for chunk in chunks:
+                yield chunk
+
+    async def _from_row(self) -> list[Chunk]:
+        return self._completion.catch_up(await threaded(_ended)(self._turn))
+
+
+def _ended(turn: Turn) -> Turn:
+    return Turn.objects.select_related("answer").get(pk=turn.pk)
+
+
+def _line(value: Any) -> str:
+    return f"data: {json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n\n"

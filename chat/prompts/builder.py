@@ -1,28 +1,32 @@
 """What one model call is sent: the rows' blocks and branch, planned by the context engine.
 
-The turn, the plan before sending, and the reports all come through `plan`.
+The turn, the plan before sending, and the reports all come through `plan`. Of a project's files that are not in the
+prompt whole, a model with tools gets the list (the section `file_listing`, L) and searches by itself. For one without,
+its question is searched in its stead, so that a small model reaches a large project too.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from chat.context.build import build
-from chat.context.layout import DateAwareness, Moment, reminder_text, system_text
+from chat.context.rendering import DateAwareness, Moment, Numbers, documents_text, reminder_text, system_text
 from chat.context.report import Prompt
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage
 from chat.models import Message as MessageRow
 from chat.models import Summary
 from chat.models.summary import in_force, text_of
-from chat.prompts.attachments import Documents, project_files
-from chat.prompts.history import messages_of, newest, unsent
-from chat.prompts.project_retrieval import asked, beside
+from chat.prompts.history import Documents, ProjectFiles, messages_of, newest, project_files, unsent
 from chat.prompts.turn_context import TurnContext
+from chat.tools.files import HITS, passages
 from chat.tools.toolbox import LAST_STEP
+from files.index.search import Hit, search_many
 from files.models import File
 from files.services import open_blob
-from llm.types.messages import Image, Message, ModelRequest
+from llm.tokens import Tokenizer
+from llm.types.model_call import Image, Message, ModelRequest
 from personas.models import BudgetProfile
 from projects.planner.queries import render
 
@@ -225,3 +229,55 @@ def _image(file_id: str) -> Image:
     file = File.objects.get(pk=file_id)
     with open_blob(file=file) as blob:
         return Image(file.media_type, blob.read())
+
+
+BY_SEARCH = "These files of the project can be reached by search; their text is not shown here:"
+FOUND = "These files of the project are not shown whole; what was found in them for the newest question is below:"
+# The list must be sent, so without a bound a project of a thousand files would leave no room for any question.
+LIST_SHARE = 10  # percent of the room
+
+
+def asked(leaf: MessageRow | None, added: Sequence[ContextMessage]) -> str:
+    """The newest question: that of a draft, else the one that is being answered."""
+    drafted = added[0].text if added and added[0].role == "user" else None
+    return drafted or (leaf.text if leaf is not None else "")
+
+
+def beside(files: ProjectFiles, made: Documents, *, room: int, question: str) -> Block | None:
+    """L, None when every file is inline. `room` as for `project_files`; `question`: to search for, empty for a model
+    that can search by itself."""
+    if not files.by_search:
+        return None
+    listing = _listing(files, made.tokenizer, max(0, room) * LIST_SHARE // 100)
+    found = _found(files, made, question, files.line - files.inline_tokens) if question else ""
+    text = "\n\n".join([f"{FOUND}\n{listing}", found]) if found else f"{BY_SEARCH}\n{listing}"
+    return Block(text, made.tokenizer.count(text))
+
+
+def _listing(files: ProjectFiles, tokenizer: Tokenizer, most: int) -> str:
+    """A line for each file, the first ones while they take at most `most` tokens."""
+    lines: list[str] = []
+    for file in files.by_search:
+        line = f"- {file.title} (id {file.id}, {file.tokens or 0} tokens)"
+        most -= tokenizer.count(f"{line}\n")
+        if most < 0 and lines:
+            return "\n".join([*lines, f"- and {len(files.by_search) - len(lines)} more files"])
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _found(files: ProjectFiles, made: Documents, question: str, most: int) -> str:
+    """The best passages that together take at most `most` tokens, as documents; empty when there are none."""
+    rows = File.objects.filter(pk__in=[UUID(file.id) for file in files.by_search], searchable=True)
+    kept: dict[UUID, list[Hit]] = {}
+    for hit in search_many(queries=[question], files=rows, limit=HITS):
+        tried = {**kept, hit.file: [*kept.get(hit.file, ()), hit]}
+        # Numbers are given to what is sent only, so here they are tried on a copy.
+        if made.tokenizer.count(_rendered(tried, Numbers(made.numbers.known))) <= most:
+            kept = tried
+    made.titles |= {str(pk): hits[0].name for pk, hits in kept.items()}
+    return _rendered(kept, made.numbers) if kept else ""
+
+
+def _rendered(found: Mapping[UUID, Sequence[Hit]], numbers: Numbers) -> str:
+    return documents_text([passages(pk, hits) for pk, hits in found.items()], numbers)

@@ -6,10 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from accounts.models import User
-from chat.context.room import DocumentBudget, Reserves, document_budget
-from chat.context.types import ContextError
+from chat.context.types import ContextError, DocumentBudget, Reserves, document_budget
 from chat.models import Message
-from chat.models.scope import ChatScope
+from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, report
 from chat.prompts.turn_context import TurnContext, base_context, context_of_draft
 from core.i18n import translated

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NotRequired, TypedDict, cast
 from uuid import UUID
 
-from chat.context.documents import Numbers, documents_text
+from chat.context.rendering import Numbers, documents_text
 from chat.context.types import Document, PromptMessage, SourceReport
 from chat.models import Message, Summary, Turn
 from chat.models.tree import branch_rows

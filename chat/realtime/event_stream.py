@@ -1,30 +1,47 @@
-"""The Redis stream of a turn: every event in order, kept for an hour after the end; and what people tell a running
-turn: to stop, and whether a call may run.
+"""What reaches those who look at a conversation, and how they reach a running turn.
 
-A reader blocks on the stream itself (XREAD), so there is no announcement that could be lost or come too early: what is
-in the stream is read, in order, from any point. Entry ids are `<seq>-0`: Redis itself refuses a wrong order.
+The Redis stream of a turn has every event in order, until an hour after the end. A reader blocks on the stream itself
+(XREAD), so there is no announcement that could be lost or come too early: what is in the stream is read, in order, from
+any point. Entry ids are `<seq>-0`: Redis itself refuses a wrong order. People tell a running turn to stop, and whether
+a call may run. Open pages get hints that something has changed and ask for what they show; a lost hint costs nothing.
 """
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import redis
+from asgiref.sync import async_to_sync
+from channels.db import database_sync_to_async
 from django.conf import settings
+from django.db import transaction
 from redis import asyncio as aioredis
 
+from accounts.realtime import tell_group
+from chat.models import Conversation, Turn
+from chat.models.conversation_state import state_of
 from chat.realtime.events import LAST, Approval, Event, EventType
+from core.background import on_database
+from core.i18n import translated
 
 KEPT = 3600  # seconds after the last event
 BLOCK = 5_000  # milliseconds; how often a silent reader looks whether the turn is still there
 BATCH = 500
 RETRY_FOR = 20.0  # seconds that a write waits for a Redis that is away, for example restarting
 CONNECTION_ERRORS = (redis.ConnectionError, redis.TimeoutError, ConnectionError, TimeoutError)
+
+# On a pool of threads, not on the one that Channels shares between all sockets of a process; and the connection goes
+# back to its pool at once, where Django would keep it until the socket or the stream of events is closed.
+threaded = partial(database_sync_to_async, thread_sensitive=False)
+
+logger = logging.getLogger(__name__)
 
 _clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, aioredis.Redis]" = WeakKeyDictionary()
 
@@ -201,3 +218,70 @@ def signal_stop(turn: UUID | str) -> None:
     """Synchronous, for services. The row carries the wish too, so a Redis that is away delays it only."""
     with redis.Redis.from_url(settings.STREAMS_URL, protocol=2) as connection:
         connection.publish(_BELL, f"stop:{turn}")
+
+
+def _ended(turn_id: UUID) -> Turn | None:
+    return Turn.objects.exclude(status__in=Turn.LIVE).filter(pk=turn_id).first()
+
+
+async def wire_events(turn_id: UUID, after_seq: int, *, idle: bool = False) -> AsyncIterator[dict[str, Any]]:
+    """The turn's events as wire objects, until its end. With `idle`, an empty object after each 5 s of silence.
+
+    When the stream has expired, or misses its last event, one SNAPSHOT sends the reader to the row, which is complete.
+    """
+    ended = await threaded(_ended)(turn_id)
+    if ended is not None:
+        stored = await read(turn_id, after_seq)
+        for event in stored:
+            yield event.to_wire()
+        if not (stored and stored[-1].last):
+            yield _snapshot(ended)
+        return
+    async for event_or_none in follow(turn_id, after_seq):
+        if event_or_none is not None:
+            yield event_or_none.to_wire()
+            continue
+        ended = await threaded(_ended)(turn_id)
+        if ended is not None:
+            yield _snapshot(ended)
+            return
+        if idle:
+            yield {}
+
+
+def readable(wire: dict[str, Any]) -> dict[str, Any]:
+    """An event with what it says to people in the active language."""
+    return {**wire, **{name: translated(wire[name]) for name in ("detail", "label") if name in wire}}
+
+
+def _snapshot(ended: Turn) -> dict[str, Any]:
+    return {"type": "SNAPSHOT", "turn": str(ended.pk), "message": str(ended.answer_id), "status": ended.status}
+
+
+def group_of(conversation_id: UUID) -> str:
+    """The channel group of everyone who looks at a conversation."""
+    return f"conversation.{conversation_id}"
+
+
+async def announce_state(conversation_id: UUID, **more: str) -> None:
+    state = await on_database(state_of, conversation_id)
+    hint = {"type": "conversation.state", "conversation": str(conversation_id), "state": state}
+    await announce(conversation_id, {**hint, **more})
+
+
+async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:
+    """A hint to open pages; a page that misses it sees the same at its next request."""
+    group = group_of(conversation_id)
+    try:
+        await tell_group(group, hint, group)
+    except CONNECTION_ERRORS:
+        logger.warning("no hint to open pages: Redis is away")
+
+
+def tell_pages(conversation: Conversation) -> None:
+    """Once the change is committed, open pages look again at what waits."""
+    transaction.on_commit(partial(async_to_sync(announce), conversation.pk, hint(conversation.pk)))
+
+
+def hint(conversation_id: UUID) -> dict[str, str]:
+    return {"type": "conversation.next", "conversation": str(conversation_id)}

@@ -3,19 +3,24 @@
 What a model writes may have been planted by someone else. So no HTML of its own passes, no link leads anywhere but to
 http, https and mail, nothing remote loads by itself (an image is a link that says where it leads), and all that was
 rendered goes through a sanitiser once more. No output holds an inline style: the content security policy forbids it.
+
+Formulas in LaTeX become MathML, which browsers draw without scripts or fonts of ours.
 """
 
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from html import escape
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
+import latex2mathml.converter
 import nh3
 from django.utils.translation import gettext as _
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 from mdit_py_plugins.dollarmath import dollarmath_plugin
@@ -26,7 +31,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-from chat.rendering import citations, formulas, mentions
+from chat.rendering import references
 
 MAX_CHARACTERS = 400_000  # a longer text is shown as it is
 MAX_NESTING = 24  # lists and quotes in one another; what is deeper is left out of the tree by the parser
@@ -34,6 +39,22 @@ MAX_HIGHLIGHTED = 100_000  # characters of one code block
 NEWLINE = re.compile(r"\r\n?")
 FENCE = re.compile(r"^ *(```|~~~)", re.MULTILINE)
 LINK = re.compile(r"(https?://|mailto:)[\w\[]", re.IGNORECASE)  # with a host or an address behind it
+MAX_FORMULA = 4_000  # characters
+MAX_FORMULA_LINES = 100
+BRACKETS = {"\\(": ("math_inline", "\\)"), "\\[": ("math_inline_double", "\\]")}
+
+# What of MathML passes the sanitiser: nothing that leads elsewhere or holds HTML.
+MATH_TAGS = {
+    *("math", "mrow", "mi", "mo", "mn", "ms", "mtext", "mspace", "mstyle", "mpadded", "mphantom", "menclose", "merror"),
+    *("mfrac", "msqrt", "mroot", "msub", "msup", "msubsup", "munder", "mover", "munderover", "mmultiscripts"),
+    *("mprescripts", "mtable", "mtr", "mtd", "mlabeledtr"),
+}
+MATH_ATTRIBUTES = {
+    *("display", "displaystyle", "scriptlevel", "mathvariant", "mathcolor", "linethickness", "notation"),
+    *("stretchy", "symmetric", "largeop", "movablelimits", "fence", "form", "separator", "accent", "accentunder"),
+    *("lspace", "rspace", "width", "height", "depth", "minsize", "maxsize"),
+    *("columnalign", "columnspacing", "rowspacing", "columnlines", "rowlines"),
+}
 
 Env = MutableMapping[str, Any]
 
@@ -42,7 +63,7 @@ CLEANER = nh3.Cleaner(
         *("p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "hr", "br", "pre", "div"),
         *("em", "strong", "s", "code", "a", "span", "button", "input"),
         *("table", "thead", "tbody", "tr", "th", "td"),
-        *formulas.TAGS,
+        *MATH_TAGS,
     },
     attributes={
         "a": {"href", "title", "class"},
@@ -50,13 +71,64 @@ CLEANER = nh3.Cleaner(
         "button": {"class", "data-copy"},
         "input": {"class", "checked", "disabled"},
         **{tag: {"class"} for tag in ("span", "div", "ul", "li", "th", "td", "code")},
-        **dict.fromkeys(formulas.TAGS, formulas.ATTRIBUTES),
+        **dict.fromkeys(MATH_TAGS, MATH_ATTRIBUTES),
     },
     tag_attribute_values={"button": {"type": {"button"}}, "input": {"type": {"checkbox"}}, "pre": {"tabindex": {"0"}}},
     set_tag_attribute_values={"a": {"target": "_blank"}},
     url_schemes={"http", "https", "mailto"},
     link_rel="noopener noreferrer nofollow",
 )
+
+
+@lru_cache(maxsize=512)
+def to_mathml(latex: str, display: Literal["inline", "block"]) -> str:
+    try:
+        if len(latex) > MAX_FORMULA:
+            return f"<code>{escape(latex)}</code>"
+        return str(latex2mathml.converter.convert(latex.strip(), display=display))
+    except Exception:  # the converter raises whatever its parser stumbles over; the source is still readable
+        return f"<code>{escape(latex)}</code>"
+
+
+def _bracket_formula(state: StateInline, silent: bool) -> bool:
+    r"""`\( … \)` and `\[ … \]` in a line of text, as many models write them."""
+    start = state.src[state.pos : state.pos + 2]
+    if start not in BRACKETS:
+        return False
+    token_type, closing = BRACKETS[start]
+    end = state.src.find(closing, state.pos + 2, min(state.posMax, state.pos + MAX_FORMULA))
+    if end < 0 or not state.src[state.pos + 2 : end].strip():
+        return False
+    if not silent:
+        state.push(token_type, "math", 0).content = state.src[state.pos + 2 : end]
+    state.pos = end + 2
+    return True
+
+
+def _bracket_formula_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    r"""`\[` at the start of a line up to `\]` at the end of one: its lines are no lists or headings."""
+    start = state.bMarks[first] + state.tShift[first]
+    if state.is_code_block(first) or not state.src.startswith("\\[", start):
+        return False
+    for line in range(first, min(last, first + MAX_FORMULA_LINES)):
+        if state.isEmpty(line) or state.sCount[line] < state.blkIndent:
+            return False
+        end = state.skipSpacesBack(state.eMarks[line], start)
+        if state.src.startswith("\\]", end - 2) and end - 2 >= start + 2:
+            break
+    else:
+        return False
+    if not silent:
+        token = state.push("math_block", "math", 0)
+        token.content = state.src[start + 2 : end - 2]
+        token.map = [first, line + 1]
+        state.line = line + 1
+    return True
+
+
+def _brackets(parser: MarkdownIt) -> None:
+    parser.inline.ruler.before("escape", "bracket_formula", _bracket_formula)
+    parser.block.ruler.before("fence", "bracket_formula", _bracket_formula_block, {"alt": ["paragraph"]})
 
 
 class Renderer(RendererHTML):
@@ -99,13 +171,13 @@ class Renderer(RendererHTML):
     td_open = th_open
 
     def math_inline(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
-        return formulas.to_mathml(tokens[idx].content, "inline")
+        return to_mathml(tokens[idx].content, "inline")
 
     def math_inline_double(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
-        return f'<span class="formula">{formulas.to_mathml(tokens[idx].content, "block")}</span>'
+        return f'<span class="formula">{to_mathml(tokens[idx].content, "block")}</span>'
 
     def math_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
-        return f'<div class="formula">{formulas.to_mathml(tokens[idx].content, "block")}</div>'
+        return f'<div class="formula">{to_mathml(tokens[idx].content, "block")}</div>'
 
 
 def _cell(token: Token) -> str:
@@ -161,9 +233,9 @@ def _parser() -> Parser:
         allow_blank_lines=False,
         double_inline=True,
     )
-    parser.use(formulas.brackets)
-    parser.inline.ruler.before("link", "citation", citations.rule)
-    parser.inline.ruler.before("link", "mention", mentions.rule)
+    parser.use(_brackets)
+    parser.inline.ruler.before("link", "citation", references.citation_rule)
+    parser.inline.ruler.before("link", "mention", references.mention_rule)
     for name in ("math_inline", "math_inline_double", "math_block"):
         parser.add_render_rule(name, getattr(Renderer, name))  # the plugin brings its own
     return parser
@@ -193,7 +265,7 @@ def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[tuple[T
         start = end
 
 
-def render(text: str, sources: Mapping[int, citations.Source] | None = None) -> list[str]:
+def render(text: str, sources: Mapping[int, references.Source] | None = None) -> list[str]:
     """The HTML of each top-level block, each sanitised by itself. Never raises; a huge text is shown as it is.
 
     `sources` are what its citations may lead to, by number.
@@ -214,7 +286,7 @@ class BlockStream:
 
     LONG_TAIL = 2_000
 
-    def __init__(self, sources: Mapping[int, citations.Source] | None = None) -> None:
+    def __init__(self, sources: Mapping[int, references.Source] | None = None) -> None:
         self._sources = sources
         self._pieces: list[str] = []
         self._tail = ""

@@ -1,4 +1,4 @@
-"""What people do with runs: page, API and admin come through here. What follows from it is decided in `course`."""
+"""What people do with runs: page, API and admin come through here. What follows is decided in `state_machine`."""
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -6,7 +6,7 @@ from django.utils import timezone
 from accounts.models import User
 from chat.conversations.services import MAX_TITLE, create_conversation
 from chat.models import Run, RunStep, Turn
-from chat.realtime.hints import tell_pages
+from chat.realtime.event_stream import tell_pages
 from chat.runs import prompts
 from chat.runs import state_machine as runs
 from chat.runs.transitions import end, locked, save

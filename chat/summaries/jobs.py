@@ -16,15 +16,14 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
-from chat.models.conversation_state import PATIENCE, fail, finish
-from chat.models.scope import scope_of
+from chat.models.conversation_state import PATIENCE, fail, finish, scope_of
 from chat.models.summary import bracketed, in_force, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
 from chat.summaries import due, writing
-from core import jobs as core_jobs
+from core import background
+from core.background import on_database, persistently
 from core.errors import ProductError
-from core.event_loop import on_database, persistently
 from llm.models import Model
 from personas.models import SummaryPrompt
 from personas.services import model_for
@@ -54,7 +53,7 @@ def claim(job_id: UUID) -> SummaryJob | None:
     if live.exists():
         return None
     queued = SummaryJob.objects.filter(status=SummaryJob.Status.QUEUED)
-    if not core_jobs.claim(queued, job_id, status=SummaryJob.Status.RUNNING):
+    if not background.claim(queued, job_id, status=SummaryJob.Status.RUNNING):
         return None
     related = ("conversation__owner", "conversation__persona__budget_profile", "model__provider", "target")
     return SummaryJob.objects.select_related(*related).get(pk=job_id)
@@ -203,13 +202,13 @@ class Stale:
 def stale() -> Stale:
     """Fails the jobs whose worker is gone or that take too long; returns their conversations, and jobs to enqueue."""
     live = SummaryJob.objects.live()
-    gone = core_jobs.silent(live.filter(status=SummaryJob.Status.RUNNING))
+    gone = background.silent(live.filter(status=SummaryJob.Status.RUNNING))
     failed = [
         job.conversation_id
         for job in gone | live.filter(created__lt=timezone.now() - PATIENCE)
         if fail(job.pk, "summary_interrupted", "The server stopped while writing it.")
     ]
-    return Stale(failed, core_jobs.unclaimed(live.filter(status=SummaryJob.Status.QUEUED)))
+    return Stale(failed, background.unclaimed(live.filter(status=SummaryJob.Status.QUEUED)))
 
 
 def queued_in(conversation_id: UUID) -> list[UUID]:

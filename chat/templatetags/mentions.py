@@ -4,7 +4,7 @@ from django import template
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from chat.rendering.mentions import href, pieces
+from chat.rendering.references import mention_href, pieces
 
 register = template.Library()
 
@@ -12,7 +12,7 @@ register = template.Library()
 @register.filter
 def mentions(text: str) -> SafeString:
     parts = (
-        format_html('<a class="mention" href="{}">{}</a>', href(code), piece) if code else escape(piece)
+        format_html('<a class="mention" href="{}">{}</a>', mention_href(code), piece) if code else escape(piece)
         for piece, code in pieces(text)
     )
     return mark_safe("".join(parts))  # noqa: S308 - every part was escaped

@@ -1,13 +1,32 @@
-"""The tools of a turn: which there are, and what the model is told of them."""
+"""The tools of a turn, in the fixed order in which the model gets them, and what it is told of them.
 
+The product's own are chosen here; tools of MCP servers are for personas that name them (`server__tool`, or `server__*`
+for all of a server's); a program that asks may bring tools of its own.
+"""
+
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from chat.context.layout import ToolGuidance
+from accounts.models import User
+from chat.context.rendering import ToolGuidance
+from chat.models import Conversation, RunStep
+from chat.models.conversation_state import ChatScope
+from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles
+from chat.tools.tasks import Hand, task_tools
+from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
+from core.background import on_database
+from files.models import File
+from llm.models import Model
 from llm.tokens import Tokenizer
-from llm.types.messages import ToolDefinition
+from llm.tools.mcp import Server, ServerFailed, ServerTool, tools_of
+from llm.tools.services import known_tools, remember_tools, tool_servers, web_search_tool
+from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool
+from personas.models import Persona
+from personas.tools import TASKS, WEB
 
 LAST_STEP = "This is the last step of this turn. Answer now with what you have; no tool can be called any more."
 
@@ -47,3 +66,141 @@ class Toolbox:
 
 
 NO_TOOLS = Toolbox()
+
+
+SEPARATOR = "__"
+
+logger = logging.getLogger(__name__)
+
+
+def with_known_tools(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox:
+    """For a plan: no server is asked. Its tools are those it listed last; a note names a server that never did."""
+    allowed = _allowed(persona, model)
+    if not allowed:
+        return box
+    found = [(server, _unknown(server.name) if tools is None else tools) for server, tools in known_tools()]
+    return _with(box, allowed, found)
+
+
+async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox:
+    """With the persona's server tools. A server that fails is noted, and the turn goes on without it."""
+    allowed = _allowed(persona, model)
+    if not allowed:
+        return box
+    wanted = _servers(allowed)
+    servers = [server for server in await on_database(tool_servers) if server.name in wanted]
+    found = list(zip(servers, await asyncio.gather(*(_listed(server) for server in servers)), strict=True))
+    return _with(box, allowed, found)
+
+
+def _allowed(persona: Persona | None, model: Model) -> list[str]:
+    """The server tools that the persona names; none for a model that cannot call tools."""
+    if persona is None or not model.tools:
+        return []
+    return [name for name in persona.tools if SEPARATOR in name]
+
+
+def _servers(allowed: Sequence[str]) -> set[str]:
+    return {name.partition(SEPARATOR)[0] for name in allowed}
+
+
+def _unknown(name: str) -> str:
+    return f"The tools of the server {name} are not known yet; they come on top."
+
+
+async def _listed(server: Server) -> list[ServerTool] | str:
+    """What it offers now; or the sentence that says why there is nothing."""
+    try:
+        offered = await tools_of(server)
+    except ServerFailed as failure:
+        logger.warning("no tools from server %s: %s", server.name, failure)
+        return str(failure)
+    await on_database(remember_tools, server, offered)
+    return offered
+
+
+def _with(box: Toolbox, allowed: Sequence[str], found: Sequence[tuple[Server, Sequence[ServerTool] | str]]) -> Toolbox:
+    """With those of the servers' tools that the persona may call, by server and name; a sentence becomes a note."""
+    wanted = _servers(allowed)
+    missing = sorted(wanted - {server.name for server, _ in found})
+    notes = [*box.notes, *(f"The tool server {name} is not set up or switched off." for name in missing)]
+    tools, guidance, approval = dict(box.tools), list(box.guidance), set(box.approval)
+    for server, offered in found:
+        if server.name not in wanted:
+            continue
+        if isinstance(offered, str):
+            notes.append(offered)
+            continue
+        every = f"{server.name}{SEPARATOR}*" in allowed
+        for tool in sorted(offered, key=lambda tool: tool.definition.name):
+            name = tool.definition.name
+            if not every and name not in allowed:
+                continue
+            tools[name] = tool
+            approval |= {name} if server.approval_required else set()
+            guidance.append(ToolGuidance(name, tool.definition.description.partition("\n")[0]))
+    return Toolbox(tools, tuple(guidance), tuple(notes), frozenset(approval), box.external)
+
+
+def toolbox_for(
+    scope: ChatScope,
+    *,
+    user: User,
+    model: Model,
+    question: str,
+    files: Sequence[File] = (),
+    run_step: RunStep | None = None,
+) -> Toolbox:
+    """The product's own tools; none for a model that cannot call tools. `files` come with a question not stored yet."""
+    if not model.tools:
+        return NO_TOOLS
+    # One that is about to be begun; nothing belongs to it yet.
+    conversation = scope.conversation or Conversation(owner=user)
+    persona = scope.persona
+    hand = Hand(user, model.name, run_step)
+    chosen = [
+        *_file_tools(Scope(conversation, scope.project, question), files),
+        *_web_tools(persona, conversation),
+        *task_tools(hand, named=persona is not None and TASKS in persona.tools),
+    ]
+    tools = {guidance.name: tool for guidance, tool in chosen}
+    missing = persona is not None and set(WEB) & set(persona.tools) - set(tools)
+    notes = ("The persona's tools for the web are not there: no search service is set up.",) if missing else ()
+    return Toolbox(tools, tuple(guidance for guidance, _ in chosen), notes)
+
+
+def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:
+    """There as soon as there are files to search, whatever the persona's tools: a project's files must be in reach."""
+    if any(file.searchable for file in files) or scope.files().filter(searchable=True).exists():
+        yield SEARCH_GUIDANCE, SearchFiles(scope)
+        yield READ_GUIDANCE, ReadFile(scope)
+
+
+def _web_tools(persona: Persona | None, conversation: Conversation) -> Iterator[tuple[ToolGuidance, Tool]]:
+    """For personas that name them, and where nobody else answers: without a persona. Only once a search is set up."""
+    wanted = set(WEB if persona is None else persona.tools)
+    search = web_search_tool() if wanted & set(WEB) else None
+    if search is None:
+        return
+    if "web_search" in wanted:
+        yield WEB_GUIDANCE, Numbered(search, conversation)
+    if "open_url" in wanted:
+        yield OPEN_GUIDANCE, open_url(conversation)
+
+
+def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...]) -> Toolbox:
+    """With the tools of the program that asks: it runs them itself, so that a call of one ends the turn.
+
+    One of a name that the product has too stands in its place.
+    """
+    if not offered:
+        return box
+    names = {tool.name for tool in offered}
+    replaced = [f"The calling program has a tool {name} of its own." for name in box.tools if name in names]
+    return replace(
+        box,
+        tools={name: tool for name, tool in box.tools.items() if name not in names},
+        guidance=tuple(each for each in box.guidance if each.name not in names),
+        notes=(*box.notes, *replaced),
+        external=offered,
+    )

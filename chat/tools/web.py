@@ -6,12 +6,11 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from chat.context.documents import Numbers, documents_json
-from chat.context.layout import ToolGuidance
+from chat.context.rendering import Numbers, ToolGuidance, documents_json
 from chat.context.types import Document
 from chat.models import Conversation
-from chat.rendering.citations import give_numbers
-from core.event_loop import on_database
+from chat.rendering.references import give_numbers
+from core.background import on_database
 from core.net.url_safety import Refused
 from files.extraction.process import extract
 from files.extraction.readers.result import ExtractionError

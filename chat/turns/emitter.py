@@ -1,27 +1,35 @@
-"""An answer in the making: what the loop says becomes parts (for the row) and wire events (for the readers)."""
+"""An answer in the making: what the loop says becomes parts (for the row) and events (for the readers).
 
-from collections.abc import Mapping
+A tool call that a person has to allow asks in the answer itself, and waits.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from chat.realtime.events import Event, EventType, fold
-from chat.rendering.citations import Sources, cited
+from django.conf import settings
+
+from chat.models import Turn
+from chat.realtime import event_stream
+from chat.realtime.events import Approval, Event, EventType, fold
 from chat.rendering.markdown import BlockStream
-from llm.types.events import (
+from chat.rendering.references import Sources, cited
+from chat.tools.toolbox import Toolbox
+from llm.types.model_call import (
     LoopEvent,
     ReasoningDelta,
     StepFinished,
     StepStarted,
     TextDelta,
+    ToolCall,
     ToolCallDelta,
     ToolCallStarted,
     ToolRunFinished,
     ToolRunStarted,
     Usage,
 )
-from llm.types.messages import ToolCall
-from llm.types.tools import MAX_ARGUMENTS, BadArguments, parse_arguments
+from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse_arguments, run_tool
 
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.030, 0.100  # seconds between two flushes of one answer
 START_OF = {
@@ -190,3 +198,72 @@ class Answer:
 
     def usage_row(self) -> dict[str, int]:
         return {**asdict(self.usage), "calls": self.calls}
+
+
+async def answer_of(turn: Turn) -> Answer:
+    """As its readers have it now: the stream is up to a second ahead of the row.
+
+    `turn` comes with its `answer`, from one query: `seq` says what these very parts hold.
+    """
+    answer = Answer(str(turn.pk))
+    answer.parts, answer.seq = list(turn.answer.parts), turn.seq
+    for event in await event_stream.read(turn.pk, turn.seq):
+        fold(answer.parts, event.type, event.payload)
+        answer.seq = event.seq
+    return answer
+
+
+NOT_ALLOWED = "The user did not allow this call."
+
+# Given a tool's name and the arguments of a call of it, what has been decided.
+Decide = Callable[[str, Mapping[str, Any]], Awaitable[Approval]]
+
+
+class Approvals:
+    """The calls of one turn that wait for a person. The first decision counts, be it a person's or that time is up.
+
+    `tell`: there is news in the answer.
+    """
+
+    def __init__(self, answer: Answer, tell: Callable[[], None]) -> None:
+        self._answer, self._tell = answer, tell
+
+    def guarded(self, box: Toolbox) -> dict[str, Tool]:
+        """The box's tools by name; those that need it wait for a decision."""
+        seconds = settings.APPROVAL_SECONDS
+        return {
+            name: Approved(tool, self.decide, waits=seconds) if name in box.approval else tool
+            for name, tool in box.tools.items()
+        }
+
+    async def decide(self, name: str, arguments: Mapping[str, Any]) -> Approval:
+        part, call = self._answer.begun(name, arguments)
+        self._say(part, call, Approval.WAITING)
+        decision = await event_stream.wait_for_decision(self._answer.turn, call, settings.APPROVAL_SECONDS)
+        self._say(part, call, decision)
+        return decision
+
+    def _say(self, part: int, call: str, state: Approval) -> None:
+        self._answer.emit(EventType.TOOL_CALL_APPROVAL, part=part, call=call, state=state)
+        self._tell()
+
+
+class Approved:
+    """A tool that runs only when a person has allowed the call. Its own caps hold from then on: waiting is no running.
+
+    `waits`: seconds after which `decide` gives up.
+    """
+
+    def __init__(self, tool: Tool, decide: Decide, *, waits: float) -> None:
+        self._tool, self._decide = tool, decide
+        self.definition = tool.definition
+        self.timeout = waits + tool.timeout + 60.0  # never the first to end: both have time limits of their own
+        self.max_characters = 2 * tool.max_characters  # as the tool's own cap adds a line
+
+    def label(self, arguments: Mapping[str, Any]) -> str:
+        return self._tool.label(arguments)
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
+        if await self._decide(self.definition.name, arguments) != Approval.ALLOWED:
+            return ToolOutput(NOT_ALLOWED, error=True)
+        return await run_tool(self._tool, arguments)

@@ -1,14 +1,19 @@
-"""Carries one turn out: claims it, asks the model, publishes what it says, keeps the rows, ends it."""
+"""Carries one turn out: claims it, asks the model, publishes what it says, keeps the rows, ends it.
+
+The rows of all turns that this process carries out are kept together: one statement a second for up to a hundred. Each
+by itself would be a trip to the database per turn and second, most of them to say that a model is still silent.
+"""
 
 import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError, OperationalError
 
 from chat.models import SummaryJob, Turn
 from chat.prompts import builder
@@ -17,21 +22,22 @@ from chat.prompts.builder import model_request
 from chat.prompts.report import CallReport
 from chat.prompts.turn_context import TurnContext, context_of_turn, with_offered_tools
 from chat.realtime import event_stream
+from chat.realtime.event_stream import announce, announce_state
 from chat.realtime.events import EventType
-from chat.realtime.hints import announce, announce_state
-from chat.rendering import citations
+from chat.rendering import references
 from chat.summaries import due
-from chat.turns.approvals import Approvals
-from chat.turns.emitter import Answer
-from chat.turns.keeper import keep
-from chat.turns.outcome import INTERRUPTED, UNEXPECTED, Ending, last_event
-from chat.turns.store import Outcome, claim, end, last_given, store_report
+from chat.turns import store
+from chat.turns.emitter import Answer, Approvals, answer_of
+from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, Progress, last_event
+from core.background import completed, on_database, persistently
 from core.errors import ProductError
-from core.event_loop import completed, on_database, persistently
 from llm import agent_loop
 from llm.models import Provider
 from llm.services import learn_ratio, learn_refusal, shared_client
-from llm.types.messages import Message, ModelRequest
+from llm.types.model_call import Message, ModelRequest
+
+EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
+AT_ONCE = 100  # turns; their texts are in memory and on the wire twice
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
@@ -67,7 +73,7 @@ async def run(turn_id: UUID) -> UUID | None:
 
 def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None] | None:
     """The turn and its context, in one go: every hop to the database delays the first token."""
-    turn = claim(turn_id)
+    turn = store.claim(turn_id)
     if turn is None:
         return None
     if turn.model is None:
@@ -154,7 +160,7 @@ class _Run:
         self.answer.sources.learn(planned.documents.given)
         self.reports.append(report)
         # Beside the model call, not before it: the first token need not wait for this row.
-        self._storing.append(asyncio.create_task(on_database(store_report, self.turn, list(self.reports))))
+        self._storing.append(asyncio.create_task(on_database(store.store_report, self.turn, list(self.reports))))
         self.answer.emit(
             EventType.CONTEXT_REPORT,
             limit=prompt.report.limit,
@@ -177,8 +183,8 @@ class _Run:
             last=cycle.last,
             first=cycle.number == 1,
         )
-        planned = builder.plan(context, last_given(self.turn), added_messages, step=step)
-        citations.give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
+        planned = builder.plan(context, store.last_given(self.turn), added_messages, step=step)
+        references.give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused)
@@ -222,7 +228,7 @@ class _Run:
         outcome = Outcome(
             self.answer.parts, self.answer.seq, self.answer.usage_row(), self.reports, self._summary(ending)
         )
-        work = partial(end, self.turn, ending, outcome)
+        work = partial(store.end, self.turn, ending, outcome)
         if not await persistently(work):
             return
         try:
@@ -246,3 +252,92 @@ class _Run:
         if model is not None and ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports):
             with suppress(DatabaseError):
                 await on_database(learn_ratio, model=model, counted=counted, reported=reported)
+
+
+@dataclass(eq=False)
+class _Kept:
+    turn: Turn
+    answer: Answer
+    over: "asyncio.Future[None]"
+    written: int = -1  # the `seq` that the row has
+
+
+_kept: dict[UUID, _Kept] = {}  # by turn
+_keeper: "asyncio.Task[None] | None" = None
+
+
+async def keep(turn: Turn, answer: Answer) -> None:
+    """Until it is cancelled, the turn has a heartbeat and its row the answer so far.
+
+    Returns when a stop was asked for or the turn is not ours any more. Raises a database error after a minute of it.
+    """
+    global _keeper
+    kept = _kept[turn.pk] = _Kept(turn, answer, asyncio.get_running_loop().create_future())
+    if _keeper is None or _keeper.done():
+        _keeper = asyncio.create_task(_keep_all())
+    try:
+        await kept.over
+    finally:
+        del _kept[turn.pk]
+
+
+async def _keep_all() -> None:
+    while _kept:
+        await asyncio.sleep(EVERY)
+        everything = list(_kept.values())
+        for first in range(0, len(everything), AT_ONCE):
+            await _write(everything[first : first + AT_ONCE])
+
+
+async def _write(several: list[_Kept]) -> None:
+    several = [each for each in several if not each.over.done()]
+    if not several:
+        return
+    progress = [_progress(each) for each in several]
+    try:
+        ours = await persistently(partial(store.checkpoint, progress), apart=True)
+    except Exception as error:
+        if len(several) > 1 and not isinstance(error, (OperationalError, InterfaceError)):
+            for each in several:  # one of them holds what cannot be stored; the others must not suffer for it
+                await _write([each])
+        else:
+            for each in several:
+                _end(each, error)
+        return
+    for each, (_, _, seq) in zip(several, progress, strict=True):
+        each.written = seq
+        if ours.get(each.turn.pk, True):
+            _end(each)
+
+
+def _progress(kept: _Kept) -> Progress:
+    parts = None if kept.answer.seq == kept.written else store.dump(kept.answer.parts)
+    return Progress(kept.turn, parts, kept.answer.seq)
+
+
+def _end(kept: _Kept, error: Exception | None = None) -> None:
+    if kept.over.done():
+        return
+    if error is None:
+        kept.over.set_result(None)
+    else:
+        kept.over.set_exception(error)
+
+
+async def recover(turn_id: UUID) -> UUID | None:
+    """Ends a turn whose worker is gone: its text is completed from the stream, which is ahead of the row, and kept.
+
+    Returns its conversation, None when somebody else has ended it.
+    """
+    turn = await on_database(store.stale_turn, turn_id)
+    if turn is None:
+        return None
+    answer = await answer_of(turn)
+    last, payload = last_event(INTERRUPTED, {})
+    answer.emit(last, **payload)
+    events = answer.drain()
+    if not await on_database(store.end, turn, INTERRUPTED, Outcome(answer.parts, answer.seq)):
+        return None
+    await event_stream.append(turn.pk, events)
+    logger.warning("turn %s was interrupted: its worker is gone", turn.pk)
+    return turn.conversation_id

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -22,10 +21,44 @@ from accounts.webhooks.services import emit
 from chat.models import Mention, Message, RunStep, Summary, SummaryJob, Turn
 from chat.models.conversation_state import settle
 from chat.prompts.report import CallReport
-from chat.turns.outcome import Ending
-from core.jobs import claim as claim_row
-from core.jobs import silent, unclaimed
+from chat.realtime.events import EventType
+from core.background import claim as claim_row
+from core.background import silent, unclaimed
 from projects.models.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a turn ends. `status` is one of Turn.Status; Message.Status has the same words for all of them."""
+
+    status: str
+    code: str = ""
+    detail: str = ""
+    retryable: bool = False
+
+
+INTERRUPTED = Ending(
+    Turn.Status.INTERRUPTED,
+    "interrupted",
+    "The answer was cut off because the server stopped. What was written is kept; try again to get a whole one.",
+    retryable=True,
+)
+UNEXPECTED = Ending(
+    Turn.Status.FAILED,
+    "internal_error",
+    "Something went wrong on the server while answering. Try again; if it happens again, tell your admin.",
+    retryable=True,
+)
+
+
+def last_event(ending: Ending, usage: dict[str, int], finish: str = "stop") -> tuple[EventType, dict[str, Any]]:
+    """The type and payload of the last event of a turn that ends so."""
+    if ending.status == Turn.Status.DONE:
+        return EventType.RUN_FINISHED, {"usage": usage, "finish": finish}
+    if ending.status == Turn.Status.STOPPED:
+        return EventType.RUN_STOPPED, {}
+    payload = {"code": ending.code, "detail": ending.detail, "status": ending.status, "retryable": ending.retryable}
+    return EventType.RUN_ERROR, payload
 
 
 def claim(turn_id: UUID) -> Turn | None:
@@ -135,10 +168,11 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
         )
         if not changed:
             return False
-        # A NUL cannot be stored in PostgreSQL's text; a model that writes one must not lose its answer.
-        clean = json.loads(json.dumps(outcome.parts).replace("\\u0000", ""))
         Message.objects.filter(pk=turn.answer_id).update(
-            parts=clean, status=ending.status, error_code=ending.code, error_detail=ending.detail
+            parts=storable(outcome.parts),
+            status=ending.status,
+            error_code=ending.code,
+            error_detail=ending.detail,
         )
         settle(turn.conversation_id, outcome.summary)
         _tell(turn, ending)
@@ -193,4 +227,18 @@ def end_queued(turn: Turn, ending: Ending) -> bool:
         return queued is not None and end(queued, ending, Outcome([], 0))
 
 
-dump = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
+def dump(parts: list[dict[str, Any]]) -> str:
+    """The parts of an answer as JSON that can be stored."""
+    return json.dumps(storable(parts), ensure_ascii=False, separators=(",", ":"))
+
+
+def storable(value: Any) -> Any:
+    """A JSON value without what PostgreSQL cannot hold, NUL and halves of characters: whoever writes one, a model or a
+    program, must not lose the rest."""
+    if isinstance(value, str):
+        return value.replace("\x00", "").encode(errors="replace").decode()
+    if isinstance(value, list):
+        return [storable(each) for each in value]
+    if isinstance(value, dict):
+        return {storable(name): storable(each) for name, each in value.items()}
+    return value

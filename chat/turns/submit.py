@@ -25,13 +25,13 @@ from chat.models.conversation_state import (
     require_idle,
     require_owner,
     run_in_progress,
+    scope_of,
 )
-from chat.models.scope import scope_of
 from chat.prompts.preview import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import base_context
-from chat.rendering.mentions import remember
+from chat.rendering.references import remember
+from core.background import enqueue
 from core.errors import NotFound, ProductError
-from core.jobs import enqueue
 from core.lookups import get_or_404
 from files.models import File
 from llm.models import Model
@@ -55,7 +55,7 @@ class Ask:
     parent: UUID | None = None  # the message to go on from; by default the conversation's leaf
     beside: UUID | None = None  # the question to stand beside, as a new branch, instead
     of_run: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)  # of a program's turn, see `chat.prompts.options`
+    options: Mapping[str, Any] = field(default_factory=dict)  # of a program's turn, see `chat.prompts.turn_context`
 
 
 class Checked(NamedTuple):
@@ -136,7 +136,7 @@ def begin_answers(
     """One empty answer and turn per model, inside the caller's transaction; a worker gets them on commit.
 
     `below`: the message that the answers stand below, where that is not the question; `options`: see
-    `chat.prompts.options`.
+    `chat.prompts.turn_context`.
     """
     turns = []
     for slot, model in enumerate(models):

@@ -1,11 +1,11 @@
-"""`/api/v1/asyncapi/`: the WebSocket as an AsyncAPI 3 document, made of the words in `chat.realtime.event_schema`."""
+"""`/api/v1/asyncapi/`: the WebSocket as an AsyncAPI 3 document, made of the words in `chat.realtime.events`."""
 
 from typing import Any
 
 from django.http import HttpRequest, JsonResponse
 from django.views.generic import View
 
-from chat.realtime import event_schema
+from chat.realtime import events
 
 DESCRIPTION = (
     "One socket carries everything that a page or a program follows. Browsers open it with their session, from a page "
@@ -25,7 +25,7 @@ class AsyncApiView(View):
 
 
 def document(host: str, *, secure: bool) -> dict[str, Any]:
-    sent, received = event_schema.sent_on_the_socket(), event_schema.received()
+    sent, received = events.sent_on_the_socket(), events.received()
     messages = {**sent, **received}
     return {
         "asyncapi": "3.0.0",
@@ -45,10 +45,9 @@ def document(host: str, *, secure: bool) -> dict[str, Any]:
         "channels": {
             "socket": {
                 "address": "/ws/",
-                "description": DESCRIPTION
-                + "".join(f"\n* {code}: {why}" for code, why in event_schema.CLOSE_CODES.items()),
+                "description": DESCRIPTION + "".join(f"\n* {code}: {why}" for code, why in events.CLOSE_CODES.items()),
                 "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
-                "x-close-codes": {str(code): why for code, why in event_schema.CLOSE_CODES.items()},
+                "x-close-codes": {str(code): why for code, why in events.CLOSE_CODES.items()},
             }
         },
         "operations": {
@@ -75,5 +74,5 @@ def _operation(action: str, summary: str, messages: dict[str, Any]) -> dict[str,
 
 
 def _message(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    meaning = {"summary": event_schema.MEANINGS[name]} if name in event_schema.MEANINGS else {}
+    meaning = {"summary": events.MEANINGS[name]} if name in events.MEANINGS else {}
     return {"name": name, **meaning, "payload": schema}

@@ -18,13 +18,12 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
 from core.lookups import get_or_404
 from projects.models import Project
 from projects.models.task import Task
 from projects.planner import pages, services
-from projects.planner.history import history
 from projects.planner.queries import today, visible_task
 from projects.planner.quick_add import Period, add_items, add_line
 from projects.planner.rules import Actor
@@ -54,7 +53,7 @@ def task(request: Request, pk: UUID) -> HttpResponse:
     if found.level == Task.Level.ITEM:
         return redirect(reverse("tasks:task", args=[found.parent_id]) + f"#task-{found.pk}")
     context = pages.task_page(request.user, found, _asked(request))
-    context["history"] = history(request.user, found, request.GET.get("before", ""))
+    context |= pages.history(request.user, found, request.GET.get("before", ""))
     return render(request, "tasks/task.html", {**_common(request), **context})
 
 

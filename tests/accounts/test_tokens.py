@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, User
 from accounts.services import create_token
+from tests.accounts.programs import Program
 
 pytestmark = pytest.mark.django_db
 
@@ -20,28 +21,9 @@ PAGE = reverse("settings:tokens")
 
 
 @pytest.fixture
-def olga() -> User:
-    return User.objects.create_user("olga")
-
-
-@pytest.fixture
 def page(client: Client, olga: User) -> Client:
     client.force_login(olga)
     return client
-
-
-class Program:
-    """Somebody's program, with a token of some scopes."""
-
-    def __init__(self, user: User, *scopes: str, **fields: Any) -> None:
-        self.row, token = create_token(user=user, name="program", scopes=scopes, **fields)
-        self.client = Client(headers={"Authorization": f"Bearer {token}"}, raise_request_exception=False)
-
-    def ask(self, method: str, url: str, body: Any = None) -> Any:
-        return self.client.generic(method, url, body or {}, content_type="application/json")
-
-    def post(self, url: str, body: Any) -> Any:
-        return self.client.post(url, body, content_type="application/json")
 
 
 def works(token: str) -> bool:

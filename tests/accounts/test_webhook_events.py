@@ -1,6 +1,5 @@
 """What makes the running product call a webhook, and that it tries again by itself."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,20 +15,13 @@ from files.ingest import MAX_READS
 from files.models import File
 from llm.models import Model
 from llm.tokens import count
-from tests.accounts.receiver import Receiver, receiving
-from tests.accounts.test_webhooks import is_signed_with
+from tests.accounts.receiver import Receiver
+from tests.accounts.webhooks import is_signed_with
 from tests.chat.working import tool_model
 from tests.conftest import Person
 from tests.product import Product, until
 
 pytestmark = pytest.mark.product
-__all__ = ["receiver"]
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as server:
-        yield server
 
 
 @pytest.fixture

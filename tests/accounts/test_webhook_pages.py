@@ -12,12 +12,11 @@ from django.utils import timezone
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.tasks import forget_expired
+from tests.accounts.programs import Program
 from tests.accounts.receiver import Receiver, deliver
-from tests.accounts.test_tokens import Program
-from tests.accounts.test_webhooks import API, happened, made, olga, program, receiver, tried
+from tests.accounts.webhooks import API, happened, made, tried
 
 pytestmark = pytest.mark.django_db
-__all__ = ["olga", "program", "receiver"]
 
 PAGE = reverse("settings:webhooks")
 

@@ -1,12 +1,8 @@
 """Webhooks: made by people and programs, signed, tried again, given up; what they never say and where they never go."""
 
 import base64
-import hashlib
-import hmac
 import json
-from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.db import transaction
@@ -18,56 +14,11 @@ from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import sending as webhook_sending
 from accounts.webhooks.sending import DELAYS, GIVE_UP_AFTER, LEASE, MAX_TRIES
 from accounts.webhooks.services import emit
-from tests.accounts.receiver import Received, Receiver, deliver, receiving
-from tests.accounts.test_tokens import Program
+from tests.accounts.programs import Program
+from tests.accounts.receiver import Receiver, deliver
+from tests.accounts.webhooks import API, happened, is_signed_with, made, tried
 
 pytestmark = pytest.mark.django_db
-
-API = "/api/v1/webhooks/"
-
-
-@pytest.fixture
-def olga() -> User:
-    return User.objects.create_user("olga")
-
-
-@pytest.fixture
-def program(olga: User) -> Program:
-    return Program(olga, "admin")
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as server:
-        yield server
-
-
-def made(program: Program, url: str, *events: str) -> Any:
-    answer = program.post(API, {"url": url, "events": list(events) or ["turn.finished"]})
-    assert answer.status_code == 201, answer.content
-    return answer.json()
-
-
-def happened(user: User, event: str = "turn.finished") -> WebhookDelivery:
-    with transaction.atomic():
-        emit(owner_id=user.pk, event=event, ids={"turn": "t1", "status": "done"}, paths={"url": "/api/v1/turns/t1/"})
-    return WebhookDelivery.objects.latest("id")
-
-
-def tried(delivery: WebhookDelivery) -> WebhookDelivery:
-    """Now, whatever it waits for."""
-    rows = WebhookDelivery.objects.filter(pk=delivery.pk)
-    rows.filter(status="waiting").update(next_attempt=timezone.now())
-    deliver(delivery.pk)
-    return rows.get()
-
-
-def is_signed_with(secret: str, call: Received) -> bool:
-    """As a receiver checks it, in the words of the Standard Webhooks specification."""
-    key = base64.b64decode(secret.removeprefix("whsec_"))
-    content = f"{call.headers['webhook-id']}.{call.headers['webhook-timestamp']}.".encode() + call.body
-    expected = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
-    return f"v1,{expected}" in call.headers["webhook-signature"].split(" ")
 
 
 def test_the_signature_is_that_of_the_specifications_example() -> None:

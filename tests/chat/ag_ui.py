@@ -8,6 +8,8 @@ from uuid import uuid4
 from ag_ui.core import Event
 from pydantic import TypeAdapter
 
+from personas.models import Persona
+from tests.chat.tool_servers import Diary
 from tests.conftest import Person
 
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
@@ -110,3 +112,15 @@ def ran(person: Person, body: dict[str, Any], **headers: str) -> list[Any]:
 
 def custom(events: list[Any], name: str) -> list[Any]:
     return [event.value for event in events if event.type.value == "CUSTOM" and event.name == name]
+
+
+TOWN = {"town": {"type": "string"}}
+
+
+WEATHER = {"name": "weather", "description": "Of a town.", "parameters": {"type": "object", "properties": TOWN}}
+
+
+def props(made: Diary) -> dict[str, Any]:
+    """The scripted model that calls tools, and the persona that has the diary's."""
+    persona = Persona.objects.get(owner=made.person.user)
+    return {"model": str(made.model.pk), "persona": str(persona.pk)}

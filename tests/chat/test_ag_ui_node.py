@@ -4,15 +4,11 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from llm.models import Model
-from tests.chat.ag_ui import user
-from tests.chat.test_ag_ui_runs import WEATHER, props
-from tests.chat.tool_servers import Diary, diary
+from tests.chat.ag_ui import WEATHER, props, user
+from tests.chat.tool_servers import Diary
 from tests.conftest import Person
 from tests.product import ROOT, WAIT
 
@@ -23,13 +19,6 @@ pytestmark = [
         reason="AG-UI's client for Node is not installed: install node and npm, then run make setup",
     ),
 ]
-
-
-@pytest.fixture
-def guarded(person: Person, scripted_model_row: Model, tmp_path: Path) -> Iterator[Diary]:
-    made = diary(person, scripted_model_row, tmp_path, approval_required=True)
-    yield made
-    made.row.delete()
 
 
 def test_the_client_for_node_works_unchanged(person: Person, guarded: Diary) -> None:

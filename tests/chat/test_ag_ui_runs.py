@@ -1,36 +1,14 @@
 """AG-UI through the running product, read with the types of its package."""
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 from django.test import Client
 
 from chat.models import Message, Turn
-from llm.models import Model
-from personas.models import Persona
-from tests.chat.ag_ui import custom, messages, ran, read_events, result, run_input, user
-from tests.chat.tool_servers import Diary, diary
+from tests.chat.ag_ui import WEATHER, custom, messages, props, ran, read_events, result, run_input, user
+from tests.chat.tool_servers import Diary
 from tests.conftest import Person
 
 pytestmark = pytest.mark.product
-
-TOWN = {"town": {"type": "string"}}
-WEATHER = {"name": "weather", "description": "Of a town.", "parameters": {"type": "object", "properties": TOWN}}
-
-
-@pytest.fixture
-def guarded(person: Person, scripted_model_row: Model, tmp_path: Path) -> Iterator[Diary]:
-    made = diary(person, scripted_model_row, tmp_path, approval_required=True)
-    yield made
-    made.row.delete()
-
-
-def props(made: Diary) -> dict[str, Any]:
-    """The scripted model that calls tools, and the persona that has the diary's."""
-    persona = Persona.objects.get(owner=made.person.user)
-    return {"model": str(made.model.pk), "persona": str(persona.pk)}
 
 
 def test_a_thread_is_a_conversation_that_goes_on(person: Person) -> None:

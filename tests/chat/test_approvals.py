@@ -1,6 +1,5 @@
 """Tool calls that a person has to allow, from the model's call to what it is told."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,13 +14,6 @@ from tests.product import Product, until
 pytestmark = pytest.mark.product
 
 SAID = {"text": "So be it."}
-
-
-@pytest.fixture
-def guarded(product: Product, person: Person, scripted_model_row: Model, tmp_path: Path) -> Iterator[Diary]:
-    made = diary(person, scripted_model_row, tmp_path, approval_required=True)
-    yield made
-    made.row.delete()
 
 
 def waiting(made: Diary, turn: str, number: int = 1) -> list[str]:

@@ -1,57 +1,20 @@
 """Files as the model gets them: uploaded with a message, or of a project; through the running product."""
 
-import io
 import json
-from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.utils import timezone
-from PIL import Image
 
-from chat.web.project_meter import project_meter
+from chat.web.persona_and_project import project_meter
 from files.models import File
 from llm.models import Model
 from projects.models import Project, ProjectFile
+from tests.chat.documents import asked, documents, picture, sent, upload
 from tests.conftest import Person
-from tests.product import Product, until
+from tests.product import Product
 
 pytestmark = pytest.mark.product
-
-PREFIX = "Here are some documents provided for context, they may not all be relevant:"
-
-
-def upload(person: Person, name: str, content: bytes) -> dict[str, Any]:
-    """Uploads and waits until the file has been read."""
-    response = person.caller.http.post("files/", files={"file": (name, io.BytesIO(content))})
-    assert response.status_code == 201, response.text
-    path = f"files/{response.json()['id']}/"
-
-    def read() -> Any:
-        file = person.caller.get(path)
-        return file if file["status"] not in ("uploaded", "processing") else None
-
-    found: dict[str, Any] = until(read, f"{name} has been read")
-    return found
-
-
-def asked(person: Person, place: str, text: str, **more: Any) -> dict[str, Any]:
-    turn = person.caller.post(f"conversations/{place}/turns/", {"text": text, **more})["turns"][0]
-    ended: dict[str, Any] = person.caller.ended(turn["id"])
-    assert ended["status"] == "done", ended["error"]
-    return ended
-
-
-def sent(product: Product, mark: str) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = product.model.finished(mark)[-1].body["messages"]
-    return messages
-
-
-def documents(message: dict[str, Any]) -> list[dict[str, Any]]:
-    prefix, _, body = message["content"].partition("\n")
-    assert prefix == PREFIX
-    found: list[dict[str, Any]] = json.loads(body)["documents"]
-    return found
 
 
 def test_a_file_stands_above_its_question_for_ever_and_keeps_its_number(product: Product, person: Person) -> None:
@@ -116,12 +79,6 @@ def test_a_file_that_could_not_be_read_is_refused_with_its_reason(person: Person
     body = {"text": "x", "files": [file["id"]]}
     response = person.caller.http.post(f"conversations/{person.caller.conversation()}/turns/", json=body)
     assert response.status_code == 422 and response.json()["code"] == "file_failed"
-
-
-def picture() -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (64, 32), "teal").save(stream, "PNG")
-    return stream.getvalue()
 
 
 def test_an_image_goes_to_a_model_that_sees_and_is_a_marker_for_another(

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
-from chat.turns.store import Progress, checkpoint, claim
+from chat.turns.store import Ending, Outcome, Progress, checkpoint, claim, dump, end
 
 LONG_AGO = timedelta(seconds=20)  # but not so long that a sweeper would end the turn
 
@@ -93,3 +93,13 @@ def test_a_row_that_is_locked_holds_up_no_other_and_is_still_ours(owner: User, l
     told = checkpoint([Progress(held, said("later"), 1), Progress(free, said("now"), 1)])
     assert told == {held.pk: False, free.pk: False}
     assert alive(free) and not alive(held)
+
+
+def test_what_cannot_be_stored_is_left_out_and_what_is_only_written_like_it_stays(owner: User) -> None:
+    turn = running(owner)
+    parts = [{"type": "text", "text": "A NUL\x00, half a \ud83d, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"}]
+    kept = "A NUL, half a ?, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"
+    checkpoint([Progress(turn, dump(parts), 1)])
+    assert Message.objects.get(pk=turn.answer_id).text == kept
+    assert end(turn, Ending(Turn.Status.DONE), Outcome(parts, 2))
+    assert Message.objects.get(pk=turn.answer_id).text == kept

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from chat.models import Conversation, Message
-from tests.accounts.test_tokens import Program
+from tests.accounts.programs import Program
 
 pytestmark = pytest.mark.django_db
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chat.rendering.citations import Sources
 from chat.rendering.markdown import BlockStream, render
+from chat.rendering.references import Sources
 
 ALLOWED_LINK = re.compile(r'href="(https?://|mailto:)', re.IGNORECASE)
 ATTRIBUTE = re.compile(r"<[^>]*\s(on\w+|style|src|srcset|background|formaction|action)\s*=", re.IGNORECASE)

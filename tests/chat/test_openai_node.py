@@ -8,11 +8,9 @@ import subprocess
 import pytest
 
 from llm.models import Model
-from tests.chat.test_openai_protocol import WEATHER, able, asked
+from tests.chat.openai_clients import WEATHER, asked
 from tests.conftest import Person
 from tests.product import ROOT, WAIT
-
-__all__ = ["able"]
 
 pytestmark = [
     pytest.mark.product,

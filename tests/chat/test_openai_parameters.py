@@ -11,16 +11,15 @@ from openai import OpenAI
 from pydantic import BaseModel
 
 from chat.models import Conversation
-from chat.prompts.options import Options, options_of
+from chat.prompts.turn_context import Options, options_of
 from llm.models import Model, Provider
 from llm.services import save_provider
-from llm.types.messages import Sampling
-from tests.chat.test_openai_protocol import WEATHER, able, asked, client_of
+from llm.types.model_call import Sampling
+from tests.chat.openai_clients import WEATHER, asked
 from tests.conftest import Person
-from tests.product import WAIT, Product
+from tests.product import Product
 
 pytestmark = pytest.mark.product
-__all__ = ["able"]
 
 
 class Town(BaseModel):
@@ -61,11 +60,6 @@ HARMLESS: dict[str, Any] = {
 
 
 @pytest.fixture
-def client(person: Person) -> OpenAI:
-    return client_of(person, timeout=WAIT)
-
-
-@pytest.fixture
 def foreign(product: Product, committed: None) -> Iterator[str]:
     """The name of a model behind Anthropic's protocol."""
     name = f"foreign-{uuid4().hex[:8]}"
@@ -87,7 +81,7 @@ def sent(product: Product, mark: str) -> dict[str, Any]:
     return body
 
 
-def test_what_steers_the_answer_reaches_the_model(product: Product, client: OpenAI) -> None:
+def test_what_steers_the_answer_reaches_the_model(product: Product, openai_client: OpenAI) -> None:
     mark = uuid4().hex
     steering: dict[str, Any] = {
         "top_p": 0.25,
@@ -97,16 +91,16 @@ def test_what_steers_the_answer_reaches_the_model(product: Product, client: Open
         "reasoning_effort": "high",
         "verbosity": "low",
     }
-    client.chat.completions.create(model="scripted", messages=asked(f"Hi {mark}"), **steering)
+    openai_client.chat.completions.create(model="scripted", messages=asked(f"Hi {mark}"), **steering)
     assert steering.items() <= sent(product, mark).items()
 
 
 def test_what_says_nothing_new_is_accepted_everywhere_and_not_sent(
-    product: Product, client: OpenAI, foreign: str
+    product: Product, openai_client: OpenAI, foreign: str
 ) -> None:
     for model in ("scripted", foreign):
         mark = uuid4().hex
-        answer = client.chat.completions.create(
+        answer = openai_client.chat.completions.create(
             model=model, messages=asked(f"Hi {mark}"), extra_body=NEUTRAL | HARMLESS
         )
         assert answer.choices[0].message.content
@@ -125,10 +119,10 @@ def test_what_says_nothing_new_is_accepted_everywhere_and_not_sent(
     ],
 )
 def test_what_another_protocol_has_no_word_for_is_refused_by_name(
-    person: Person, client: OpenAI, foreign: str, body: dict[str, Any], param: str
+    person: Person, openai_client: OpenAI, foreign: str, body: dict[str, Any], param: str
 ) -> None:
     with pytest.raises(openai.BadRequestError, match=f"{foreign} cannot be given “{param}”") as refused:
-        client.chat.completions.create(model=foreign, messages=asked("Hi"), extra_body=body)
+        openai_client.chat.completions.create(model=foreign, messages=asked("Hi"), extra_body=body)
     assert (refused.value.param, refused.value.code) == (param, "unsupported_parameter")
     assert not Conversation.objects.filter(owner=person.user).exists()
 
@@ -163,16 +157,18 @@ def test_what_another_protocol_has_no_word_for_is_refused_by_name(
         ),
     ],
 )
-def test_a_value_that_is_none_is_refused_by_name(client: OpenAI, body: dict[str, Any], param: str) -> None:
+def test_a_value_that_is_none_is_refused_by_name(openai_client: OpenAI, body: dict[str, Any], param: str) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
-        client.chat.completions.create(model="scripted", messages=asked("Hi"), extra_body=body)
+        openai_client.chat.completions.create(model="scripted", messages=asked("Hi"), extra_body=body)
     assert refused.value.param == param
 
 
-def test_structured_output_is_parsed_by_the_clients_own_helper(product: Product, client: OpenAI, foreign: str) -> None:
+def test_structured_output_is_parsed_by_the_clients_own_helper(
+    product: Product, openai_client: OpenAI, foreign: str
+) -> None:
     for model in ("scripted", foreign):
         mark, said = uuid4().hex, {"text": '{"name": "Conwy", "people": 14723}'}
-        answer = client.chat.completions.parse(
+        answer = openai_client.chat.completions.parse(
             model=model, messages=asked(f"Which town? {mark}", said), response_format=Town
         )
         assert answer.choices[0].message.parsed == Town(name="Conwy", people=14723)
@@ -187,9 +183,9 @@ def test_structured_output_is_parsed_by_the_clients_own_helper(product: Product,
         assert list(schema["properties"]) == ["name", "people"]
 
 
-def test_structured_output_is_streamed(client: OpenAI) -> None:
+def test_structured_output_is_streamed(openai_client: OpenAI) -> None:
     step = {"text": '{"name": "Conwy", "people": 14723}', "interval": 0.01}
-    with client.chat.completions.stream(
+    with openai_client.chat.completions.stream(
         model="scripted", messages=asked("Which town?", step), response_format=Town
     ) as stream:
         parsed = stream.get_final_completion().choices[0].message.parsed
@@ -197,10 +193,10 @@ def test_structured_output_is_streamed(client: OpenAI) -> None:
 
 
 def test_the_schema_takes_room_in_the_report_and_keeps_its_order(
-    product: Product, person: Person, client: OpenAI
+    product: Product, person: Person, openai_client: OpenAI
 ) -> None:
     mark = uuid4().hex
-    create = client.chat.completions.with_raw_response.create
+    create = openai_client.chat.completions.with_raw_response.create
     plain = create(model="scripted", messages=asked("Hi"))
     shaped = create(model="scripted", messages=asked(f"Hi {mark}"), response_format=SCHEMA)
     without, with_ = (person.caller.http.get(raw.headers["X-Glasshouse-Report"]).json() for raw in (plain, shaped))
@@ -212,7 +208,7 @@ def test_the_schema_takes_room_in_the_report_and_keeps_its_order(
 
 
 def test_a_schema_that_leaves_no_room_is_refused_like_a_prompt_that_is_too_long(
-    client: OpenAI, scripted_model_row: Model
+    openai_client: OpenAI, scripted_model_row: Model
 ) -> None:
     small = Model.objects.create(
         provider=scripted_model_row.provider, name=f"small-{uuid4().hex}", context_window=4_000
@@ -220,14 +216,16 @@ def test_a_schema_that_leaves_no_room_is_refused_like_a_prompt_that_is_too_long(
     described: Any = {"type": "object", "description": " word" * 4_000}
     format_: Any = {"type": "json_schema", "json_schema": {"name": "long", "schema": described}}
     with pytest.raises(openai.BadRequestError) as long:
-        client.chat.completions.create(model=small.name, messages=asked("Hi"), response_format=format_)
+        openai_client.chat.completions.create(model=small.name, messages=asked("Hi"), response_format=format_)
     assert long.value.code == "context_length_exceeded"
     small.delete()
 
 
-def test_calls_one_at_a_time_are_asked_for_where_there_are_tools(product: Product, client: OpenAI, able: Model) -> None:
+def test_calls_one_at_a_time_are_asked_for_where_there_are_tools(
+    product: Product, openai_client: OpenAI, able: Model
+) -> None:
     mark = uuid4().hex
-    client.chat.completions.create(
+    openai_client.chat.completions.create(
         model=able.name, messages=asked(f"Hi {mark}"), tools=[WEATHER], parallel_tool_calls=False
     )
     assert sent(product, mark)["parallel_tool_calls"] is False

@@ -1,8 +1,7 @@
-"""OpenAI's protocol, through OpenAI's own client."""
+"""OpenAI's protocol, through OpenAI's own openai_client."""
 
 import base64
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
@@ -14,57 +13,17 @@ from openai import APITimeoutError, OpenAI
 from chat.models import Conversation, Turn
 from llm.models import Model
 from personas.models import Persona
+from tests.chat.openai_clients import WEATHER, asked, client_of, turn_of
 from tests.conftest import Person
 from tests.files.samples import image
-from tests.product import WAIT, Product
+from tests.product import Product
 
 pytestmark = pytest.mark.product
 
-WEATHER: Any = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather of a town.",
-        "parameters": {"type": "object", "properties": {"town": {"type": "string"}, "at": {"type": "string"}}},
-    },
-}
 
-
-def client_of(person: Person, **options: Any) -> OpenAI:
-    return OpenAI(base_url=f"{person.caller.url}/v1", api_key=person.token, max_retries=0, **options)
-
-
-@pytest.fixture
-def client(person: Person) -> OpenAI:
-    return client_of(person, timeout=WAIT)
-
-
-@pytest.fixture
-def able(scripted_model_row: Model) -> Iterator[Model]:
-    """A model that can call tools and see images."""
-    row = Model.objects.create(
-        provider=scripted_model_row.provider,
-        name=f"scripted-{uuid4().hex[:8]}",
-        context_window=64_000,
-        tools=True,
-        vision=True,
-    )
-    yield row
-    row.delete()
-
-
-def asked(text: str, *steps: dict[str, Any]) -> list[Any]:
-    script = f"\nscript: {json.dumps({'steps': steps})}" if steps else ""
-    return [{"role": "user", "content": text + script}]
-
-
-def turn_of(report: str) -> str:
-    return report.removesuffix("/report/").rpartition("/")[2]
-
-
-def test_an_answer_comes_whole_with_its_usage(client: OpenAI) -> None:
+def test_an_answer_comes_whole_with_its_usage(openai_client: OpenAI) -> None:
     step = {"text": "Hello there.", "usage": {"input": 70, "output": 5, "cached": 30}}
-    answer = client.chat.completions.create(model="scripted", messages=asked("Hi", step))
+    answer = openai_client.chat.completions.create(model="scripted", messages=asked("Hi", step))
     [choice] = answer.choices
     assert (answer.object, answer.model) == ("chat.completion", "scripted")
     assert (choice.message.role, choice.message.content, choice.finish_reason) == ("assistant", "Hello there.", "stop")
@@ -73,9 +32,9 @@ def test_an_answer_comes_whole_with_its_usage(client: OpenAI) -> None:
     assert answer.usage.prompt_tokens_details.cached_tokens == 30
 
 
-def test_a_stream_says_the_role_first_and_the_usage_last(client: OpenAI) -> None:
+def test_a_stream_says_the_role_first_and_the_usage_last(openai_client: OpenAI) -> None:
     step = {"text": "One two three.", "reasoning": "Count.", "interval": 0.02, "usage": {"input": 9, "output": 4}}
-    with client.chat.completions.create(
+    with openai_client.chat.completions.create(
         model="scripted", messages=asked("Count", step), stream=True, stream_options={"include_usage": True}
     ) as stream:
         chunks = list(stream)
@@ -88,17 +47,19 @@ def test_a_stream_says_the_role_first_and_the_usage_last(client: OpenAI) -> None
     assert {chunk.id for chunk in chunks} == {chunks[0].id}
 
 
-def test_a_model_that_reports_no_usage_is_counted_for(client: OpenAI) -> None:
-    answer = client.chat.completions.create(model="scripted", messages=asked("Hi", {"text": "Yes.", "usage": False}))
+def test_a_model_that_reports_no_usage_is_counted_for(openai_client: OpenAI) -> None:
+    answer = openai_client.chat.completions.create(
+        model="scripted", messages=asked("Hi", {"text": "Yes.", "usage": False})
+    )
     assert answer.usage and answer.usage.prompt_tokens > 10 and answer.usage.completion_tokens == 2
 
 
 def test_what_the_model_gets_is_the_history_under_the_products_rules(
-    product: Product, person: Person, client: OpenAI
+    product: Product, person: Person, openai_client: OpenAI
 ) -> None:
     mark = uuid4().hex
     Persona.objects.create(owner=person.user, name="Sea Dog", instructions="Talk like a pirate.")
-    raw = client.chat.completions.with_raw_response.create(
+    raw = openai_client.chat.completions.with_raw_response.create(
         model="sea-dog",
         messages=[
             {"role": "system", "content": "Answer in Welsh."},
@@ -130,8 +91,8 @@ def test_what_the_model_gets_is_the_history_under_the_products_rules(
     assert raw.headers["X-Request-Id"]
 
 
-def test_a_stream_names_its_report_before_it_begins(person: Person, client: OpenAI) -> None:
-    create = client.chat.completions.with_raw_response.create
+def test_a_stream_names_its_report_before_it_begins(person: Person, openai_client: OpenAI) -> None:
+    create = openai_client.chat.completions.with_raw_response.create
     raw = create(model="scripted", messages=asked("Report", {"text": "Said."}), stream=True)
     report = raw.headers["X-Glasshouse-Report"]
     assert [chunk.choices[0].delta.content for chunk in raw.parse()] and raw.headers["X-Request-Id"]
@@ -139,13 +100,13 @@ def test_a_stream_names_its_report_before_it_begins(person: Person, client: Open
 
 
 def test_a_call_of_the_callers_tool_comes_back_and_its_result_goes_on(
-    product: Product, person: Person, client: OpenAI, able: Model
+    product: Product, person: Person, openai_client: OpenAI, able: Model
 ) -> None:
     mark = uuid4().hex
     call = {"name": "get_weather", "arguments": {"town": "Conwy", "at": "noon"}, "id": "call_1"}
     steps = ({"text": "Let me look.", "tool_calls": [call]}, {"text": "It rains."})
     messages = asked(f"Weather? {mark}", *steps)
-    first = client.chat.completions.create(model=able.name, messages=messages, tools=[WEATHER])
+    first = openai_client.chat.completions.create(model=able.name, messages=messages, tools=[WEATHER])
     [choice] = first.choices
     assert choice.finish_reason == "tool_calls" and choice.message.content == "Let me look."
     assert choice.message.tool_calls
@@ -154,7 +115,7 @@ def test_a_call_of_the_callers_tool_comes_back_and_its_result_goes_on(
     assert json.loads(made.function.arguments) == call["arguments"]
     result: Any = {"role": "tool", "tool_call_id": made.id, "content": "rain"}
     spoken: Any = choice.message
-    followed = client.chat.completions.with_raw_response.create(
+    followed = openai_client.chat.completions.with_raw_response.create(
         model=able.name, messages=[*messages, spoken, result], tools=[WEATHER]
     )
     assert followed.parse().choices[0].message.content == "It rains."
@@ -169,9 +130,9 @@ def test_a_call_of_the_callers_tool_comes_back_and_its_result_goes_on(
     assert report["messages"][-1]["text"] == "rain"
 
 
-def test_calls_are_streamed_as_they_are_written(client: OpenAI, able: Model) -> None:
+def test_calls_are_streamed_as_they_are_written(openai_client: OpenAI, able: Model) -> None:
     calls = [{"name": "get_weather", "arguments": {"town": town}} for town in ("Conwy", "Bangor")]
-    stream: Any = client.chat.completions.create(
+    stream: Any = openai_client.chat.completions.create(
         model=able.name, messages=asked("Both", {"tool_calls": calls}), tools=[WEATHER], stream=True
     )
     arguments, names, finish = ["", ""], ["", ""], None
@@ -185,21 +146,21 @@ def test_calls_are_streamed_as_they_are_written(client: OpenAI, able: Model) -> 
     assert [json.loads(each)["town"] for each in arguments] == ["Conwy", "Bangor"]
 
 
-def test_arguments_of_any_length_reach_the_program_whole(client: OpenAI, able: Model) -> None:
+def test_arguments_of_any_length_reach_the_program_whole(openai_client: OpenAI, able: Model) -> None:
     town = "x" * 100_000
     call = {"tool_calls": [{"name": "get_weather", "arguments": {"town": town}}]}
-    stream: Any = client.chat.completions.create(
+    stream: Any = openai_client.chat.completions.create(
         model=able.name, messages=asked("Long", call), tools=[WEATHER], stream=True
     )
     pieces = [piece for chunk in stream for piece in chunk.choices[0].delta.tool_calls or ()]
     assert json.loads("".join(piece.function.arguments or "" for piece in pieces if piece.function)) == {"town": town}
 
 
-def test_a_demanded_tool_is_demanded_of_the_model(product: Product, client: OpenAI, able: Model) -> None:
+def test_a_demanded_tool_is_demanded_of_the_model(product: Product, openai_client: OpenAI, able: Model) -> None:
     mark = uuid4().hex
     named: Any = {"type": "function", "function": {"name": "get_weather"}}
     for choice in ("required", named, "none"):
-        client.chat.completions.create(
+        openai_client.chat.completions.create(
             model=able.name, messages=asked(f"Now {mark}"), tools=[WEATHER], tool_choice=choice
         )
     sent = [record.body for record in product.model.finished(mark, 3)]
@@ -208,20 +169,20 @@ def test_a_demanded_tool_is_demanded_of_the_model(product: Product, client: Open
 
 
 def test_images_are_shown_to_the_model_and_kept_once(
-    product: Product, person: Person, client: OpenAI, able: Model
+    product: Product, person: Person, openai_client: OpenAI, able: Model
 ) -> None:
     mark, url = uuid4().hex, f"data:image/png;base64,{base64.b64encode(image('PNG', 24, 16)).decode()}"
     content: Any = [{"type": "text", "text": f"What is it? {mark}"}, {"type": "image_url", "image_url": {"url": url}}]
     for _ in range(2):
-        client.chat.completions.create(model=able.name, messages=[{"role": "user", "content": content}])
+        openai_client.chat.completions.create(model=able.name, messages=[{"role": "user", "content": content}])
     for record in product.model.finished(mark, 2):
         assert record.body["messages"][-1]["content"] == content
     assert person.user.files.count() == 1
 
 
-def test_a_program_that_goes_away_stops_its_answer(product: Product, person: Person, client: OpenAI) -> None:
+def test_a_program_that_goes_away_stops_its_answer(product: Product, person: Person, openai_client: OpenAI) -> None:
     mark = uuid4().hex
-    create = client.chat.completions.with_raw_response.create
+    create = openai_client.chat.completions.with_raw_response.create
     raw = create(model="scripted", messages=asked(f"Long {mark}", {"tokens": 5000, "interval": 0.05}), stream=True)
     stream = raw.parse()
     next(iter(stream))
@@ -242,21 +203,26 @@ def test_one_that_gives_up_waiting_for_a_whole_answer_stops_it_too(product: Prod
     assert person.caller.ended(str(turn.pk))["status"] == "stopped"
 
 
-def test_fifty_programs_are_answered_at_once(person: Person, client: OpenAI) -> None:
+def test_fifty_programs_are_answered_at_once(person: Person, openai_client: OpenAI) -> None:
     def ask(number: int) -> str:
         step = {"text": f"Number {number} it is.", "interval": 0.05, "ttft": 1.0}
         messages = asked(f"Number {number}", step)
         if number % 2:
-            return client.chat.completions.create(model="scripted", messages=messages).choices[0].message.content or ""
-        stream: Any = client.chat.completions.create(model="scripted", messages=messages, stream=True)
+            return (
+                openai_client.chat.completions.create(model="scripted", messages=messages).choices[0].message.content
+                or ""
+            )
+        stream: Any = openai_client.chat.completions.create(model="scripted", messages=messages, stream=True)
         return "".join(chunk.choices[0].delta.content or "" for chunk in stream)
 
     with ThreadPoolExecutor(50) as pool:
         assert list(pool.map(ask, range(50))) == [f"Number {number} it is." for number in range(50)]
 
 
-def test_requests_are_no_conversations_to_a_person_but_programs_can_list_them(person: Person, client: OpenAI) -> None:
-    client.chat.completions.create(model="scripted", messages=asked("Only a request"))
+def test_requests_are_no_conversations_to_a_person_but_programs_can_list_them(
+    person: Person, openai_client: OpenAI
+) -> None:
+    openai_client.chat.completions.create(model="scripted", messages=asked("Only a request"))
     kept = Conversation.objects.get(owner=person.user)
     assert (kept.title, kept.titled, kept.automatic_summaries) == ("Only a request", True, False)
     assert person.caller.get("conversations/")["results"] == []
@@ -265,12 +231,12 @@ def test_requests_are_no_conversations_to_a_person_but_programs_can_list_them(pe
 
 
 def test_a_projects_files_and_instructions_hold_when_it_is_named(
-    product: Product, person: Person, client: OpenAI, stranger: Person
+    product: Product, person: Person, openai_client: OpenAI, stranger: Person
 ) -> None:
     mark = uuid4().hex
     project = person.caller.post("projects/", {"name": "Boat", "instructions": "Be precise."}, expect=201)["id"]
     headers = {"X-Glasshouse-Project": project}
-    client.chat.completions.create(model="scripted", messages=asked(f"Hull? {mark}"), extra_headers=headers)
+    openai_client.chat.completions.create(model="scripted", messages=asked(f"Hull? {mark}"), extra_headers=headers)
     [sent] = product.model.finished(mark)
     assert sent.body["messages"][-2]["content"] == "Be precise."
     response = httpx2.post(

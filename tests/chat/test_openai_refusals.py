@@ -21,17 +21,12 @@ from chat.models import Conversation
 from files.models import File
 from llm.models import Model
 from personas.models import Persona
-from tests.chat.test_openai_protocol import WEATHER, asked, client_of
+from tests.chat.openai_clients import WEATHER, asked
 from tests.conftest import Person
 from tests.files.samples import image
 from tests.product import WAIT, Product
 
 pytestmark = pytest.mark.product
-
-
-@pytest.fixture
-def client(person: Person) -> OpenAI:
-    return client_of(person, timeout=WAIT)
 
 
 def refusal(product: Product, person: Person, **body: Any) -> tuple[int, dict[str, Any]]:
@@ -122,9 +117,9 @@ def test_wrong_tokens_and_scopes_are_told_apart(product: Product, person: Person
     assert limited.embeddings.create(model="bundled", input="Hello").data
 
 
-def test_an_unknown_model_and_an_unknown_address_are_not_found(product: Product, client: OpenAI) -> None:
+def test_an_unknown_model_and_an_unknown_address_are_not_found(product: Product, openai_client: OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as unknown:
-        client.chat.completions.create(model="gpt-0", messages=asked("Hi"))
+        openai_client.chat.completions.create(model="gpt-0", messages=asked("Hi"))
     assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
     assert httpx2.get(f"{product.url}/v1/nothing").json()["error"]["code"] == "not_found"
     wrong = httpx2.get(f"{product.url}/v1/chat/completions")
@@ -132,10 +127,10 @@ def test_an_unknown_model_and_an_unknown_address_are_not_found(product: Product,
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_model_that_fails_before_its_first_word_fails_the_request(client: OpenAI, stream: bool) -> None:
+def test_a_model_that_fails_before_its_first_word_fails_the_request(openai_client: OpenAI, stream: bool) -> None:
     error = {"status": 429, "message": "slow down"}
     with pytest.raises(openai.RateLimitError) as busy:
-        client.chat.completions.create(
+        openai_client.chat.completions.create(
             model="scripted", messages=asked("Hi", {"error": error, "ttft": 0.1}), stream=stream
         )
     assert busy.value.code == "rate_limit_exceeded"
@@ -143,9 +138,9 @@ def test_a_model_that_fails_before_its_first_word_fails_the_request(client: Open
     assert "X-Glasshouse-Report" in busy.value.response.headers
 
 
-def test_a_model_that_breaks_off_says_so_in_the_stream(client: OpenAI) -> None:
+def test_a_model_that_breaks_off_says_so_in_the_stream(openai_client: OpenAI) -> None:
     step = {"text": "One two three four.", "interval": 0.1, "cut_after": 3}
-    stream = client.chat.completions.create(model="scripted", messages=asked("Hi", step), stream=True)
+    stream = openai_client.chat.completions.create(model="scripted", messages=asked("Hi", step), stream=True)
     assert next(iter(stream)).choices[0].delta.content
     with pytest.raises(openai.APIError, match="broke off") as broken:
         list(stream)
@@ -153,48 +148,48 @@ def test_a_model_that_breaks_off_says_so_in_the_stream(client: OpenAI) -> None:
 
 
 def test_a_prompt_that_does_not_fit_is_refused_before_it_is_sent(
-    product: Product, client: OpenAI, scripted_model_row: Model
+    product: Product, openai_client: OpenAI, scripted_model_row: Model
 ) -> None:
     small = Model.objects.create(
         provider=scripted_model_row.provider, name=f"small-{uuid4().hex}", context_window=2_000
     )
     with pytest.raises(openai.BadRequestError) as long:
         # Ten megabytes: more than Django takes by itself, and more words than PostgreSQL indexes of one text.
-        client.chat.completions.create(model=small.name, messages=asked(" ".join(map(str, range(1_300_000)))))
+        openai_client.chat.completions.create(model=small.name, messages=asked(" ".join(map(str, range(1_300_000)))))
     assert long.value.code == "context_length_exceeded"
     small.delete()
 
 
 def test_personas_and_models_are_listed_and_the_oldest_has_the_name(
-    product: Product, person: Person, client: OpenAI, stranger: Person, scripted_model_row: Model
+    product: Product, person: Person, openai_client: OpenAI, stranger: Person, scripted_model_row: Model
 ) -> None:
     def made(name: str, owner: User) -> str:
         return str(Persona.objects.create(owner=owner, name=name).pk)
 
     dog, twin, secret = made("Sea Dog", person.user), made("Sea-dog", person.user), made("Hidden", stranger.user)
     disguised, foreign = made("Scripted", person.user), made("船長", person.user)
-    listed = {each.id: each for each in client.models.list()}
+    listed = {each.id: each for each in openai_client.models.list()}
     assert {"sea-dog", twin, disguised, foreign, "scripted"} <= listed.keys()
     assert not {"hidden", secret, dog} & listed.keys()
     assert listed["sea-dog"].owned_by == "glasshouse"
     assert listed["scripted"].owned_by == scripted_model_row.provider.name
-    assert client.models.retrieve(dog).id == "sea-dog"
-    assert client.chat.completions.create(model=dog, messages=asked("Hi")).model == "sea-dog"
+    assert openai_client.models.retrieve(dog).id == "sea-dog"
+    assert openai_client.chat.completions.create(model=dog, messages=asked("Hi")).model == "sea-dog"
 
 
-def test_a_model_whose_name_has_slashes_is_found(client: OpenAI, scripted_model_row: Model) -> None:
+def test_a_model_whose_name_has_slashes_is_found(openai_client: OpenAI, scripted_model_row: Model) -> None:
     row = Model.objects.create(provider=scripted_model_row.provider, name=f"Qwen/{uuid4().hex}:8b")
-    assert client.models.retrieve(row.name).id == row.name
+    assert openai_client.models.retrieve(row.name).id == row.name
     row.delete()
 
 
-def test_texts_are_embedded_in_every_way_clients_ask(client: OpenAI) -> None:
+def test_texts_are_embedded_in_every_way_clients_ask(openai_client: OpenAI) -> None:
     texts = ["The hull of a boat", "A keel"]
-    as_bytes = client.embeddings.create(model="bundled", input=texts)  # the client asks for base64
-    plain = client.embeddings.create(model="bundled", input=texts, encoding_format="float", dimensions=256)
+    as_bytes = openai_client.embeddings.create(model="bundled", input=texts)  # the client asks for base64
+    plain = openai_client.embeddings.create(model="bundled", input=texts, encoding_format="float", dimensions=256)
     assert [len(each.embedding) for each in plain.data] == [256, 256]
     assert np.allclose(as_bytes.data[1].embedding, plain.data[1].embedding)
-    sent_tokens = client.embeddings.create(model="bundled", input=[791, 41298, 315, 264, 15688])  # of texts[0]
+    sent_tokens = openai_client.embeddings.create(model="bundled", input=[791, 41298, 315, 264, 15688])  # of texts[0]
     assert np.allclose(sent_tokens.data[0].embedding, plain.data[0].embedding, atol=1e-6)
     assert plain.usage.prompt_tokens > 5
 
@@ -239,12 +234,12 @@ def test_a_browsers_session_is_no_way_in(db: None) -> None:
 
 
 def test_old_requests_are_forgotten_with_their_images_and_nothing_else(
-    person: Person, client: OpenAI, scripted_model_row: Model
+    person: Person, openai_client: OpenAI, scripted_model_row: Model
 ) -> None:
     eye = Model.objects.create(provider=scripted_model_row.provider, name=f"eye-{uuid4().hex}", vision=True)
     picture = f"data:image/png;base64,{base64.b64encode(image('PNG', 9, 9)).decode()}"
-    client.chat.completions.create(model=eye.name, messages=pictured(picture))
-    client.chat.completions.create(model="scripted", messages=asked("Still new"))
+    openai_client.chat.completions.create(model=eye.name, messages=pictured(picture))
+    openai_client.chat.completions.create(model="scripted", messages=asked("Still new"))
     person.caller.http.post("files/", files={"file": ("mine.png", image("PNG", 9, 9))}).raise_for_status()
     person.caller.ended(person.caller.ask("A conversation")["id"])
     mine = Conversation.objects.filter(owner=person.user)

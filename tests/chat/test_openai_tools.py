@@ -12,7 +12,7 @@ from chat.openai_api.serialize import Completion, Head
 from core.errors import ProductError
 from llm.models import Model
 from personas.models import Persona
-from tests.chat.test_openai_protocol import WEATHER, asked, client_of, turn_of
+from tests.chat.openai_clients import WEATHER, asked, client_of, turn_of
 from tests.chat.tool_servers import Diary, diary
 from tests.conftest import Person
 from tests.product import WAIT

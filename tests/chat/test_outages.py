@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.services import Services
 from tests.product import Caller, installed
 from tests.scripted_model import expected_text
-from tests.services import Services
 
 pytestmark = pytest.mark.product
 

@@ -10,13 +10,11 @@ from chat.models import Message
 from llm.models import Model
 from personas.models import Persona
 from personas.tools import TASKS
-from tests.chat.test_documents import asked, upload
-from tests.chat.test_tools import ANSWER, CLAUSE, SEARCH, ask, caller_of_tools, place
+from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
+from tests.chat.documents import asked, upload
 from tests.chat.tool_servers import diary
 from tests.conftest import Person
 from tests.product import Product, until
-
-__all__ = ["caller_of_tools", "place"]  # fixtures, which are found by being imported
 
 pytestmark = pytest.mark.product
 SAME = ("used", "limit", "window", "tools_tokens", "tools", "sections")

@@ -10,7 +10,7 @@ from files.models import File, FileText
 from llm.models import Model
 from llm.tokens import CATCH_ALL
 from projects.models import Project, ProjectFile
-from tests.chat.test_documents import PREFIX, asked, picture, sent, upload
+from tests.chat.documents import PREFIX, asked, picture, sent, upload
 from tests.conftest import Person
 from tests.product import Product, until
 

@@ -11,26 +11,12 @@ import pytest
 
 from llm.models import Model, ToolServer
 from personas.models import Persona
-from tests.chat.test_documents import asked
+from tests.chat.documents import asked
 from tests.conftest import Person
+from tests.llm.sums import SERVER
 from tests.product import Product
 
 pytestmark = pytest.mark.product
-
-SERVER = """
-from mcp.server import MCPServer
-server = MCPServer("sums")
-
-@server.tool(description="Adds two numbers.")
-def add(a: int, b: int) -> str:
-    return str(a + b)
-
-@server.tool(description="Multiplies two numbers.")
-def multiply(a: int, b: int) -> str:
-    return str(a * b)
-
-server.run()
-"""
 
 
 @pytest.fixture
@@ -41,13 +27,6 @@ def server(product: Product, committed: None, tmp_path: Path) -> Iterator[ToolSe
     row = ToolServer.objects.create(name=f"s{uuid4().hex[:8]}", kind="stdio", command=command)
     yield row
     row.delete()
-
-
-@pytest.fixture
-def caller_of_tools(scripted_model_row: Model) -> Model:
-    return Model.objects.create(
-        provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=64_000, tools=True
-    )
 
 
 def scope_of(person: Person, *tools: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from accounts.realtime.user_channel import News
+from accounts.realtime import News
 from accounts.services import create_token
 from chat.models import Conversation
 from llm.models import Model

@@ -9,12 +9,9 @@ from django.test import Client
 from chat.models import Conversation
 from files.models import File
 from llm.models import Model
-from tests.chat.test_tools import ANSWER, CLAUSE, SEARCH, ask, caller_of_tools, place
-from tests.chat.test_web_tools import search
+from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.conftest import Person
 from tests.product import Product
-
-__all__ = ["caller_of_tools", "place", "search"]  # fixtures, which are found by being imported
 
 pytestmark = pytest.mark.product
 

@@ -8,36 +8,14 @@ import pytest
 
 from llm.models import Model
 from personas.models import Persona, Reminder
-from tests.chat.test_documents import asked, upload
+from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
+from tests.chat.documents import asked, upload
 from tests.conftest import Person
-from tests.product import Product, until
+from tests.product import Product
 
 pytestmark = pytest.mark.product
 
 STUB = "This tool result is no longer available."
-CLAUSE = "Clause 7: the fee is limited to 500 euros a year."
-
-
-@pytest.fixture
-def caller_of_tools(product: Product, committed: None, scripted_model_row: Model) -> Model:
-    return Model.objects.create(
-        provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=64_000, tools=True
-    )
-
-
-@pytest.fixture
-def place(person: Person) -> str:
-    """A conversation in a project whose file can be searched."""
-    file = upload(person, "contract.txt", CLAUSE.encode())
-    until(lambda: person.caller.get(f"files/{file['id']}/")["searchable"], "the file can be searched")
-    project = person.caller.post("projects/", {"name": "Contracts"}, expect=201)
-    person.caller.post(f"projects/{project['id']}/files/", {"file": file["id"]}, expect=201)
-    return str(person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"])
-
-
-def ask(person: Person, place: str, model: Model, text: str, *steps: dict[str, Any]) -> dict[str, Any]:
-    script = json.dumps({"steps": list(steps)})
-    return asked(person, place, f"{text}\nscript: {script}", models=[str(model.pk)])
 
 
 def bodies(product: Product, mark: str) -> list[dict[str, Any]]:
@@ -47,10 +25,6 @@ def bodies(product: Product, mark: str) -> list[dict[str, Any]]:
 
 def roles(body: dict[str, Any]) -> list[str]:
     return [message["role"] for message in body["messages"]]
-
-
-SEARCH = {"tool_calls": [{"name": "search_files", "arguments": {"query": "fee limit", "variants": ["maximum fee"]}}]}
-ANSWER = {"text": "The fee is limited by clause 7 [1]."}
 
 
 def test_a_search_is_followed_by_the_citation_rules_and_gone_with_the_turn(

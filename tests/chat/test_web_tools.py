@@ -1,9 +1,6 @@
 """Searching the web in a turn, against a search service of the test's own on loopback."""
 
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from uuid import uuid4
 
 import pytest
@@ -11,7 +8,7 @@ import pytest
 from chat.tools.web import READERS
 from llm.models import Model, WebSearch
 from personas.models import Persona
-from tests.chat.test_documents import asked
+from tests.chat.documents import asked
 from tests.conftest import Person
 from tests.llm.opening import document_of, opened
 from tests.llm.raw_server import always, answer
@@ -19,44 +16,6 @@ from tests.product import Product
 from tests.projects.uploads import pdf
 
 pytestmark = pytest.mark.product
-
-RESULTS = {
-    "results": [
-        {"url": "https://example.org/tides", "title": "Tides", "content": "High water is at noon."},
-        {"url": "https://example.org/moon", "title": "Moon", "content": "The moon is full."},
-    ]
-}
-
-
-class SearXNG(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        body = json.dumps(RESULTS).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
-
-
-@pytest.fixture
-def search(product: Product, committed: None) -> Iterator[None]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), SearXNG)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    row = WebSearch.objects.create(name=f"test-{uuid4().hex[:8]}", kind="searxng", base_url=url, active=True)
-    yield
-    row.delete()
-    server.shutdown()
-
-
-@pytest.fixture
-def caller_of_tools(scripted_model_row: Model) -> Model:
-    return Model.objects.create(
-        provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=64_000, tools=True
-    )
 
 
 def test_a_web_search_is_numbered_carries_its_addresses_and_can_be_cited(

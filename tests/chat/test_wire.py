@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +9,11 @@ from django.test import Client
 from jsonschema import Draft7Validator, FormatChecker
 
 from accounts.models import ApiToken
-from accounts.realtime.user_channel import News
+from accounts.realtime import News
 from accounts.services import create_token, revoke_token
-from chat.realtime import event_schema
+from chat.realtime import events
 from chat.realtime.events import EventType
-from llm.models import Model
-from tests.chat.tool_servers import Diary, diary
+from tests.chat.tool_servers import Diary
 from tests.conftest import Person
 from tests.product import ROOT, Product, until
 from tests.sockets import Socket, opened, socket_of
@@ -65,7 +63,7 @@ def test_every_reference_of_the_document_leads_somewhere(contract: Any) -> None:
 
 def test_the_document_has_every_type_that_there_is(contract: Any) -> None:
     described = set(contract["components"]["messages"])
-    assert described == {*EventType, *event_schema.FRAMES, *event_schema.NOTICES, "SNAPSHOT"}
+    assert described == {*EventType, *events.FRAMES, *events.NOTICES, "SNAPSHOT"}
     for schema in (message["payload"] for message in contract["components"]["messages"].values()):
         Draft7Validator.check_schema(schema)
 
@@ -88,13 +86,6 @@ class Checked:
         assert not wrong
         self.seen |= {frame["type"] for frame in frames}
         return frames
-
-
-@pytest.fixture
-def guarded(product: Product, person: Person, scripted_model_row: Model, tmp_path: Path) -> Iterator[Diary]:
-    made = diary(person, scripted_model_row, tmp_path, approval_required=True)
-    yield made
-    made.row.delete()
 
 
 @product_test
@@ -127,7 +118,7 @@ def test_what_the_socket_carries_is_as_the_document_says(
         socket.send("send", id=7, conversation=caller.conversation(), text="Hello", key="k")
         socket.until("ACK")
     rest = {"CITATION", "TITLE", "NEXT", "SNAPSHOT", *News}  # below, and where they are tested
-    assert {*EventType, *event_schema.NOTICES} - rest <= socket.seen
+    assert {*EventType, *events.NOTICES} - rest <= socket.seen
 
 
 @product_test

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.conf import settings
 
-from tests.config.test_sizes import apps
+from tests.config.sources import apps
 from tests.product import ROOT
 
 

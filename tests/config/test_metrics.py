@@ -8,7 +8,7 @@ from django.test import Client
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
 from files.models import File
-from tests.accounts.test_tokens import Program
+from tests.accounts.programs import Program
 
 pytestmark = pytest.mark.django_db
 

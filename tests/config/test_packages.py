@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.test_sizes import apps, modules
+from tests.config.sources import apps, modules
 from tests.product import ROOT
 
 MODULES = 12  # in one package

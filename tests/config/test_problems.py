@@ -5,7 +5,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from tests.accounts.test_tokens import Program
+from tests.accounts.programs import Program
 
 pytestmark = pytest.mark.django_db
 

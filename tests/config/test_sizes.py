@@ -6,19 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.config.sources import apps, modules
 from tests.product import ROOT
 
 MODULE, FUNCTION, PARAMETERS, CONSUMER = 500, 50, 6, 100
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def apps() -> list[str]:
-    return sorted(path.parent.name for path in ROOT.glob("*/apps.py"))
-
-
-def modules(*directories: str) -> list[Path]:
-    found = [path for name in directories for path in sorted((ROOT / name).rglob("*.py"))]
-    return [path for path in found if "migrations" not in path.parts]
 
 
 def too_large(path: Path, text: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from accounts.models import User
 from chat.models import Import
 from config.celery import app
-from core import jobs
+from core import background
 from tests.product import ROOT
 
 SOURCES = ("accounts", "chat", "config", "core", "files", "llm", "personas", "projects")
@@ -39,7 +39,7 @@ def broker_away() -> Iterator[None]:
 
 @pytest.mark.usefixtures("broker_away")
 def test_a_broker_that_is_away_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    jobs.enqueue("chat.tasks.run_turn", 7)
+    background.enqueue("chat.tasks.run_turn", 7)
     assert "chat.tasks.run_turn(7,) waits for the sweeper" in caplog.text
 
 
@@ -56,22 +56,22 @@ def since(row: Import, seconds: int) -> None:
 def test_one_of_all_who_claim_a_row_gets_it_with_a_fresh_heartbeat(waiting: Import) -> None:
     since(waiting, 100)
     queued = Import.objects.filter(status=Import.Status.QUEUED)
-    claims = [jobs.claim(queued, waiting.pk, status=Import.Status.RUNNING) for _ in range(3)]
+    claims = [background.claim(queued, waiting.pk, status=Import.Status.RUNNING) for _ in range(3)]
     assert claims == [True, False, False]
-    assert not jobs.silent(Import.objects.all()).exists()
+    assert not background.silent(Import.objects.all()).exists()
 
 
 def test_whoever_says_nothing_for_half_a_minute_is_gone(waiting: Import) -> None:
     since(waiting, 29)
-    assert not jobs.silent(Import.objects.all()).exists()
+    assert not background.silent(Import.objects.all()).exists()
     since(waiting, 31)
-    assert jobs.silent(Import.objects.all()).get() == waiting
+    assert background.silent(Import.objects.all()).get() == waiting
 
 
 def test_what_nobody_claims_is_told_once_in_ten_seconds(waiting: Import) -> None:
     queued = Import.objects.filter(status=Import.Status.QUEUED)
     since(waiting, 9)
-    assert jobs.unclaimed(queued) == []
+    assert background.unclaimed(queued) == []
     since(waiting, 11)
-    assert jobs.unclaimed(queued) == [waiting.pk]
-    assert jobs.unclaimed(queued) == []
+    assert background.unclaimed(queued) == [waiting.pk]
+    assert background.unclaimed(queued) == []

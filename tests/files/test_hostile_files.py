@@ -13,7 +13,7 @@ from files import services
 from files.models import File, FileText
 from tests.conftest import Person
 from tests.files import samples
-from tests.files.test_ingest import settled
+from tests.files.stored import settled
 from tests.product import Product
 
 pytestmark = pytest.mark.product

@@ -17,30 +17,16 @@ from files import ingest, services, storage, tasks
 from files.models import Chunk, File, FileText
 from llm import tokens
 from llm.models import Model
+from tests.application import Application
 from tests.conftest import Person
 from tests.files import samples
-from tests.product import Product, until
-
-pytestmark = pytest.mark.product
+from tests.files.stored import settled, upload
+from tests.product import until
 
 
 @pytest.fixture(autouse=True)
-def _one_storage(product: Product, committed: None, settings: Any) -> None:
-    settings.MEDIA_ROOT = product.directory / "files"  # where the product's worker looks
-
-
-def upload(person: Person, content: bytes | str, name: str = "notes.txt") -> File:
-    data = content.encode() if isinstance(content, str) else content
-    return services.upload(user=person.user, name=name, content=ContentFile(data))
-
-
-def settled(file: File) -> File:
-    def look() -> bool:
-        file.refresh_from_db()
-        return file.status not in ("uploaded", "processing")
-
-    until(look, f"{file.name} is read")
-    return file
+def _one_storage(application: Application, committed: None, settings: Any) -> None:
+    settings.MEDIA_ROOT = application.directory / "files"  # where the product's worker looks
 
 
 def refused(person: Person, content: Any, name: str = "a") -> ProductError:

@@ -10,8 +10,8 @@ import pytest
 from chat.models import Conversation
 from llm.models import Model, ToolServer
 from personas.models import BudgetProfile, Persona, Reminder
-from tests.chat.test_server_tools import SERVER
 from tests.conftest import Person
+from tests.llm.sums import SERVER
 from tests.personas.programs import Program, made, wrong
 from tests.product import Product
 

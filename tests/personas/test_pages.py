@@ -15,7 +15,7 @@ from llm.models import Model, ToolServer
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
 from personas.services import save_prompt, set_default_profile
 from projects.models import Project
-from tests.chat.test_server_tools import SERVER
+from tests.llm.sums import SERVER
 
 pytestmark = pytest.mark.django_db
 EVIL = "<script>alert(1)</script>"

@@ -5,23 +5,11 @@ from datetime import date
 import pytest
 from django.test import Client
 
-from accounts.models import User
 from projects.models import Project
 from projects.planner import services
 from projects.planner.rules import Actor
-from tests.projects.test_task_pages import EVIL, NEXT, PAGE, item, new, shown
-
-
-@pytest.fixture
-def actor(db: None) -> Actor:
-    return Actor(User.objects.create_user("wendy", timezone="UTC"))
-
-
-@pytest.fixture
-def browser(actor: Actor) -> Client:
-    client = Client()
-    client.force_login(actor.user)
-    return client
+from tests.projects.planning import NEXT, item, new
+from tests.projects.task_pages import EVIL, PAGE, shown
 
 
 def test_a_month_counts_its_days_and_a_year_its_months(actor: Actor, browser: Client) -> None:

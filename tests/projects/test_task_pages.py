@@ -1,7 +1,6 @@
 """The pages of tasks: what they show of a day, month and year, and what their forms do and refuse."""
 
-from datetime import date, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 from django.test import Client
@@ -13,37 +12,9 @@ from projects.models import Project
 from projects.models.task import Task
 from projects.planner import services
 from projects.planner.queries import today
-from projects.planner.rules import Actor, NewTask
-
-DAY, NEXT = date(2024, 11, 21), date(2024, 11, 22)  # in the past, so that no test runs on them
-PAGE = f"/tasks/day/{DAY}/"
-EVIL = "<script>alert(1)</script>"
-
-
-@pytest.fixture
-def actor(db: None) -> Actor:
-    return Actor(User.objects.create_user("wendy", timezone="UTC"))
-
-
-@pytest.fixture
-def browser(actor: Actor) -> Client:
-    client = Client()
-    client.force_login(actor.user)
-    return client
-
-
-def new(actor: Actor, title: str = "Task", **fields: Any) -> Task:
-    return services.create(actor=actor, new=NewTask(title, **{"date": DAY, **fields}))
-
-
-def item(actor: Actor, parent: Task, title: str = "Item", **fields: Any) -> Task:
-    return new(actor, title, level="item", parent=parent, **fields)
-
-
-def shown(browser: Client, url: str) -> str:
-    response = browser.get(url)
-    assert response.status_code == 200
-    return " ".join(response.content.decode().split())
+from projects.planner.rules import Actor
+from tests.projects.planning import DAY, NEXT, item, new
+from tests.projects.task_pages import EVIL, PAGE, shown
 
 
 def post(browser: Client, url: str, **fields: str) -> str:

@@ -5,7 +5,7 @@ Rules: docs/context.md, “Order” and “Files and projects”.
 
 import pytest
 
-from chat.context.documents import Numbers, documents_json, number_documents, split_project_files
+from chat.context.rendering import Numbers, documents_json, number_documents, split_project_files
 from chat.context.types import Document
 
 FILES = [Document("a", tokens=300), Document("b", tokens=200), Document("c", tokens=99)]

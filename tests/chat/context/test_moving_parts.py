@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from chat.context.layout import DateAwareness, Moment, ToolGuidance, reminder_text, system_text
+from chat.context.rendering import DateAwareness, Moment, ToolGuidance, reminder_text, system_text
 
 SEARCH = ToolGuidance("search", "Use it for facts.", is_search=True)
 CLOCK = ToolGuidance("clock", "Use it for the time.")

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chat.context.build import build
-from chat.context.layout import LAYOUTS
+from chat.context.rendering import LAYOUTS
 from chat.context.report import Prompt
-from chat.context.room import Room
-from chat.context.types import Block, ContextError, ContextMessage, ContextRequest, Document, PromptMessage
+from chat.context.types import Block, ContextError, ContextMessage, ContextRequest, Document, PromptMessage, Room
 from llm.tokens import tokenizer
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
 
 COUNTER = tokenizer("o200k_base")
 OVERHEAD = 4

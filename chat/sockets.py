@@ -1,0 +1,169 @@
+"""The one WebSocket of a page. It carries: frames in become calls of services, events of turns become frames out."""
+
+import asyncio
+import json
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.utils.translation import override
+
+from accounts.access.permissions import LONGEST_KEY
+from accounts.models import User
+from accounts.realtime import SignedInConsumer, has_changed
+from chat.models import Conversation
+from chat.models.conversation_state import visible_turn
+from chat.realtime import event_stream
+from chat.realtime.event_stream import group_of
+from chat.realtime.events import BAD_FRAME, BURST, FRAMES, MAX_FRAME, NOT_YOURS, PER_SECOND, TOO_FAST, TOO_LARGE
+from chat.sending.services import send_or_queue
+from chat.turns.services import stop_turn
+from chat.turns.submit import Ask
+from core.errors import NotFound, ProductError
+from core.lookups import get_or_404
+
+
+class ConversationConsumer(SignedInConsumer):
+    async def connect(self) -> None:
+        self.followers: dict[str, asyncio.Task[None]] = {}
+        self.watched: set[str] = set()
+        self.pace = Pace()
+        await super().connect()
+
+    async def disconnect(self, code: int) -> None:
+        for task in self.followers.values():
+            task.cancel()
+        await asyncio.gather(*self.followers.values(), return_exceptions=True)
+        for group in self.watched:
+            await self.channel_layer.group_discard(group, self.channel_name)
+        await super().disconnect(code)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
+        try:
+            frame = _parse(text_data, self.pace)
+        except Refused as refusal:
+            await self.close(refusal.close_code)
+            return
+        if not hasattr(self, "user"):
+            return  # the close is on its way
+        try:
+            await getattr(self, f"on_{frame['type']}")(frame)
+            await self.send_json({"type": "ACK", "id": frame.get("id")})
+        except ProductError as error:
+            answer = {"type": "ERROR", "id": frame.get("id"), "code": error.code, "detail": error.detail}
+            await self._tell(answer)
+            if isinstance(error, NotFound):
+                await self.close(NOT_YOURS)
+
+    async def on_ping(self, frame: dict[str, Any]) -> None:
+        """Answered by the acknowledgement alone."""
+
+    async def on_watch(self, frame: dict[str, Any]) -> None:
+        conversation = await event_stream.threaded(_conversation)(self.user, frame.get("conversation"))
+        group = group_of(conversation.pk)
+        await self.channel_layer.group_add(group, self.channel_name)
+        self.watched.add(group)
+        state = {"conversation": str(conversation.pk), "state": conversation.state, "title": conversation.title}
+        await self.send_json({"type": "STATE", **state})
+        if await has_changed(group, self.since):
+            await self.conversation_next({"conversation": str(conversation.pk)})
+
+    async def on_subscribe(self, frame: dict[str, Any]) -> None:
+        turn = await event_stream.threaded(visible_turn)(self.user, frame.get("turn"))
+        after = _sequence(frame)
+        earlier = self.followers.pop(str(turn.pk), None)
+        if earlier is not None:
+            earlier.cancel()
+        self.followers[str(turn.pk)] = asyncio.create_task(self._follow(turn.pk, after))
+
+    async def on_send(self, frame: dict[str, Any]) -> None:
+        await event_stream.threaded(_send)(self.user, frame)
+
+    async def on_stop(self, frame: dict[str, Any]) -> None:
+        await event_stream.threaded(_stop)(self.user, frame.get("turn"))
+
+    async def _follow(self, turn_id: Any, after_seq: int) -> None:
+        with suppress(asyncio.CancelledError):
+            async for wire in event_stream.wire_events(turn_id, after_seq):
+                await self._tell(wire)
+            self.followers.pop(str(turn_id), None)
+
+    async def _tell(self, wire: dict[str, Any]) -> None:
+        with override(self.language):
+            said = event_stream.readable(wire)
+        await self.send_json(said)
+
+    async def conversation_state(self, hint: dict[str, str]) -> None:
+        await self.send_json({**hint, "type": "STATE"})
+
+    async def conversation_title(self, hint: dict[str, str]) -> None:
+        await self.send_json({**hint, "type": "TITLE"})
+
+    async def conversation_next(self, hint: dict[str, str]) -> None:
+        await self.send_json({**hint, "type": "NEXT"})
+
+    async def turn_started(self, hint: dict[str, str]) -> None:
+        await self.send_json({**hint, "type": "TURN"})
+
+
+class Refused(Exception):
+    def __init__(self, close_code: int) -> None:
+        self.close_code = close_code
+
+
+@dataclass(slots=True)
+class Pace:
+    """A token bucket: `BURST` frames at once, `PER_SECOND` in the long run."""
+
+    left: float = BURST
+    at: float = field(default_factory=time.monotonic)
+
+    def take(self) -> bool:
+        now = time.monotonic()
+        self.left = min(BURST, self.left + (now - self.at) * PER_SECOND) - 1
+        self.at = now
+        return self.left >= 0
+
+
+def _parse(text: str | None, pace: Pace) -> dict[str, Any]:
+    """A frame as an object with a known `type`; raises `Refused` with the code to close the socket with."""
+    if not pace.take():
+        raise Refused(TOO_FAST)
+    if text is None:
+        raise Refused(BAD_FRAME)
+    if len(text) > MAX_FRAME:
+        raise Refused(TOO_LARGE)
+    try:
+        frame = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused(BAD_FRAME) from error
+    if not isinstance(frame, dict) or frame.get("type") not in FRAMES:
+        raise Refused(BAD_FRAME)
+    return frame
+
+
+def _sequence(frame: dict[str, Any]) -> int:
+    after = frame.get("after_seq", 0)
+    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+        raise ProductError("bad_sequence", "after_seq must be a whole number from 0.")
+    return after
+
+
+def _conversation(user: User, pk: object) -> Conversation:
+    return get_or_404(Conversation.objects.visible_to(user), pk, "conversation")
+
+
+def _send(user: User, frame: dict[str, Any]) -> None:
+    """Raises `bad_text` and `bad_idempotency_key`, and what `send_or_queue` raises."""
+    text, key = frame.get("text", ""), frame.get("key") or None
+    if not isinstance(text, str):
+        raise ProductError("bad_text", "text must be a string: the message as it was written.")
+    if key is not None and (not isinstance(key, str) or len(key) > LONGEST_KEY):
+        raise ProductError("bad_idempotency_key", f"key must be a string of at most {LONGEST_KEY} characters, a UUID.")
+    found = _conversation(user, frame.get("conversation"))
+    send_or_queue(user=user, conversation=found, ask=Ask(text=text, key=key))
+
+
+def _stop(user: User, pk: object) -> None:
+    stop_turn(user=user, turn=visible_turn(user, pk))

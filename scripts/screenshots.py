@@ -1,0 +1,94 @@
+"""`make screenshots`: every page at both sizes, into docs/screenshots/, from a product set up for the purpose."""
+
+import os
+import subprocess
+import sys
+from functools import partial
+from io import BytesIO
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from scripts.services import Services
+from tests.house import PROFILE, House
+from tests.product import ROOT, installed
+
+OUT = ROOT / "docs" / "screenshots"
+FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+SIZES: dict[str, dict[str, Any]] = {
+    "": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
+    "-phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "device_scale_factor": 2},
+}
+MODEL = "scripted:assistant"
+PASSWORD = "for-screenshots-only"
+LEFT_OUT = ("context", "context-first", "missing", "project-search", "delete")  # seen in others, or like them
+COLOURS = 256  # of a picture: pages are flat, and its file is a third as large
+
+
+def sign_in(browser: Browser, url: str, **options: Any) -> Page:
+    page = browser.new_context(reduced_motion="reduce", **options).new_page()
+    page.goto(url + "/")
+    page.fill("[name=username]", "admin")
+    page.fill("[name=password]", PASSWORD)
+    page.click("button[type=submit]")
+    page.wait_for_selector(".plan-line")
+    return page
+
+
+def shoot(page: Page, name: str) -> None:
+    page.wait_for_load_state("networkidle")
+    picture = Image.open(BytesIO(page.screenshot()))
+    picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(OUT / f"{name}.png", optimize=True)
+
+
+def visit(page: Page, url: str, suffix: str, pages: dict[str, str]) -> None:
+    for name, path in pages.items():
+        if name in LEFT_OUT:
+            continue
+        page.goto(url + path)
+        if name in ("answer", "run", "summary"):
+            page.wait_for_selector(".plan-line")
+        if name == "summary":
+            page.locator("details.summary > summary").click()
+        shoot(page, f"{name}{suffix}")
+        if name == "answer":
+            page.get_by_role("link", name="context").last.click()
+            page.wait_for_selector("#panel-title")
+            shoot(page, f"answer-context{suffix}")
+
+
+def prepared(services: Services) -> tuple[str, str]:
+    """The ids of a model that can call tools and of a profile with little room, as an admin would make them."""
+    work = (
+        "from llm.models import Model; from personas.models import BudgetProfile; Model.objects.update(tools=True);"
+        f"print(Model.objects.get().pk, BudgetProfile.objects.create(**{PROFILE!r}).pk)"
+    )
+    environment = {**os.environ, "DATABASE_URL": services.database, "REDIS_URL": services.redis}
+    command = [sys.executable, "manage.py", "shell", "-v0", "-c", work]
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    model, profile = done.stdout.split()
+    return model, profile
+
+
+def main() -> None:
+    OUT.mkdir(parents=True, exist_ok=True)
+    os.environ["ADMIN_PASSWORD"] = PASSWORD
+    services = Services()
+    try:
+        with installed(services.database, services.redis, MODEL) as (product, caller), sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+            visitors = {suffix: sign_in(browser, product.url, **options) for suffix, options in SIZES.items()}
+            for suffix, page in visitors.items():
+                shoot(page, f"first-run{suffix}")
+            say = partial(product.model.set_script, "assistant")
+            pages = House(caller, say, *prepared(services)).furnish()
+            for suffix, page in visitors.items():
+                visit(page, product.url, suffix, pages)
+            browser.close()
+    finally:
+        services.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Files as a model gets them with a question."""
+
+import io
+import json
+from typing import Any
+
+from PIL import Image
+
+from tests.conftest import Person
+from tests.product import Product, until
+
+PREFIX = "Here are some documents provided for context, they may not all be relevant:"
+
+
+def upload(person: Person, name: str, content: bytes) -> dict[str, Any]:
+    """Uploads and waits until the file has been read."""
+    response = person.caller.http.post("files/", files={"file": (name, io.BytesIO(content))})
+    assert response.status_code == 201, response.text
+    path = f"files/{response.json()['id']}/"
+
+    def read() -> Any:
+        file = person.caller.get(path)
+        return file if file["status"] not in ("uploaded", "processing") else None
+
+    found: dict[str, Any] = until(read, f"{name} has been read")
+    return found
+
+
+def asked(person: Person, place: str, text: str, **more: Any) -> dict[str, Any]:
+    turn = person.caller.post(f"conversations/{place}/turns/", {"text": text, **more})["turns"][0]
+    ended: dict[str, Any] = person.caller.ended(turn["id"])
+    assert ended["status"] == "done", ended["error"]
+    return ended
+
+
+def sent(product: Product, mark: str) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = product.model.finished(mark)[-1].body["messages"]
+    return messages
+
+
+def documents(message: dict[str, Any]) -> list[dict[str, Any]]:
+    prefix, _, body = message["content"].partition("\n")
+    assert prefix == PREFIX
+    found: list[dict[str, Any]] = json.loads(body)["documents"]
+    return found
+
+
+def picture() -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (64, 32), "teal").save(stream, "PNG")
+    return stream.getvalue()
