@@ -20,9 +20,7 @@ from chat.summaries import api as summary_api
 from config.api_docs import contracts, examples, schema
 from config.http import health, metrics
 from files import api
-from personas import api as model_api
 from personas import api as personas_api
-from personas.prompts import api as prompt_api
 from projects import api as projects_api
 from projects.planner import api as task_api
 
@@ -45,11 +43,11 @@ router.register("webhooks", webhook_api.WebhookViewSet)
 router.register("tasks", task_api.TaskViewSet)
 router.register("runs", run_api.RunViewSet)
 router.register("personas", personas_api.PersonaViewSet)
-router.register("prompts", prompt_api.PromptViewSet)
+router.register("prompts", personas_api.PromptViewSet)
 router.register("reminders", personas_api.ReminderViewSet)
 router.register("budget-profiles", personas_api.BudgetProfileViewSet)
 router.register("system-prompts", personas_api.SystemPromptViewSet)
-router.register("models", model_api.ModelViewSet)
+router.register("models", personas_api.ModelViewSet)
 
 handler404 = "config.http.health.not_found"
 

@@ -89,7 +89,7 @@ def in_python() -> Iterator[tuple[Message, str]]:
         reader = _Reader(sentences=not PROGRAMS.search(name))
         reader.visit(ast.parse(path.read_text()))
         yield from ((message, name) for message in reader.found)
-    yield from ((Message(state, context=CONTEXT), "projects/tasks/models.py") for state in STATES)
+    yield from ((Message(state, context=CONTEXT), "projects/models/task.py") for state in STATES)
 
 
 class _Reader(ast.NodeVisitor):

@@ -23,8 +23,7 @@ from chat.prompts import inspector
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, chosen_files, plan_ahead
 from chat.runs import views as run_views
-from chat.sending.queued_message import next_view, remove_next
-from chat.sending.services import send_or_queue, send_queued, start_conversation
+from chat.sending.services import next_view, remove_next, send_or_queue, send_queued, start_conversation
 from chat.turns.emitter import answer_of
 from chat.turns.services import asking, decide_call, shown, stop_turn
 from chat.turns.submit import Ask
@@ -33,7 +32,7 @@ from chat.web import messages as pages
 from core.errors import ProductError
 from core.lookups import get_or_404, identifier, with_row
 from files.models import File
-from personas.prompts import services as saved_prompts
+from personas.services import offered_prompts
 from projects.models import Project
 from projects.services import visible_project
 
@@ -192,7 +191,7 @@ def offer_prompts(request: Request, pk: UUID | None = None) -> HttpResponse:
         persona = services.visible_persona(request.user, request.GET.get("persona"))
     else:
         persona = scope_of(visible_conversation(request.user, pk)).persona
-    offered = saved_prompts.offer(user=request.user, persona=persona, typed=request.GET.get("q", ""))
+    offered = offered_prompts(user=request.user, persona=persona, typed=request.GET.get("q", ""))
     return render(request, "chat/_prompts.html", {"offered": offered})
 
 
