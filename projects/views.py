@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from core.lookups import get_or_404
+from core.requests import get_or_404
 from files.api import whole_number
 from files.index.search import Result, passages
 from files.models import File

@@ -13,7 +13,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
 from core.errors import ProductError
-from core.lookups import get_or_404, with_row
+from core.requests import get_or_404, with_row
 
 SHOWN = 10  # deliveries of each webhook
 

@@ -20,7 +20,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
-from core.lookups import get_or_404
+from core.requests import get_or_404
 from projects.models import Project
 from projects.models.task import Task
 from projects.planner import pages, services
