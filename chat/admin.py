@@ -49,27 +49,20 @@ class ConversationAdmin(RecordAdmin):
 @admin.register(Turn)
 class TurnAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("id", "person", "model", "status_label", "tokens", "took", "error_code", "created")
+    list_display = ("id", "conversation__owner", "model", "status_label", "tokens", "took", "error_code", "created")
     list_select_related = ("model", "conversation__owner")
     list_filter = ("status", "model")
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a turn or conversation, or a user name"
     fields = (
-        *("id", "of_conversation", "person", "model", "slot", "status_label", "error_code", "tokens", "calls"),
+        *("id", "conversation_id", "conversation__owner", "model", "slot", "status_label", "error_code"),
+        *("tokens", "calls"),
         *("created", "started", "finished", "waited", "took", "heartbeat", "attempt", "seq", "stop_requested"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Turn]:
         rows: QuerySet[Turn] = super().get_queryset(request)
         return rows.defer("report").annotate(answer_error=F("answer__error_code"))
-
-    @display(description="Person")
-    def person(self, turn: Turn) -> str:
-        return str(turn.conversation.owner)
-
-    @display(description="Conversation")
-    def of_conversation(self, turn: Turn) -> str:
-        return str(turn.conversation_id)
 
     @display(description="Status", ordering="status", label=STATES)
     def status_label(self, turn: Turn) -> str:
@@ -131,27 +124,19 @@ class SummaryJobAdmin(RecordAdmin):
 @admin.register(Run)
 class RunAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("id", "owner", "task_code", "model", "status_label", "code", "created", "started", "finished")
+    list_display = ("id", "owner", "task__code", "model", "status_label", "code", "created", "started", "finished")
     list_select_related = ("owner", "task", "model")
     list_filter = ("status", "model")
     search_fields = ("=id", "=owner__username", "=task__code", "=code")
     search_help_text = "The id of a run, a user name, a task's code, or the code of what went wrong"
     fields = (
-        *("id", "owner", "task_code", "of_conversation", "model", "status_label", "code", "steps_and_tokens"),
+        *("id", "owner", "task__code", "conversation_id", "model", "status_label", "code", "steps_and_tokens"),
         *("created", "started", "finished", "heartbeat"),
     )
     actions_detail: Any = ("stop",)
 
     def has_stop_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
         return acting(request).has_perm("chat.change_run")
-
-    @display(description="Task")
-    def task_code(self, run: Run) -> str:
-        return run.task.code
-
-    @display(description="Conversation")
-    def of_conversation(self, run: Run) -> str:
-        return str(run.conversation_id)
 
     @display(description="Status", ordering="status", label=STATES)
     def status_label(self, run: Run) -> str:
@@ -177,19 +162,11 @@ class RunAdmin(RecordAdmin):
 @admin.register(Share)
 class ShareAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("id", "person", "of_conversation", "created")
+    list_display = ("id", "conversation__owner", "conversation_id", "created")
     list_select_related = ("conversation__owner",)
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a link or conversation, or a user name"
-    fields = ("id", "person", "of_conversation", "created")
-
-    @display(description="Person")
-    def person(self, share: Share) -> str:
-        return str(share.conversation.owner)
-
-    @display(description="Of conversation")
-    def of_conversation(self, share: Share) -> str:
-        return str(share.conversation_id)
+    fields = ("id", "conversation__owner", "conversation_id", "created")
 
 
 @admin.register(Import)

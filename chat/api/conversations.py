@@ -28,8 +28,7 @@ from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, plan_ahead
 from chat.realtime import event_stream
-from chat.sending.queued_message import no_next, queue, remove_next
-from chat.sending.services import send
+from chat.sending.services import no_next, queue, remove_next, send
 from chat.turns.services import decide_call, stop_turn
 from chat.turns.submit import Ask, regenerate
 from core.errors import ProductError

@@ -19,7 +19,7 @@ from chat.conversations.importing import jobs as imports
 from chat.openai_api import create_turn
 from chat.realtime.event_stream import announce, announce_state, hint
 from chat.runs import state_machine as runs
-from chat.sending import queued_message
+from chat.sending import services as sending
 from chat.summaries import jobs
 from chat.turns import runner, store
 from core import background
@@ -100,7 +100,7 @@ def sweep_turns() -> None:
         background.carry(_summary_ended(conversation_id))
     for job_id in summaries.unclaimed:
         enqueue("chat.tasks.summarise", job_id)
-    for conversation_id in queued_message.due():
+    for conversation_id in sending.due():
         enqueue("chat.tasks.send_next", conversation_id)
     for run_id in runs.due():
         enqueue("chat.tasks.advance_run", run_id)
@@ -166,9 +166,9 @@ async def follow_up(conversation_id: UUID) -> None:
 
 def _begin(conversation_id: UUID) -> bool:
     """Whether open pages show something of it."""
-    waited, run = queued_message.waits_in(conversation_id), runs.in_conversation(conversation_id)
+    waited, run = sending.waits_in(conversation_id), runs.in_conversation(conversation_id)
     if waited:
-        queued_message.send_kept(conversation_id)
+        sending.send_kept(conversation_id)
     if run is not None:
         runs.advance(run)
     for job in jobs.queued_in(conversation_id):

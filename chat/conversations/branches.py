@@ -11,7 +11,7 @@ from django.utils.translation import ngettext
 
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
-from chat.models.conversation_state import busy, lock, require_idle, require_owner
+from chat.models.conversation_state import busy, idle, lock, require_owner
 from chat.models.tree import asked_together, below, newest_leaf, with_rows
 from chat.prompts.preview import chosen_files
 from chat.turns.submit import Ask, submit
@@ -59,10 +59,7 @@ def continue_answer(*, user: User, message: Message, key: str | None = None) -> 
 
 def choose_branch(*, user: User, message: Message) -> Conversation:
     """Shows the branch of this message, down to its newest end. Raises `already_answering` (409)."""
-    require_owner(user, message.conversation)
-    with transaction.atomic():
-        conversation = lock(message.conversation)
-        require_idle(conversation)
+    with idle(user, message.conversation) as conversation:
         conversation.leaf_id = newest_leaf(message.pk) or conversation.leaf_id
         conversation.save(update_fields=["leaf"])
     return conversation

@@ -23,8 +23,7 @@ from chat.prompts import inspector
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, chosen_files, plan_ahead
 from chat.runs import views as run_views
-from chat.sending.queued_message import next_view, remove_next
-from chat.sending.services import send_or_queue, send_queued, start_conversation
+from chat.sending.services import next_view, remove_next, send_or_queue, send_queued, start_conversation
 from chat.turns.emitter import answer_of
 from chat.turns.services import asking, decide_call, shown, stop_turn
 from chat.turns.submit import Ask

@@ -6,7 +6,7 @@ What a dead worker left is begun anew by the next: nothing comes twice.
 import logging
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -21,9 +21,10 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from accounts.realtime import News, tell
-from chat.conversations.importing import persist, reading
-from chat.conversations.importing.formats import Foreign, Unusable, reader_of, text_of
-from chat.models import Conversation, Import
+from chat.conversations.importing import reading
+from chat.conversations.importing.reading import Foreign, Said, Unusable, reader_of, text_of
+from chat.models import Attachment, Conversation, Import, Message
+from chat.models.conversation import title_from
 from core.background import claim, enqueue, silent
 from core.errors import ProductError
 from core.lookups import get_or_404
@@ -32,6 +33,9 @@ STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
 SAVE_EVERY = 1.0  # seconds
 MAX_TITLE = 200
+STEP = timedelta(milliseconds=1)
+AT_ONCE = 500  # rows
+FIRST = datetime(1990, 1, 1, tzinfo=UTC)
 
 logger = logging.getLogger(__name__)
 
@@ -118,10 +122,10 @@ def _one(job: Import, row: Any, parse: Callable[[dict[str, Any]], Foreign] | Non
         return {**result, "why": "It has the shape of neither ChatGPT's nor Claude's conversations."}
     try:
         foreign = parse(row)
-        there = persist.known(job.owner, foreign.source)
+        there = Conversation.objects.filter(owner=job.owner, imported_from=foreign.source).first()
         if there is not None:
             return {**result, **_known(there)}
-        made = persist.store(job.owner, foreign)
+        made = store(job.owner, foreign)
     except Unusable as error:
         return {**result, "why": str(error)}
     except IntegrityError:  # two imports of the same export at once
@@ -152,3 +156,68 @@ def _save(job: Import, **fields: Any) -> bool:
     saved = ours.update(**{"progress": job.progress, **counts, **fields})
     tell(job.owner_id, News.CONVERSATIONS)  # here, not at each conversation: there are thousands
     return bool(saved)
+
+
+@transaction.atomic
+def store(owner: User, foreign: Foreign) -> Conversation:
+    """Times are those of the export, and ids are made of them, so lists and branches keep their order."""
+    now = timezone.now()
+    created = _past(foreign.created, now)
+    title = " ".join(foreign.title.split())[:MAX_TITLE] or title_from(foreign.messages[0].text)
+    conversation = Conversation.objects.create(
+        owner=owner, title=title, titled=True, archived=foreign.archived, imported_from=foreign.source
+    )
+    times = _times(foreign.messages, created, now)
+    made = _messages(conversation, foreign.messages, times)
+    Message.objects.bulk_create(made.values(), AT_ONCE)
+    for key, message in made.items():
+        message.created = times[key]  # the insert sets it to its own moment
+    Message.objects.bulk_update(made.values(), ["created"], AT_ONCE)
+    _attach(made, foreign.messages)
+    leaf = made.get(foreign.leaf or "") or max(made.values(), key=lambda each: each.pk)
+    updated = _past(foreign.updated or max(times.values()), now)
+    Conversation.objects.filter(pk=conversation.pk).update(leaf=leaf, created=created, updated=updated)
+    return conversation
+
+
+def _times(said: list[Said], created: datetime, now: datetime) -> dict[str, datetime]:
+    """Each after the message above it, whatever the export says."""
+    times: dict[str, datetime] = {}
+    for each in said:
+        earliest = times[each.parent] + STEP if each.parent else created
+        times[each.id] = max(earliest, _past(each.created or earliest, now))
+    return times
+
+
+def _messages(conversation: Conversation, said: list[Said], times: dict[str, datetime]) -> dict[str, Message]:
+    made: dict[str, Message] = {}
+    for each in said:
+        parent = made[each.parent] if each.parent else None
+        made[each.id] = Message(
+            id=_id(times[each.id]),
+            conversation=conversation,
+            parent=parent,
+            depth=parent.depth + 1 if parent else 0,
+            role=Message.Role.USER if each.question else Message.Role.ASSISTANT,
+            parts=[{"type": "text", "text": each.text}] if each.text else [],
+        )
+    return made
+
+
+def _id(moment: datetime) -> UUID:
+    return uuid7(nanoseconds=int(moment.timestamp() * 1_000_000_000))
+
+
+def _past(moment: datetime | None, now: datetime) -> datetime:
+    return min(max(moment, FIRST), now) if moment else now
+
+
+def _attach(made: dict[str, Message], said: list[Said]) -> None:
+    Attachment.objects.bulk_create(
+        (
+            Attachment(message=made[each.id], file=None, name=name, ordinal=number)
+            for each in said
+            for number, name in enumerate(each.files)
+        ),
+        AT_ONCE,
+    )
