@@ -154,8 +154,9 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
 
 def cut(read: int, missing: int) -> str:
     """What is said of an answer whose server did not read the whole prompt; `missing`: tokens."""
+    sent = read + missing
     return (
-        f"The server read {read:,} of {read + missing:,} tokens: the beginning of the conversation was missing for it. "
+        f"The server read {read:,} of {sent:,} tokens: the beginning of the conversation was missing for it. "
         "Give the server a larger window, or choose another model, and try again."
     )
 
