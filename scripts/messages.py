@@ -23,8 +23,8 @@ from tests.product import ROOT
 APPS = ("accounts", "chat", "config", "core", "files", "llm", "personas", "projects")
 # What is here is read by administrators, models, or programs that expect a protocol's English.
 PROGRAMS = re.compile(
-    r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!servers|choice)|\w*admin\w*\.py)"
-    r"|^config/(api_docs|doctor|http/metrics|schema|service_urls|settings|static_files|templatetags)"
+    r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!toolbox)|\w*admin\w*\.py)"
+    r"|^config/(api_docs|http/metrics|schema|service_urls|settings|static_files|templatetags)"
     r"|^chat/(realtime/event(s|_schema)|context/(plan_io|rendering|layout)|summaries/writing|models/summary)"
     r"|^files/index/indexing|^llm/(forms|agent_loop|models|types|tokens)|^personas/(forms|models)"
 )
@@ -39,6 +39,7 @@ MODELS = {
     "FOUND",
     "CONTINUE",
     "NOT_ALLOWED",
+    "LAST_STEP",
 }
 # Arguments that describe fields and calls to programmers and administrators.
 DESCRIPTIONS = {"help_text", "description", "summary", "violation_error_message"}
@@ -88,7 +89,7 @@ def in_python() -> Iterator[tuple[Message, str]]:
         reader = _Reader(sentences=not PROGRAMS.search(name))
         reader.visit(ast.parse(path.read_text()))
         yield from ((message, name) for message in reader.found)
-    yield from ((Message(state, context=CONTEXT), "projects/tasks/models.py") for state in STATES)
+    yield from ((Message(state, context=CONTEXT), "projects/models/task.py") for state in STATES)
 
 
 class _Reader(ast.NodeVisitor):

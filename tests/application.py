@@ -21,7 +21,7 @@ from django.core.asgi import get_asgi_application
 from django.db import connections
 
 from config.celery import app as celery_app
-from config.http.body_limit import App, BodyLimit
+from config.http.middleware import App, BodyLimit
 from core import background
 from tests.product import WAIT
 from tests.scripted_model import ScriptedModel

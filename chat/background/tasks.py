@@ -13,12 +13,13 @@ from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from chat.conversations import deletion, titles
+from chat.conversations import services as conversations
+from chat.conversations import titles
 from chat.conversations.importing import jobs as imports
 from chat.openai_api import create_turn
 from chat.realtime.event_stream import announce, announce_state, hint
 from chat.runs import state_machine as runs
-from chat.sending import queued_message
+from chat.sending import services as sending
 from chat.summaries import jobs
 from chat.turns import runner, store
 from core import background
@@ -99,7 +100,7 @@ def sweep_turns() -> None:
         background.carry(_summary_ended(conversation_id))
     for job_id in summaries.unclaimed:
         enqueue("chat.tasks.summarise", job_id)
-    for conversation_id in queued_message.due():
+    for conversation_id in sending.due():
         enqueue("chat.tasks.send_next", conversation_id)
     for run_id in runs.due():
         enqueue("chat.tasks.advance_run", run_id)
@@ -124,7 +125,7 @@ def import_conversations(import_id: str) -> None:
 @shared_task(name="chat.tasks.tidy_conversations")
 def tidy_conversations() -> None:
     """Runs every minute: what was deleted a day ago goes, and imports that nobody works on are taken up."""
-    deletion.purge()
+    conversations.purge()
     for import_id in imports.unclaimed():
         enqueue("chat.tasks.import_conversations", import_id)
 
@@ -165,9 +166,9 @@ async def follow_up(conversation_id: UUID) -> None:
 
 def _begin(conversation_id: UUID) -> bool:
     """Whether open pages show something of it."""
-    waited, run = queued_message.waits_in(conversation_id), runs.in_conversation(conversation_id)
+    waited, run = sending.waits_in(conversation_id), runs.in_conversation(conversation_id)
     if waited:
-        queued_message.send_kept(conversation_id)
+        sending.send_kept(conversation_id)
     if run is not None:
         runs.advance(run)
     for job in jobs.queued_in(conversation_id):

@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.conversations.deletion import deleted_conversation
+from chat.conversations.services import deleted_conversation
 from chat.models import Conversation
 from core.errors import ProductError
 from projects.models import Project

@@ -20,7 +20,7 @@ OPEN_FILES = 64
 NICENESS = 10  # answers being written go first
 _PR_SET_PDEATHSIG = 1
 
-_READERS = {PDF: "pdf", DOCX: "office", PPTX: "office", XLSX: "sheets", EPUB: "epub", HTML: "html", MAIL: "mail"}
+_READERS = {PDF: "pdf", DOCX: "office", PPTX: "office", XLSX: "sheets", EPUB: "markup", HTML: "markup", MAIL: "markup"}
 _MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB)
 
 

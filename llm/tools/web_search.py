@@ -12,7 +12,7 @@ import httpx2
 
 from core.net.fetch import read_body
 from core.net.url_safety import Refused
-from llm.tools.html_to_text import clean
+from core.text import clean
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 
