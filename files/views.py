@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import NotFound, ProductError
-from core.lookups import with_row
+from core.requests import with_row
 from files import services
 from files.api import whole_number
 from files.models import File

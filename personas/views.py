@@ -8,7 +8,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
-from core.lookups import with_row
+from core.requests import with_row
 from llm import tokens
 from llm.models import Model, WebSearch
 from personas import services, tools

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from accounts.access.sessions import SignedInRequest as Request
-from core.lookups import choice, choices, with_row
+from core.requests import choice, choices, with_row
 from files.api import whole_number
 from files.index.search import Result, passages
 from files.models import File

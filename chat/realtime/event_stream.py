@@ -20,11 +20,11 @@ from weakref import WeakKeyDictionary
 import redis
 from asgiref.sync import async_to_sync
 from channels.db import database_sync_to_async
-from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import transaction
 from redis import asyncio as aioredis
 
+from accounts.realtime import tell_group
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import state_of
 from chat.realtime.events import LAST, Approval, Event, EventType
@@ -271,10 +271,9 @@ async def announce_state(conversation_id: UUID, **more: str) -> None:
 
 async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:
     """A hint to open pages; a page that misses it sees the same at its next request."""
-    layer = get_channel_layer()
+    group = group_of(conversation_id)
     try:
-        if layer is not None:
-            await layer.group_send(group_of(conversation_id), hint)
+        await tell_group(group, hint, group)
     except CONNECTION_ERRORS:
         logger.warning("no hint to open pages: Redis is away")
 

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy
 
 from accounts.models import User
 from core.errors import ProductError
-from core.lookups import choices
+from core.requests import choices
 from projects.models import Project
 from projects.models.codes import HORIZONS, first_day
 from projects.models.task import Progress, Task, TaskChange, TaskQuerySet

@@ -20,7 +20,7 @@ from django.views.decorators.http import require_http_methods
 
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
-from core.lookups import choice, with_row
+from core.requests import choice, with_row
 from projects.models import Project
 from projects.models.task import Task
 from projects.planner import pages, services
