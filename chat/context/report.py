@@ -6,7 +6,7 @@ worked out when it is asked for.
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict, cast
 
 from chat.context.policies import History
 from chat.context.types import (
@@ -15,9 +15,35 @@ from chat.context.types import (
     Document,
     PromptMessage,
     Reason,
-    Section,
     SourceReport,
 )
+
+
+class SourceEntry(TypedDict):
+    """A `SourceReport` for JSON; `title` is for people."""
+
+    kind: str
+    state: str
+    id: NotRequired[str | None]
+    title: NotRequired[str]
+    tokens: NotRequired[int | None]
+    reason: NotRequired[str | None]
+    cut_from: NotRequired[int]
+    exact: NotRequired[bool]
+
+
+class ReportEntry(TypedDict):
+    """A `Report` for JSON."""
+
+    limit: int
+    used: int
+    left: int
+    exact: bool
+    sections: Mapping[str, int]
+    dropped: list[str]
+    unloaded: int
+    sources: list[SourceEntry]
+    versions: dict[str, str]
 
 
 class Report:
@@ -36,9 +62,9 @@ class Report:
         self._history = history
 
     @cached_property
-    def sections(self) -> dict[Section, int]:
+    def sections(self) -> dict[str, int]:
         """Tokens of each section that is sent, overhead included, in the order of the prompt."""
-        sections: dict[Section, int] = {}
+        sections: dict[str, int] = {}
         for sent in self._messages:
             sections[sent.section] = sections.get(sent.section, 0) + sent.tokens
         return sections
@@ -64,7 +90,7 @@ class Report:
         """Whether every count is exact."""
         return all(source.exact for source in self.sources)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ReportEntry:
         """For JSON. Fields of a source that say nothing are left out."""
         return {
             "limit": self.limit,
@@ -75,7 +101,7 @@ class Report:
             "dropped": self.dropped,
             "unloaded": self.unloaded,
             "sources": [
-                {name: value for name, value in source._asdict().items() if value is not None}
+                cast("SourceEntry", {name: value for name, value in source._asdict().items() if value is not None})
                 for source in self.sources
             ],
             "versions": dict(self.versions),
