@@ -23,9 +23,9 @@ from tests.product import ROOT
 APPS = ("accounts", "chat", "config", "core", "files", "llm", "personas", "projects")
 # What is here is read by administrators, models, or programs that expect a protocol's English.
 PROGRAMS = re.compile(
-    r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!servers|choice)|\w*admin\w*\.py)"
+    r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!toolbox)|\w*admin\w*\.py)"
     r"|^config/(api_docs|doctor|http/metrics|schema|service_urls|settings|static_files|templatetags)"
-    r"|^chat/(realtime/event(s|_schema)|context/(plan_io|rendering|layout)|summaries/writing|models/summary)"
+    r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|models/summary)"
     r"|^files/index/indexing|^llm/(forms|agent_loop|models|types|tokens)|^personas/(forms|models)"
 )
 MODELS = {
@@ -39,6 +39,7 @@ MODELS = {
     "FOUND",
     "CONTINUE",
     "NOT_ALLOWED",
+    "LAST_STEP",
 }
 # Arguments that describe fields and calls to programmers and administrators.
 DESCRIPTIONS = {"help_text", "description", "summary", "violation_error_message"}
