@@ -7,7 +7,7 @@ sent.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, get_args
@@ -57,61 +57,12 @@ class Approval(StrEnum):
     TIMED_OUT = "timed_out"
 
 
-# What an event does to the answer's parts. `part` is an index into them.
-Fold = Callable[[list[Part], Payload], None]
-
-
-def _nothing(parts: list[Part], payload: Payload) -> None:
-    pass
-
-
-def _begin_text(parts: list[Part], payload: Payload) -> None:
-    parts.append({"type": "text", "text": ""})
-
-
-def _begin_reasoning(parts: list[Part], payload: Payload) -> None:
-    parts.append({"type": "reasoning", "text": ""})
-
-
-def _add_text(parts: list[Part], payload: Payload) -> None:
-    parts[payload["part"]]["text"] += payload["delta"]
-
-
-def _cite(parts: list[Part], payload: Payload) -> None:
-    source = {name: payload[name] for name in ("number", "title", "href")}
-    parts[payload["part"]].setdefault("citations", []).append(source)
-
-
-def _begin_call(parts: list[Part], payload: Payload) -> None:
-    parts.append({"type": "tool_call", "id": payload["call"], "name": payload["name"], "arguments": ""})
-
-
-def _add_arguments(parts: list[Part], payload: Payload) -> None:
-    parts[payload["part"]]["arguments"] += payload["delta"]
-
-
-def _label_call(parts: list[Part], payload: Payload) -> None:
-    parts[payload["part"]]["label"] = payload["label"]
-
-
-def _approve_call(parts: list[Part], payload: Payload) -> None:
-    parts[payload["part"]]["approval"] = payload["state"]
-
-
-def _add_result(parts: list[Part], payload: Payload) -> None:
-    call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
-    call["arguments"] = payload["arguments"]
-    kept = {name: payload[name] for name in ("text", "error", "documents")}
-    parts.append({"type": "tool_result", "id": payload["call"], **kept})
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What an event of this kind means, the JSON Schema of its payload's members, and its effect on the parts."""
+    """What an event of this kind means, and the JSON Schema of its payload's members."""
 
     meaning: str
     members: Mapping[str, Schema]
-    fold: Fold = _nothing
 
 
 class EventType(StrEnum):
@@ -136,25 +87,21 @@ class EventType(StrEnum):
 
 VOCABULARY: Mapping[EventType, Kind] = {
     EventType.RUN_STARTED: Kind("The turn begins.", {"conversation": ID, "message": ID, "model": TEXT}),
-    EventType.TEXT_MESSAGE_START: Kind("A part of text begins.", {"part": PART}, _begin_text),
-    EventType.TEXT_MESSAGE_CONTENT: Kind("Text is added.", {"part": PART, "delta": DELTA, "blocks": BLOCKS}, _add_text),
+    EventType.TEXT_MESSAGE_START: Kind("A part of text begins.", {"part": PART}),
+    EventType.TEXT_MESSAGE_CONTENT: Kind("Text is added.", {"part": PART, "delta": DELTA, "blocks": BLOCKS}),
     EventType.TEXT_MESSAGE_END: Kind(
         "The part is complete; it has `count` blocks.", {"part": PART, "blocks": BLOCKS, "count": NUMBER}
     ),
-    EventType.REASONING_START: Kind("The model thinks aloud.", {"part": PART}, _begin_reasoning),
-    EventType.REASONING_CONTENT: Kind("A thought goes on.", {"part": PART, "delta": DELTA}, _add_text),
+    EventType.REASONING_START: Kind("The model thinks aloud.", {"part": PART}),
+    EventType.REASONING_CONTENT: Kind("A thought goes on.", {"part": PART, "delta": DELTA}),
     EventType.REASONING_END: Kind("The thought is complete.", {"part": PART}),
-    EventType.TOOL_CALL_START: Kind("The model calls a tool.", {"part": PART, "call": CALL, "name": TEXT}, _begin_call),
-    EventType.TOOL_CALL_ARGS: Kind(
-        "Arguments of a call are added.", {"part": PART, "call": CALL, "delta": DELTA}, _add_arguments
-    ),
+    EventType.TOOL_CALL_START: Kind("The model calls a tool.", {"part": PART, "call": CALL, "name": TEXT}),
+    EventType.TOOL_CALL_ARGS: Kind("Arguments of a call are added.", {"part": PART, "call": CALL, "delta": DELTA}),
     EventType.TOOL_CALL_END: Kind(
-        "The call is complete; `label` says what it does.", {"part": PART, "call": CALL, "label": TEXT}, _label_call
+        "The call is complete; `label` says what it does.", {"part": PART, "call": CALL, "label": TEXT}
     ),
     EventType.TOOL_CALL_APPROVAL: Kind(
-        "A call waits for its person, or has been decided.",
-        {"part": PART, "call": CALL, "state": one_of(*Approval)},
-        _approve_call,
+        "A call waits for its person, or has been decided.", {"part": PART, "call": CALL, "state": one_of(*Approval)}
     ),
     EventType.TOOL_CALL_RESULT: Kind(
         "What a tool has said.",
@@ -166,12 +113,10 @@ VOCABULARY: Mapping[EventType, Kind] = {
             "arguments": {**TEXT, "description": "As really used."},
             "documents": DOCUMENTS,
         },
-        _add_result,
     ),
     EventType.CITATION: Kind(
         "A source that the text cites, once, when its text has ended.",
         {"part": PART, "number": NUMBER, "title": TEXT, "href": TEXT},
-        _cite,
     ),
     EventType.CONTEXT_REPORT: Kind(
         "What the model is about to see, in tokens and in what is left out.",
@@ -219,7 +164,29 @@ class Event:
 
 def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
     """Applies one event to an answer's parts, in place. The worker and the recovery of a dead turn share it."""
-    VOCABULARY[type_].fold(parts, payload)
+    match type_:
+        case EventType.TEXT_MESSAGE_CONTENT | EventType.REASONING_CONTENT:
+            parts[payload["part"]]["text"] += payload["delta"]
+        case EventType.TEXT_MESSAGE_START:
+            parts.append({"type": "text", "text": ""})
+        case EventType.REASONING_START:
+            parts.append({"type": "reasoning", "text": ""})
+        case EventType.CITATION:
+            source = {name: payload[name] for name in ("number", "title", "href")}
+            parts[payload["part"]].setdefault("citations", []).append(source)
+        case EventType.TOOL_CALL_START:
+            parts.append({"type": "tool_call", "id": payload["call"], "name": payload["name"], "arguments": ""})
+        case EventType.TOOL_CALL_ARGS:
+            parts[payload["part"]]["arguments"] += payload["delta"]
+        case EventType.TOOL_CALL_END:
+            parts[payload["part"]]["label"] = payload["label"]
+        case EventType.TOOL_CALL_APPROVAL:
+            parts[payload["part"]]["approval"] = payload["state"]
+        case EventType.TOOL_CALL_RESULT:
+            call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
+            call["arguments"] = payload["arguments"]
+            kept = {name: payload[name] for name in ("text", "error", "documents")}
+            parts.append({"type": "tool_result", "id": payload["call"], **kept})
 
 
 BAD_FRAME, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4403, 4413, 4429  # codes a socket is closed with
