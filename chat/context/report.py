@@ -12,7 +12,6 @@ from chat.context.policies import History
 from chat.context.types import (
     ContextMessage,
     ContextRequest,
-    Document,
     PromptMessage,
     Reason,
     SourceReport,
@@ -123,10 +122,13 @@ class Report:
         sent = {message.source: message for message in self._messages if message.section in ("history", "current")}
         for index, message in enumerate(self._request.messages):
             placed, reason = sent.get(message.id), self._reason(index, message)
+            exact = self._request.exact
             for file in message.files:
-                yield self._file_source(file, placed, reason)
+                yield _attached("file", file.id, file.tokens, placed is not None, reason, exact)
             for image in message.images:
-                yield self._image_source(image.id, image.tokens, placed, reason)
+                yield _attached(
+                    "image", image.id, image.tokens, placed is not None and bool(placed.images), reason, False
+                )
             yield self._source("message", message.id, placed, reason)
 
     def _reason(self, index: int, message: ContextMessage) -> Reason:
@@ -143,15 +145,12 @@ class Report:
         exact = exact and not sent.images
         return SourceReport(kind, name, sent.state, sent.tokens, cut_from=sent.cut_from, exact=exact)
 
-    def _file_source(self, file: Document, placed: PromptMessage | None, reason: Reason) -> SourceReport:
-        if placed is None:
-            return SourceReport("file", file.id, "left_out", 0, reason, exact=self._request.exact)
-        return SourceReport("file", file.id, "full", file.tokens, exact=self._request.exact)
 
-    def _image_source(self, name: str, tokens: int, placed: PromptMessage | None, reason: Reason) -> SourceReport:
-        if placed is None or not placed.images:
-            return SourceReport("image", name, "left_out", 0, reason, exact=False)
-        return SourceReport("image", name, "full", tokens, exact=False)
+def _attached(kind: str, name: str, tokens: int | None, sent: bool, reason: Reason, exact: bool) -> SourceReport:
+    """A file or an image of a message."""
+    if sent:
+        return SourceReport(kind, name, "full", tokens, exact=exact)
+    return SourceReport(kind, name, "left_out", 0, reason, exact=exact)
 
 
 class Prompt(NamedTuple):

@@ -250,35 +250,21 @@ CLOSE_CODES: Mapping[int, str] = {
 }
 
 
-def event_schema(type_: EventType) -> Schema:
-    return _object(type_, {**NUMBERED, **VOCABULARY[type_].members})
-
-
-def notice_schema(type_: str) -> Schema:
-    return _object(type_, NOTICES[type_], OPTIONAL.get(type_, set()))
-
-
-def snapshot_schema() -> Schema:
-    return _object("SNAPSHOT", SNAPSHOT)
-
-
-def frame_schema(type_: str) -> Schema:
-    """What a client may send; members that are not known are passed over."""
-    return {**_object(type_, {"id": ANY_ID, **FRAMES[type_]}, MAY_LACK), "additionalProperties": True}
+def sent_for_a_turn() -> dict[str, Schema]:
+    """By type, what the SSE stream of a turn carries."""
+    events = {str(type_): _object(type_, {**NUMBERED, **kind.members}) for type_, kind in VOCABULARY.items()}
+    return {**events, "SNAPSHOT": _object("SNAPSHOT", SNAPSHOT)}
 
 
 def sent_on_the_socket() -> dict[str, Schema]:
-    notices = {name: notice_schema(name) for name in NOTICES}
+    notices = {name: _object(name, members, OPTIONAL.get(name, set())) for name, members in NOTICES.items()}
     return {**sent_for_a_turn(), **notices}
 
 
-def sent_for_a_turn() -> dict[str, Schema]:
-    """By type, what the SSE stream of a turn carries."""
-    return {**{str(type_): event_schema(type_) for type_ in EventType}, "SNAPSHOT": snapshot_schema()}
-
-
 def received() -> dict[str, Schema]:
-    return {name: frame_schema(name) for name in FRAMES}
+    """What a client may send; members that are not known are passed over."""
+    frames = {name: _object(name, {"id": ANY_ID, **members}, MAY_LACK) for name, members in FRAMES.items()}
+    return {name: {**frame, "additionalProperties": True} for name, frame in frames.items()}
 
 
 def _object(type_: str, members: Mapping[str, Schema], optional: "set[str] | frozenset[str]" = frozenset()) -> Schema:
