@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, get_args
+from types import MappingProxyType
+from typing import Any, Self, get_args
 
 from accounts.realtime.user_channel import News
 from chat.models import Conversation, Turn
@@ -57,53 +58,42 @@ class Approval(StrEnum):
     TIMED_OUT = "timed_out"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What an event of this kind means, and the JSON Schema of its payload's members."""
+class EventType(StrEnum):
+    """Each kind of event: its name, what it means, and the JSON Schema of its payload's members."""
 
     meaning: str
     members: Mapping[str, Schema]
 
+    def __new__(cls, name: str, meaning: str = "", members: Mapping[str, Schema] = MappingProxyType({})) -> Self:
+        made = str.__new__(cls, name)
+        made._value_, made.meaning, made.members = name, meaning, members
+        return made
 
-class EventType(StrEnum):
-    RUN_STARTED = "RUN_STARTED"
-    TEXT_MESSAGE_START = "TEXT_MESSAGE_START"
-    TEXT_MESSAGE_CONTENT = "TEXT_MESSAGE_CONTENT"
-    TEXT_MESSAGE_END = "TEXT_MESSAGE_END"
-    REASONING_START = "REASONING_START"
-    REASONING_CONTENT = "REASONING_CONTENT"
-    REASONING_END = "REASONING_END"
-    TOOL_CALL_START = "TOOL_CALL_START"
-    TOOL_CALL_ARGS = "TOOL_CALL_ARGS"
-    TOOL_CALL_END = "TOOL_CALL_END"
-    TOOL_CALL_APPROVAL = "TOOL_CALL_APPROVAL"
-    TOOL_CALL_RESULT = "TOOL_CALL_RESULT"
-    CITATION = "CITATION"
-    CONTEXT_REPORT = "CONTEXT_REPORT"
-    RUN_FINISHED = "RUN_FINISHED"
-    RUN_STOPPED = "RUN_STOPPED"
-    RUN_ERROR = "RUN_ERROR"
-
-
-VOCABULARY: Mapping[EventType, Kind] = {
-    EventType.RUN_STARTED: Kind("The turn begins.", {"conversation": ID, "message": ID, "model": TEXT}),
-    EventType.TEXT_MESSAGE_START: Kind("A part of text begins.", {"part": PART}),
-    EventType.TEXT_MESSAGE_CONTENT: Kind("Text is added.", {"part": PART, "delta": DELTA, "blocks": BLOCKS}),
-    EventType.TEXT_MESSAGE_END: Kind(
-        "The part is complete; it has `count` blocks.", {"part": PART, "blocks": BLOCKS, "count": NUMBER}
-    ),
-    EventType.REASONING_START: Kind("The model thinks aloud.", {"part": PART}),
-    EventType.REASONING_CONTENT: Kind("A thought goes on.", {"part": PART, "delta": DELTA}),
-    EventType.REASONING_END: Kind("The thought is complete.", {"part": PART}),
-    EventType.TOOL_CALL_START: Kind("The model calls a tool.", {"part": PART, "call": CALL, "name": TEXT}),
-    EventType.TOOL_CALL_ARGS: Kind("Arguments of a call are added.", {"part": PART, "call": CALL, "delta": DELTA}),
-    EventType.TOOL_CALL_END: Kind(
-        "The call is complete; `label` says what it does.", {"part": PART, "call": CALL, "label": TEXT}
-    ),
-    EventType.TOOL_CALL_APPROVAL: Kind(
-        "A call waits for its person, or has been decided.", {"part": PART, "call": CALL, "state": one_of(*Approval)}
-    ),
-    EventType.TOOL_CALL_RESULT: Kind(
+    RUN_STARTED = "RUN_STARTED", "The turn begins.", {"conversation": ID, "message": ID, "model": TEXT}
+    TEXT_MESSAGE_START = "TEXT_MESSAGE_START", "A part of text begins.", {"part": PART}
+    TEXT_MESSAGE_CONTENT = "TEXT_MESSAGE_CONTENT", "Text is added.", {"part": PART, "delta": DELTA, "blocks": BLOCKS}
+    TEXT_MESSAGE_END = (
+        "TEXT_MESSAGE_END",
+        "The part is complete; it has `count` blocks.",
+        {"part": PART, "blocks": BLOCKS, "count": NUMBER},
+    )
+    REASONING_START = "REASONING_START", "The model thinks aloud.", {"part": PART}
+    REASONING_CONTENT = "REASONING_CONTENT", "A thought goes on.", {"part": PART, "delta": DELTA}
+    REASONING_END = "REASONING_END", "The thought is complete.", {"part": PART}
+    TOOL_CALL_START = "TOOL_CALL_START", "The model calls a tool.", {"part": PART, "call": CALL, "name": TEXT}
+    TOOL_CALL_ARGS = "TOOL_CALL_ARGS", "Arguments of a call are added.", {"part": PART, "call": CALL, "delta": DELTA}
+    TOOL_CALL_END = (
+        "TOOL_CALL_END",
+        "The call is complete; `label` says what it does.",
+        {"part": PART, "call": CALL, "label": TEXT},
+    )
+    TOOL_CALL_APPROVAL = (
+        "TOOL_CALL_APPROVAL",
+        "A call waits for its person, or has been decided.",
+        {"part": PART, "call": CALL, "state": one_of(*Approval)},
+    )
+    TOOL_CALL_RESULT = (
+        "TOOL_CALL_RESULT",
         "What a tool has said.",
         {
             "part": PART,
@@ -113,12 +103,14 @@ VOCABULARY: Mapping[EventType, Kind] = {
             "arguments": {**TEXT, "description": "As really used."},
             "documents": DOCUMENTS,
         },
-    ),
-    EventType.CITATION: Kind(
+    )
+    CITATION = (
+        "CITATION",
         "A source that the text cites, once, when its text has ended.",
         {"part": PART, "number": NUMBER, "title": TEXT, "href": TEXT},
-    ),
-    EventType.CONTEXT_REPORT: Kind(
+    )
+    CONTEXT_REPORT = (
+        "CONTEXT_REPORT",
         "What the model is about to see, in tokens and in what is left out.",
         {
             "limit": {"type": "integer"},
@@ -126,12 +118,15 @@ VOCABULARY: Mapping[EventType, Kind] = {
             "left_out": NUMBER,
             "refused": {**TEXT, "description": "What the provider said to a longer prompt before this one, or empty."},
         },
-    ),
-    EventType.RUN_FINISHED: Kind(
-        "The answer is complete.", {"usage": USAGE, "finish": one_of(*get_args(FinishReason))}
-    ),
-    EventType.RUN_STOPPED: Kind("Somebody stopped it; what was written stays.", {}),
-    EventType.RUN_ERROR: Kind(
+    )
+    RUN_FINISHED = (
+        "RUN_FINISHED",
+        "The answer is complete.",
+        {"usage": USAGE, "finish": one_of(*get_args(FinishReason))},
+    )
+    RUN_STOPPED = "RUN_STOPPED", "Somebody stopped it; what was written stays."
+    RUN_ERROR = (
+        "RUN_ERROR",
         "It ended otherwise; what was written stays.",
         {
             "code": TEXT,
@@ -139,8 +134,9 @@ VOCABULARY: Mapping[EventType, Kind] = {
             "status": one_of(Turn.Status.FAILED, Turn.Status.INTERRUPTED),
             "retryable": YES_NO,
         },
-    ),
-}
+    )
+
+
 LAST = frozenset({EventType.RUN_FINISHED, EventType.RUN_STOPPED, EventType.RUN_ERROR})
 
 
@@ -224,7 +220,7 @@ FRAMES: Mapping[str, Mapping[str, Schema]] = {
 MAY_LACK = {"id", "after_seq", "key"}  # members that a client's frame may lack
 
 MEANINGS: Mapping[str, str] = {
-    **{str(type_): kind.meaning for type_, kind in VOCABULARY.items()},
+    **{str(type_): type_.meaning for type_ in EventType},
     "ping": "Answered by the acknowledgement alone.",
     "watch": "Follow a conversation: its state at once, then STATE, TITLE, NEXT and TURN as they happen.",
     "subscribe": "The events of a turn after `after_seq`, to its end.",
@@ -252,7 +248,7 @@ CLOSE_CODES: Mapping[int, str] = {
 
 def sent_for_a_turn() -> dict[str, Schema]:
     """By type, what the SSE stream of a turn carries."""
-    events = {str(type_): _object(type_, {**NUMBERED, **kind.members}) for type_, kind in VOCABULARY.items()}
+    events = {str(type_): _object(type_, {**NUMBERED, **type_.members}) for type_ in EventType}
     return {**events, "SNAPSHOT": _object("SNAPSHOT", SNAPSHOT)}
 
 
