@@ -20,6 +20,8 @@ from llm import tokens
 Chunk = dict[str, Any]
 Delta = dict[str, Any]
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -191,9 +193,6 @@ class Completion:
 def stopped() -> ProductError:
     sentence = "This answer was stopped from elsewhere before its end. What was written is kept in its conversation."
     return ProductError("stopped", sentence, status=409, should_retry=False)
-
-
-logger = logging.getLogger(__name__)
 
 
 class Relay:
