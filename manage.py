@@ -4,7 +4,7 @@ import sys
 
 from django.core.management import execute_from_command_line
 
-from config.embedded.errors import StartError
+from config.embedded.paths import StartError
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")

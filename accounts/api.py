@@ -1,17 +1,51 @@
 """`/api/v1/me/` and `/api/v1/tokens/`: a person's settings and tokens for programs."""
 
+from typing import ClassVar
+
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, status, viewsets
+from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts import services
 from accounts.access.permissions import ScopedView
-from accounts.models import ApiToken
-from accounts.serializers import MeSerializer, NewTokenSerializer, TokenSerializer
-from core.rest import NewestFirst, valid
+from accounts.models import ApiToken, User
+from core.requests import NewestFirst, valid
+
+
+class MeSerializer(serializers.ModelSerializer[User]):
+    email = serializers.CharField(read_only=True, help_text="May be empty.")
+
+    class Meta:
+        model = User
+        fields: ClassVar = ["id", "username", "email", "is_staff", "language", "timezone", "theme"]
+        read_only_fields: ClassVar = ["id", "username", "email", "is_staff"]
+        extra_kwargs: ClassVar = {
+            "language": {"help_text": "Empty: as the browser asks."},
+            "timezone": {"help_text": "An IANA name such as Europe/Paris."},
+            "theme": {"help_text": "Empty: as the system is set."},
+        }
+
+
+class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+    name = serializers.CharField(max_length=100)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=ApiToken.SCOPES), required=False, help_text="Without: all but admin."
+    )
+
+    class Meta:
+        model = ApiToken
+        fields: ClassVar = ["id", "name", "scopes", "created", "expires", "last_used"]
+        read_only_fields: ClassVar = ["id", "created", "last_used"]
+
+
+class NewTokenSerializer(TokenSerializer):
+    token = serializers.CharField(read_only=True, help_text="Shown this once.")
+
+    class Meta(TokenSerializer.Meta):
+        fields: ClassVar = [*TokenSerializer.Meta.fields, "token"]
 
 
 class MeView(ScopedView):

@@ -1,15 +1,39 @@
-"""Celery tasks of this app."""
+"""Celery tasks of this app. Of a delivery of a webhook the row is the truth, not the broker."""
+
+from uuid import UUID
 
 from celery import shared_task
 
-from accounts.access import idempotency
+from accounts.access.permissions import forget_answers
 from accounts.access.sessions import SessionStore
+from accounts.models import WebhookDelivery
+from accounts.webhooks import sending
 from accounts.webhooks import services as webhooks
+from core.background import carry, enqueue, on_database
 
 
 @shared_task
 def forget_expired() -> None:
     """Removes sessions, kept answers and deliveries that are past their time; nobody is shown either before that."""
     SessionStore.clear_expired()
-    idempotency.forget_old()
+    forget_answers()
     webhooks.forget_old()
+
+
+@shared_task(name=webhooks.DELIVER)
+def deliver(delivery_id: str) -> None:
+    delivery = sending.claim(UUID(delivery_id))
+    if delivery is not None:
+        carry(_deliver(delivery))
+
+
+async def _deliver(delivery: WebhookDelivery) -> None:
+    tried = await sending.attempt(delivery)
+    await on_database(sending.report, delivery, tried)
+
+
+@shared_task(name="accounts.webhooks.tasks.sweep_webhooks")
+def sweep_webhooks() -> None:
+    """Runs every few seconds: what is due for another try, and what the broker or a dead worker lost."""
+    for delivery_id in sending.due():
+        enqueue(webhooks.DELIVER, delivery_id)

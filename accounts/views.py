@@ -16,11 +16,11 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts import services
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.access.sessions import sessions_of
 from accounts.forms import PasswordForm, PreferencesForm, TokenForm
 from accounts.models import ApiToken, User
-from core.lookups import get_or_404
+from core.requests import get_or_404
 
 ENDED = 20  # tokens of the past that are listed
 

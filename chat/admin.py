@@ -1,23 +1,22 @@
-"""Conversations and turns for operators: who, when, which model, how it ended. What people wrote is not shown."""
+"""What operators see of conversations: who, when, which model, how it ended.
+
+What people and models wrote is not shown, and neither are the tokens of links.
+"""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import admin
 from django.db.models import F, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from unfold.decorators import display
 
-from chat.conversations.sharing.admin import ImportAdmin, ShareAdmin
-from chat.models import Conversation, Turn
-from chat.runs.admin import RunAdmin
-from chat.summaries.admin import SummaryAdmin, SummaryJobAdmin
-from core.admin import STATES, RecordAdmin
+from accounts.models import User
+from chat.models import Conversation, Import, Run, Share, Summary, SummaryJob, Turn
+from chat.runs.limits import used
+from chat.runs.services import stop_run
+from core.admin import STATES, Confirmation, RecordAdmin, acting, confirmed
 from personas.models import Persona
-
-__all__ = [
-    "ConversationAdmin", "ImportAdmin", "RunAdmin", "ShareAdmin", "SummaryAdmin", "SummaryJobAdmin", "TurnAdmin",
-]  # fmt: skip
 
 
 @admin.register(Conversation)
@@ -50,27 +49,20 @@ class ConversationAdmin(RecordAdmin):
 @admin.register(Turn)
 class TurnAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("id", "person", "model", "status_label", "tokens", "took", "error_code", "created")
+    list_display = ("id", "conversation__owner", "model", "status_label", "tokens", "took", "error_code", "created")
     list_select_related = ("model", "conversation__owner")
     list_filter = ("status", "model")
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a turn or conversation, or a user name"
     fields = (
-        *("id", "of_conversation", "person", "model", "slot", "status_label", "error_code", "tokens", "calls"),
+        *("id", "conversation_id", "conversation__owner", "model", "slot", "status_label", "error_code"),
+        *("tokens", "calls"),
         *("created", "started", "finished", "waited", "took", "heartbeat", "attempt", "seq", "stop_requested"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Turn]:
         rows: QuerySet[Turn] = super().get_queryset(request)
         return rows.defer("report").annotate(answer_error=F("answer__error_code"))
-
-    @display(description="Person")
-    def person(self, turn: Turn) -> str:
-        return str(turn.conversation.owner)
-
-    @display(description="Conversation")
-    def of_conversation(self, turn: Turn) -> str:
-        return str(turn.conversation_id)
 
     @display(description="Status", ordering="status", label=STATES)
     def status_label(self, turn: Turn) -> str:
@@ -96,6 +88,109 @@ class TurnAdmin(RecordAdmin):
     @display(description="Took")
     def took(self, turn: Turn) -> str:
         return _seconds(turn.finished - turn.started if turn.finished and turn.started else None)
+
+
+@admin.register(Summary)
+class SummaryAdmin(RecordAdmin):
+    list_display = ("id", "conversation_id", "messages", "tokens_in", "tokens_out", "model_name", "version", "created")
+    search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
+    search_help_text = "The id of a summary or conversation, or a user name"
+    fields = (
+        *("id", "conversation_id", "messages", "span_start", "span_end", "tokens_in", "tokens_out", "model_name"),
+        *("version", "timezone", "as_of", "supersedes_id", "withdrawn", "created"),
+    )
+
+    @display(description="Summary prompt")
+    def version(self, summary: Summary) -> str:
+        return f"v{summary.prompt_version}"
+
+
+@admin.register(SummaryJob)
+class SummaryJobAdmin(RecordAdmin):
+    list_display = ("id", "conversation_id", "reason", "status_label", "code", "created", "finished")
+    list_filter = ("status", "reason", "code")
+    search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
+    search_help_text = "The id of a job or conversation, or a user name"
+    fields = (
+        *("id", "conversation_id", "reason", "status_label", "code", "detail", "model", "used", "fixed"),
+        *("created", "heartbeat", "finished"),
+    )
+
+    @display(description="Status", label=STATES)
+    def status_label(self, job: SummaryJob) -> str:
+        return job.status
+
+
+@admin.register(Run)
+class RunAdmin(RecordAdmin):
+    ordering = ("-id",)
+    list_display = ("id", "owner", "task__code", "model", "status_label", "code", "created", "started", "finished")
+    list_select_related = ("owner", "task", "model")
+    list_filter = ("status", "model")
+    search_fields = ("=id", "=owner__username", "=task__code", "=code")
+    search_help_text = "The id of a run, a user name, a task's code, or the code of what went wrong"
+    fields = (
+        *("id", "owner", "task__code", "conversation_id", "model", "status_label", "code", "steps_and_tokens"),
+        *("created", "started", "finished", "heartbeat"),
+    )
+    actions_detail: Any = ("stop",)
+
+    def has_stop_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return acting(request).has_perm("chat.change_run")
+
+    @display(description="Status", ordering="status", label=STATES)
+    def status_label(self, run: Run) -> str:
+        return run.status
+
+    @display(description="Used")
+    def steps_and_tokens(self, run: Run) -> str:
+        so_far = used(run)
+        return f"{so_far.steps} steps, {so_far.tokens:,} tokens, {so_far.minutes:.0f} minutes"
+
+    @confirmed(
+        "Stop",
+        icon="stop_circle",
+        permission="stop",
+        ask="Stop this run?",
+        explain="The answer that is being written is stopped too. Its owner can go on with it.",
+    )
+    def stop(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        run = stop_run(user=cast("User", request.user), run=self.row(request, object_id))
+        return self.back(request, run, "The run is stopped.")
+
+
+@admin.register(Share)
+class ShareAdmin(RecordAdmin):
+    ordering = ("-id",)
+    list_display = ("id", "conversation__owner", "conversation_id", "created")
+    list_select_related = ("conversation__owner",)
+    search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
+    search_help_text = "The id of a link or conversation, or a user name"
+    fields = ("id", "conversation__owner", "conversation_id", "created")
+
+
+@admin.register(Import)
+class ImportAdmin(RecordAdmin):
+    ordering = ("-id",)
+    list_display = ("id", "owner", "status_label", "progress", "imported", "known", "skipped", "created")
+    list_select_related = ("owner",)
+    list_filter = ("status",)
+    search_fields = ("=id", "=owner__username")
+    search_help_text = "The id of an import, or a user name"
+    fields = (
+        *("id", "owner", "status_label", "progress", "imported", "known", "skipped"),
+        *("error_code", "created", "heartbeat", "finished", "attempt"),
+    )
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        found: Import | None = super().get_object(request, object_id, from_field)
+        if found is not None:
+            found.name = f"Import {found.pk}"  # the file's own name is the person's
+        return found
+
+    @display(description="Status", label=STATES)
+    def status_label(self, job: Import) -> str:
+        return job.status
 
 
 def _seconds(span: timedelta | None) -> str:

@@ -1,4 +1,4 @@
-"""The admin's parts that need several apps: what the context engine makes of a budget profile."""
+"""The admin's parts that need several apps: its menu, and what the context engine makes of a budget profile."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,31 @@ from chat.context.types import DocumentBudget, Reserves, Room, document_budget, 
 from llm.models import Model
 from personas.admin import BudgetProfileAdmin
 from personas.models import BudgetProfile
+
+# The menu, in the order in which a workspace is set up.
+GROUPS = {
+    "Models": {"llm.Provider": "dns", "llm.Model": "neurology"},
+    "Prompts": {
+        "personas.SystemPrompt": "history_edu",
+        "personas.SummaryPrompt": "summarize",
+        "personas.Persona": "face",
+        "personas.Reminder": "campaign",
+        "personas.BudgetProfile": "tune",
+    },
+    "Tools": {"llm.WebSearch": "travel_explore", "llm.ToolServer": "build"},
+    "Files": {"files.File": "description", "files.Embedder": "graph_3", "projects.Project": "folder"},
+    "People": {"accounts.User": "person", "auth.Group": "group", "accounts.ApiToken": "key"},
+    "Webhooks": {"accounts.Webhook": "webhook", "accounts.WebhookDelivery": "outbox"},
+    "Tasks": {"projects.Task": "task_alt", "projects.TaskChange": "history", "chat.Run": "play_circle"},
+    "Use": {
+        "chat.Conversation": "forum",
+        "chat.Turn": "bolt",
+        "chat.Share": "link",
+        "chat.Import": "upload",
+        "chat.Summary": "compress",
+        "chat.SummaryJob": "pending_actions",
+    },
+}
 
 # The example of the design: a model of 8,000 tokens, a system prompt of 300 and a persona of 200.
 EXAMPLE_WINDOW = 8_000
@@ -93,3 +118,27 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
             "prompts": EXAMPLE_PROMPTS,
             "example_url": reverse("admin:personas_budgetprofile_example"),
         }
+
+
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    """Unfold's groups of links to what this administrator may see; what has no group comes last."""
+    pages = {
+        f"{app['app_label']}.{page['object_name']}": page
+        for app in admin.site.get_app_list(request)
+        for page in app["models"]
+    }
+    grouped = {label for labels in GROUPS.values() for label in labels}
+    rest = {label: "table" for label in pages if label not in grouped}
+    return [
+        {
+            "title": title,
+            "separator": True,
+            "items": [
+                {"title": pages[label]["name"], "icon": icon, "link": pages[label]["admin_url"]}
+                for label, icon in labels.items()
+                if label in pages
+            ],
+        }
+        for title, labels in {**GROUPS, "More": rest}.items()
+        if any(label in pages for label in labels)
+    ]

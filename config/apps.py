@@ -1,9 +1,16 @@
+"""What is made ready when the product starts: its translations."""
+
+import os
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 
+import polib
 from django.apps import AppConfig
+from django.conf import settings
 
-from config import compile_messages
-from config.embedded.errors import StartError
+from config.embedded.paths import StartError, make_data_dir
+from core.i18n import catalogue
 
 
 class ConfigConfig(AppConfig):
@@ -12,4 +19,31 @@ class ConfigConfig(AppConfig):
     def ready(self) -> None:
         # What needs the data directory says so itself when it cannot be written; until then pages are in English.
         with suppress(OSError, StartError):
-            compile_messages.compile_changed()
+            compile_changed()
+
+
+def sources() -> list[Path]:
+    """The catalogues that are written by people."""
+    return sorted((settings.BASE_DIR / "locale").glob("*/LC_MESSAGES/django.po"))
+
+
+def compile_changed() -> None:
+    """Translations, compiled from `sources` into the data directory, without gettext's tools.
+
+    A catalogue is as old as its source, to the nanosecond; any other age means that it is of another source.
+
+    Raises OSError and StartError when the data directory cannot be written.
+    """
+    for source in sources():
+        made = catalogue(source.parents[1].name)
+        written = source.stat().st_mtime_ns
+        if made.exists() and made.stat().st_mtime_ns == written:
+            continue
+        make_data_dir(settings.DATA_DIR)
+        made.parent.mkdir(parents=True, exist_ok=True)
+        # Several processes may start at once; each puts a whole file in place.
+        number, name = tempfile.mkstemp(dir=made.parent)
+        os.close(number)
+        polib.pofile(str(source)).save_as_mofile(name)
+        os.utime(name, ns=(written, written))
+        os.replace(name, made)

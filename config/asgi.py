@@ -12,10 +12,10 @@ from django.urls import re_path
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup()  # before the routes: they import models
 
-from accounts.access.socket_auth import TokenOrSession  # noqa: E402 - see above
+from accounts.access.authentication import TokenOrSession  # noqa: E402 - see above
 from chat.sockets import ConversationConsumer  # noqa: E402 - see above
-from config.http.body_limit import BodyLimit  # noqa: E402 - see above
-from config.static_files.collecting import collect_changed  # noqa: E402 - see above
+from config.http.middleware import BodyLimit  # noqa: E402 - see above
+from config.static_files import collect_changed  # noqa: E402 - see above
 
 collect_changed()  # before the middleware looks which files there are
 http = get_asgi_application()

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-from config.embedded.errors import StartError
+from config.embedded.paths import StartError
 
 # One Redis serves four purposes; each has its own database number, counted from the one in REDIS_URL (0 by default).
 STREAMS_DB, BROKER_DB, CHANNELS_DB, CACHE_DB = 0, 1, 2, 3

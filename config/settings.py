@@ -30,7 +30,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
-    "config.static_files.apps.CollectedFilesConfig",
+    "config.static_files.CollectedFilesConfig",
     "django.contrib.postgres",
     "django.contrib.humanize",
     "channels",
@@ -63,7 +63,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "accounts.access.middleware.UserPreferencesMiddleware",
+    "config.http.middleware.UserPreferencesMiddleware",
     "config.http.middleware.ProductErrorMiddleware",
 ]
 
@@ -139,7 +139,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("vi", "Tiếng Việt")]
 FORMAT_MODULE_PATH = ["config.formats"]
-LOCALE_PATHS = [DATA_DIR / "locale"]  # compiled there from locale/ at start, see config/compile_messages.py
+LOCALE_PATHS = [DATA_DIR / "locale"]  # compiled there from locale/ at start, see config/apps.py
 TIME_ZONE = env.str("TIME_ZONE", default="UTC")
 USE_I18N = True
 USE_TZ = True
@@ -150,7 +150,7 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(DATA_DIR / "static")))
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "config.static_files.storage.HashedStaticFiles"},
+    "staticfiles": {"BACKEND": "config.static_files.HashedStaticFiles"},
 }
 
 # Originals of uploaded files; other places through STORAGES. There is no MEDIA_URL: only views hand them out.
@@ -214,7 +214,7 @@ UNFOLD = {
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": True,
     "LOGIN": {"form": "accounts.forms.AdminSignInForm"},
-    "SIDEBAR": {"navigation": "config.admin_menu.navigation"},
+    "SIDEBAR": {"navigation": "config.admin.navigation"},
 }
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")

@@ -11,21 +11,16 @@ from accounts.views import sign_in
 from accounts.webhooks import api as webhook_api
 from chat.ag_ui.api import AgUiView
 from chat.api import conversations as chat_api
-from chat.api import queued_message as waiting_api
+from chat.api.plan import DocumentBudgetView
+from chat.conversations import api as conversations_api
 from chat.conversations import views
-from chat.conversations.daily import api as daily_api
-from chat.conversations.importing import api as import_api
-from chat.conversations.search import api as search_api
-from chat.conversations.sharing import api as share_api
 from chat.openai_api import api as protocol_api
 from chat.runs import api as run_api
 from chat.summaries import api as summary_api
 from config.api_docs import contracts, examples, schema
 from config.http import health, metrics
 from files import api
-from personas import api as model_api
 from personas import api as personas_api
-from personas.prompts import api as prompt_api
 from projects import api as projects_api
 from projects.planner import api as task_api
 
@@ -39,8 +34,8 @@ router.register("messages", chat_api.MessageViewSet)
 router.register("turns", chat_api.TurnViewSet)
 router.register("files", api.FileViewSet)
 router.register("projects", projects_api.ProjectViewSet)
-router.register("shares", share_api.ShareViewSet)
-router.register("imports", import_api.ImportViewSet)
+router.register("shares", conversations_api.ShareViewSet)
+router.register("imports", conversations_api.ImportViewSet)
 router.register("summaries", summary_api.SummaryViewSet)
 router.register("tokens", accounts_api.TokenViewSet)
 router.register("webhooks/deliveries", webhook_api.WebhookDeliveryViewSet)
@@ -48,11 +43,11 @@ router.register("webhooks", webhook_api.WebhookViewSet)
 router.register("tasks", task_api.TaskViewSet)
 router.register("runs", run_api.RunViewSet)
 router.register("personas", personas_api.PersonaViewSet)
-router.register("prompts", prompt_api.PromptViewSet)
+router.register("prompts", personas_api.PromptViewSet)
 router.register("reminders", personas_api.ReminderViewSet)
 router.register("budget-profiles", personas_api.BudgetProfileViewSet)
 router.register("system-prompts", personas_api.SystemPromptViewSet)
-router.register("models", model_api.ModelViewSet)
+router.register("models", personas_api.ModelViewSet)
 
 handler404 = "config.http.health.not_found"
 
@@ -72,25 +67,29 @@ urlpatterns = [
     path("admin/login/", sign_in(admin.site.login)),
     path("admin/password_change/", admin.site.admin_view(RedirectView.as_view(pattern_name="settings:password"))),
     path("admin/", admin.site.urls),
-    path("api/v1/conversations/<uuid:pk>/next/", waiting_api.NextMessageView.as_view(), name="next-message"),
-    path("api/v1/daily/<chat_day:day>/chat/", daily_api.DailyChatView.as_view(), name="daily-chat"),
-    path("api/v1/daily/<chat_day:day>/summary/", daily_api.DailySummaryView.as_view(), name="daily-summary"),
-    path("api/v1/daily/<chat_day:day>/Daily_chat.json", daily_api.DailyChatFileView.as_view(), name="daily-chat-file"),
+    path("api/v1/conversations/<uuid:pk>/next/", chat_api.NextMessageView.as_view(), name="next-message"),
+    path("api/v1/daily/<chat_day:day>/chat/", conversations_api.DailyChatView.as_view(), name="daily-chat"),
+    path("api/v1/daily/<chat_day:day>/summary/", conversations_api.DailySummaryView.as_view(), name="daily-summary"),
+    path(
+        "api/v1/daily/<chat_day:day>/Daily_chat.json",
+        conversations_api.DailyChatFileView.as_view(),
+        name="daily-chat-file",
+    ),
     path(
         "api/v1/daily/<chat_day:day>/Daily_summary.json",
-        daily_api.DailySummaryFileView.as_view(),
+        conversations_api.DailySummaryFileView.as_view(),
         name="daily-summary-file",
     ),
     path("api/v1/conversations/<uuid:pk>/summary/", summary_api.ConversationSummaryView.as_view(), name="summary"),
     path("api/v1/conversations/<uuid:pk>/summarise/", summary_api.SummariseView.as_view(), name="summarise"),
     path("api/v1/tasks/<uuid:pk>/runs/", run_api.TaskRunsView.as_view(), name="task-runs"),
-    path("api/v1/turns/<uuid:pk>/approvals/", waiting_api.ApprovalView.as_view(), name="approvals"),
+    path("api/v1/turns/<uuid:pk>/approvals/", chat_api.ApprovalView.as_view(), name="approvals"),
     path("api/v1/turns/<uuid:pk>/events/", chat_api.turn_events, name="turn-events"),
-    path("api/v1/conversations/<uuid:pk>/shares/", share_api.ConversationSharesView.as_view(), name="shares"),
+    path("api/v1/conversations/<uuid:pk>/shares/", conversations_api.ConversationSharesView.as_view(), name="shares"),
     path("api/v1/conversations/<uuid:pk>/export/", views.api_export, name="export"),
     path("api/v1/export/", views.api_export_all, name="export-all"),
-    path("api/v1/search/", search_api.SearchView.as_view(), name="search"),
-    path("api/v1/max-selected-document-tokens/", chat_api.DocumentBudgetView.as_view(), name="document-budget"),
+    path("api/v1/search/", conversations_api.SearchView.as_view(), name="search"),
+    path("api/v1/max-selected-document-tokens/", DocumentBudgetView.as_view(), name="document-budget"),
     path("api/v1/me/", accounts_api.MeView.as_view(), name="me"),
     path("api/v1/ag-ui/", AgUiView.as_view(), name="ag-ui"),
     path("api/v1/", include(router.urls)),

@@ -1,12 +1,12 @@
 """`/api/v1/files/`: uploading, reading and downloading for programs."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import mixins, status, viewsets
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.parsers import JSONParser, MultiPartParser
 from rest_framework.request import Request
@@ -15,12 +15,57 @@ from rest_framework.utils.urls import replace_query_param
 
 from accounts.access.permissions import ScopedView
 from core.errors import ProductError
-from core.rest import NewestFirst
+from core.i18n import translated
+from core.requests import NewestFirst
 from files import services
-from files.downloads import download
 from files.models import File
-from files.pages import Reading
-from files.serializers import FileSerializer, TextSerializer, UploadSerializer
+from files.pages import Piece, Reading, download
+
+
+class FileErrorSerializer(serializers.Serializer[dict[str, str]]):
+    code = serializers.CharField()
+    detail = serializers.CharField()
+
+
+class FileSerializer(serializers.ModelSerializer[File]):
+    tokens = serializers.IntegerField(
+        source="token_count", read_only=True, allow_null=True, help_text="Null until they are counted."
+    )
+    error = serializers.SerializerMethodField(help_text="Why it failed.")
+    note = serializers.SerializerMethodField(help_text="A remark on a file that could be read: pages without text.")
+
+    class Meta:
+        model = File
+        fields: ClassVar = [
+            "id", "name", "status", "tokens", "size", "media_type", "pages", "width", "height", "searchable",
+            "error", "note", "created",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field(FileErrorSerializer(allow_null=True))
+    def get_error(self, file: File) -> dict[str, str] | None:
+        failed = file.status == File.Status.FAILED
+        return {"code": file.error_code, "detail": translated(file.error)} if failed else None
+
+    def get_note(self, file: File) -> str:
+        return "" if file.status == File.Status.FAILED else translated(file.error)
+
+
+class UploadSerializer(serializers.Serializer[dict[str, Any]]):
+    file = serializers.FileField(allow_empty_file=True, help_text="The bytes; what it is is told from them.")
+
+
+class PieceSerializer(serializers.Serializer[Piece]):
+    page = serializers.IntegerField(help_text="From 1; 0 where there are none.")
+    start = serializers.IntegerField(help_text="Characters [start, end) of the file's text.")
+    end = serializers.IntegerField()
+    text = serializers.CharField()
+
+
+class TextSerializer(serializers.Serializer[dict[str, Any]]):
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+    results = PieceSerializer(many=True)
 
 
 class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[File]):

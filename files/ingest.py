@@ -4,17 +4,15 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
 from accounts.webhooks.services import emit
-from core.jobs import STALE_AFTER, UNCLAIMED_AFTER, claim, silent
+from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
 from files import storage
 from files.extraction.process import extract
 from files.extraction.readers.result import Extracted, ExtractionError
@@ -24,7 +22,6 @@ from llm import tokens
 from llm.models import Model
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
-BEAT_SECONDS = 5.0
 MAX_READS = 2
 MAX_INDEXINGS = 10
 RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/context.md, “The room”
@@ -56,46 +53,28 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
         _slots.release()
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    unread: list[UUID]
-    unindexed: list[UUID]
-
-
-def unfinished() -> Unfinished:
-    """What nobody is at work on, a few of each; a file whose reader died twice is marked failed."""
-    dead = silent(_unread(File.Status.PROCESSING))
+def unread() -> list[UUID]:
+    """Some of those that nobody is reading; a file whose reader died twice is marked failed."""
+    dead = silent(_at(File.Status.PROCESSING))
     _give_up(dead.filter(attempt__gte=MAX_READS))
     dead.update(status=File.Status.UPLOADED, heartbeat=timezone.now() - STALE_AFTER)
-    unread = silent(_unread(File.Status.UPLOADED), UNCLAIMED_AFTER)
-    return Unfinished(_first(unread), _first(silent(_unindexed().filter(attempt__lt=MAX_INDEXINGS))))
+    return _first(silent(_at(File.Status.UPLOADED), UNCLAIMED_AFTER))
+
+
+def unindexed() -> list[UUID]:
+    """Some of those that have text and nobody is indexing."""
+    return _first(silent(_at(*READABLE).filter(attempt__lt=MAX_INDEXINGS)))
 
 
 def claim_index(file_id: UUID) -> File | None:
     """The file, ours to index; None when it is indexed, or somebody else is at it."""
-    free = _unindexed().filter(attempt=0) | silent(_unindexed())
+    free = _at(*READABLE).filter(attempt=0) | silent(_at(*READABLE))
     return File.objects.get(pk=file_id) if claim(free, file_id, attempt=F("attempt") + 1) else None
 
 
-@contextmanager
-def heartbeat(file: File) -> Iterator[None]:
-    """While it is open, the row tells that somebody is at work on the file."""
-    done = threading.Event()
-
-    def beat() -> None:
-        try:
-            while not done.wait(BEAT_SECONDS):
-                File.objects.filter(pk=file.pk, attempt=file.attempt).update(heartbeat=timezone.now())
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=beat, name=f"heartbeat-{file.pk}", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+def claimed(file: File) -> "QuerySet[File]":
+    """The row, as long as it is ours."""
+    return File.objects.filter(pk=file.pk, attempt=file.attempt)
 
 
 def largest_input() -> int | None:
@@ -104,12 +83,8 @@ def largest_input() -> int | None:
     return max(windows) - RESERVED_OUTPUT - BUFFER if windows else None
 
 
-def _unread(status: File.Status) -> "QuerySet[File]":
-    return File.objects.filter(searchable=False, status=status)  # in the words of the index `file_unfinished`
-
-
-def _unindexed() -> "QuerySet[File]":
-    return File.objects.filter(searchable=False, status__in=READABLE)
+def _at(*statuses: File.Status) -> "QuerySet[File]":
+    return File.objects.filter(searchable=False, status__in=statuses)  # in the words of the index `file_unfinished`
 
 
 def _first(files: "QuerySet[File]") -> list[UUID]:
@@ -124,8 +99,8 @@ def _claim(file_id: UUID) -> File | None:
 
 def _next_waiting() -> UUID | None:
     """The oldest file of whoever has the fewest being read: many uploads of one do not hold up another's."""
-    busy = Counter(_unread(File.Status.PROCESSING).values_list("owner", flat=True))
-    waiting = _unread(File.Status.UPLOADED)
+    busy = Counter(_at(File.Status.PROCESSING).values_list("owner", flat=True))
+    waiting = _at(File.Status.UPLOADED)
     owners = waiting.order_by("owner").values_list("owner", flat=True).distinct()
     owner = min(owners, key=lambda owner: busy[owner], default=None)
     return waiting.filter(owner=owner).order_by("created", "pk").values_list("pk", flat=True).first()
@@ -134,7 +109,7 @@ def _next_waiting() -> UUID | None:
 def _read(file: File) -> bool:
     """Whether the file has text now. What is not the file's fault is logged, and the sweeper tries again."""
     try:
-        with heartbeat(file):
+        with heartbeat(claimed(file)):
             return _outcome(file)
     except Exception:
         logger.exception("file %s could not be read", file.pk)
@@ -168,7 +143,7 @@ def _fail(file: File, code: str, sentence: str) -> bool:
 
 def _finish(file: File, **fields: object) -> bool:
     """Writes what became of the file, unless it was claimed anew or deleted meanwhile."""
-    ours = File.objects.filter(pk=file.pk, attempt=file.attempt, status=File.Status.PROCESSING)
+    ours = claimed(file).filter(status=File.Status.PROCESSING)
     return bool(ours.update(**{"attempt": 0, "heartbeat": None, **fields}))
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from celery import shared_task
 from celery.signals import worker_ready
 
-from core.jobs import enqueue
+from core.background import enqueue, heartbeat
 from files import ingest, storage
 from files.index import indexing
 from files.models import File
@@ -28,17 +28,16 @@ def index_file(file_id: str) -> None:
     file = ingest.claim_index(UUID(file_id))
     if file is None:
         return
-    with ingest.heartbeat(file), suppress(File.DoesNotExist):  # it may be deleted meanwhile
+    with heartbeat(ingest.claimed(file)), suppress(File.DoesNotExist):  # it may be deleted meanwhile
         indexing.index_chunks(file)
 
 
 @shared_task
 def sweep_files() -> None:
     """Runs every few seconds: finds what the broker or a dead worker lost."""
-    found = ingest.unfinished()
-    for file_id in found.unread:
+    for file_id in ingest.unread():
         enqueue("files.tasks.read_file", file_id)
-    for file_id in found.unindexed:
+    for file_id in ingest.unindexed():
         enqueue("files.tasks.index_file", file_id)
 
 

@@ -12,18 +12,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.errors import ModelError
-from llm.types.client import Provider
-from llm.types.events import (
+from llm.types.model_call import (
     LoopEvent,
+    Message,
+    ModelRequest,
+    Provider,
     StepEvent,
     StepStarted,
     TextDelta,
+    ToolCall,
     ToolCallDelta,
     ToolCallStarted,
     ToolRunFinished,
     ToolRunStarted,
 )
-from llm.types.messages import Message, ModelRequest, ToolCall
 from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse_arguments, run_tool
 
 MAX_CYCLES = 6

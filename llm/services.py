@@ -15,7 +15,7 @@ from core.permissions import require_right, require_store
 from llm.known_models import suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import create
-from llm.types.client import Provider as ProviderClient
+from llm.types.model_call import Provider as ProviderClient
 
 DEFAULT_LOCK = "default model"  # two admins choosing a default at once choose one after the other
 # What `fill_from_known` can fill, and what stands there when nothing is known.
@@ -43,7 +43,7 @@ _clients: dict[tuple[str, str, str, int], ProviderClient] = {}
 def shared_client(provider: Provider) -> ProviderClient:
     """The process's one client for these connection settings; building one costs about 15 ms.
 
-    To be used on the event loop of `core.event_loop` only: its connections belong to that loop.
+    To be used on the event loop of `core.background` only: its connections belong to that loop.
     """
     key = (provider.kind, provider.base_url, provider.api_key, provider.silence_timeout)
     if key not in _clients:

@@ -2,7 +2,6 @@ from django.urls import path
 
 from core.permissions import signed_in
 from personas import views
-from personas.prompts import views as prompt_views
 
 app_name = "personas"
 urlpatterns = signed_in(
@@ -11,9 +10,9 @@ urlpatterns = signed_in(
         path("new/", views.new, name="new"),
         path("count/", views.count, name="count"),
         path("tools/", views.server_tools, name="server_tools"),
-        path("prompts/", prompt_views.prompts, name="prompts"),
-        path("prompts/<uuid:pk>/", prompt_views.prompt, name="prompt"),
-        path("prompts/<uuid:pk>/delete/", prompt_views.delete, name="delete_prompt"),
+        path("prompts/", views.prompts, name="prompts"),
+        path("prompts/<uuid:pk>/", views.prompt, name="prompt"),
+        path("prompts/<uuid:pk>/delete/", views.delete_prompt, name="delete_prompt"),
         path("<uuid:pk>/", views.persona, name="persona"),
         path("<uuid:pk>/duplicate/", views.duplicate, name="duplicate"),
     ]

@@ -1,19 +1,19 @@
-"""The pages of personas. A view reads the request, calls one service, and renders."""
+"""The pages of personas and of saved prompts. A view reads the request, calls one service, and renders."""
 
 from typing import Any
-from uuid import UUID
 
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
+from core.requests import with_row
 from llm import tokens
 from llm.models import Model, WebSearch
 from personas import services, tools
 from personas.forms import CountForm, PersonaPageForm
-from personas.models import Persona, SystemPrompt
+from personas.models import Persona, SavedPrompt, SystemPrompt
 
 
 @require_GET
@@ -34,10 +34,9 @@ def new(request: Request) -> HttpResponse:
     return redirect("personas:persona", made.pk)
 
 
-@require_http_methods(["GET", "POST"])
-def persona(request: Request, pk: UUID) -> HttpResponse:
+@with_row(services.visible_persona, "GET", "POST")
+def persona(request: Request, found: Persona) -> HttpResponse:
     """The persona to read, or to edit for whoever may; a POST saves it."""
-    found = services.visible_persona(request.user, pk)
     if request.method == "POST":
         services.require_owner(user=request.user, persona=found)
         return _save(request, found)
@@ -98,9 +97,9 @@ def _form_page(
     return render(request, "personas/edit.html", context, status=wrong)
 
 
-@require_POST
-def duplicate(request: Request, pk: UUID) -> HttpResponse:
-    copy = services.duplicate_persona(user=request.user, persona=services.visible_persona(request.user, pk))
+@with_row(services.visible_persona)
+def duplicate(request: Request, found: Persona) -> HttpResponse:
+    copy = services.duplicate_persona(user=request.user, persona=found)
     return redirect("personas:persona", copy.pk)
 
 
@@ -131,3 +130,46 @@ def server_tools(request: Request) -> HttpResponse:
     chosen = request.GET.getlist("tools")
     context = {"servers": tools.tickable(tools.offers(), chosen), "chosen": chosen}
     return render(request, "personas/_server_tools.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+def prompts(request: Request) -> HttpResponse:
+    """A person's saved prompts; a POST saves a new one."""
+    if request.method == "GET":
+        return _prompts_page(request)
+    try:
+        services.create_saved_prompt(
+            user=request.user, name=request.POST.get("name", ""), text=request.POST.get("text", "")
+        )
+    except ProductError as error:
+        return _prompts_page(request, error, written=request.POST)
+    return redirect("personas:prompts")
+
+
+@with_row(services.visible_saved_prompt)
+def prompt(request: Request, found: SavedPrompt) -> HttpResponse:
+    """Changes one."""
+    fields = {name: request.POST[name] for name in ("name", "text") if name in request.POST}
+    try:
+        services.update_saved_prompt(user=request.user, prompt=found, fields=fields)
+    except ProductError as error:
+        return _prompts_page(request, error, changing={"pk": found.pk, **fields})
+    return redirect("personas:prompts")
+
+
+@with_row(services.visible_saved_prompt)
+def delete_prompt(request: Request, found: SavedPrompt) -> HttpResponse:
+    services.delete_saved_prompt(user=request.user, prompt=found)
+    return redirect("personas:prompts")
+
+
+def _prompts_page(request: Request, error: ProductError | None = None, **more: object) -> HttpResponse:
+    context = {
+        "section": "personas",
+        "prompts": SavedPrompt.objects.visible_to(request.user),
+        "longest_name": SavedPrompt.MAX_NAME,
+        "longest_text": SavedPrompt.MAX_TEXT,
+        "problem": {"code": error.code, "detail": error.detail} if error else None,
+        **more,
+    }
+    return render(request, "personas/prompts.html", context, status=error.status if error else 200)

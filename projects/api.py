@@ -1,39 +1,110 @@
 """`/api/v1/projects/`: projects, their files, members and search for programs."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import status, viewsets
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from accounts.access.permissions import ScopedView
-from core.rest import ByUpdate, OldestFirst, Pages, pages, valid
-from files.index.search import search
+from core.requests import ByUpdate, OldestFirst, VisibleField, pages, valid
+from files.index.search import MAX_LIMIT, MAX_QUERY, search
 from files.services import visible_file
+from personas.models import Persona
 from projects import services
 from projects.models import Membership, Project, ProjectFile
-from projects.serializers import (
-    AddFileSerializer,
-    AddMemberSerializer,
-    ChangeEntrySerializer,
-    ChangeMemberSerializer,
-    EntrySerializer,
-    HitsSerializer,
-    MemberSerializer,
-    ProjectSerializer,
-    QuerySerializer,
-)
 
 FILE = OpenApiParameter("file", OpenApiTypes.UUID, OpenApiParameter.PATH)
 MEMBER = OpenApiParameter("member", OpenApiTypes.UUID, OpenApiParameter.PATH, description="The id of the person.")
+ROLES = [services.OWNER, *Membership.Role.values]
 
 
-InOrder = pages("ordinal", "id")
+class ProjectSerializer(serializers.ModelSerializer[Project]):
+    persona = VisibleField(Persona, required=False, allow_null=True)
+    instructions = serializers.CharField(
+        required=False, allow_blank=True, max_length=services.MAX_INSTRUCTIONS, trim_whitespace=False
+    )
+    role = serializers.SerializerMethodField(help_text="What you may do here.")
+
+    class Meta:
+        model = Project
+        fields: ClassVar = ["id", "name", "instructions", "persona", "owner", "role", "version", "created", "updated"]
+        read_only_fields: ClassVar = ["owner", "version", "created", "updated"]
+
+    @extend_schema_field(serializers.ChoiceField(choices=ROLES))
+    def get_role(self, project: Project) -> str:
+        user = self.context["request"].user
+        if project.owner_id == user.pk:
+            return services.OWNER
+        # Memberships are prefetched with a list of projects, so this is no query a row.
+        mine = (each.role for each in project.memberships.all() if each.user_id == user.pk)
+        return next(mine, Membership.Role.READER)
+
+
+class EntrySerializer(serializers.ModelSerializer[ProjectFile]):
+    """A file of a project; `file` is its id in `files/` and in the addresses here."""
+
+    file = serializers.UUIDField(source="file_id")
+    name = serializers.CharField(source="file.name", read_only=True)
+    status = serializers.CharField(source="file.status", read_only=True)
+    tokens = serializers.IntegerField(source="file.token_count", read_only=True, allow_null=True)
+
+    class Meta:
+        model = ProjectFile
+        fields: ClassVar = ["file", "name", "status", "tokens", "pinned", "ordinal", "added_by", "created"]
+        read_only_fields: ClassVar = ["ordinal", "added_by", "created"]
+
+
+class AddFileSerializer(serializers.Serializer[dict[str, Any]]):
+    file = serializers.UUIDField()
+    pinned = serializers.BooleanField(default=False)
+
+
+class ChangeEntrySerializer(serializers.Serializer[dict[str, Any]]):
+    pinned = serializers.BooleanField(required=False)
+    position = serializers.IntegerField(required=False, min_value=0, help_text="From 0; beyond the end is the end.")
+
+
+class MemberSerializer(serializers.ModelSerializer[Membership]):
+    username = serializers.CharField(source="user.username", read_only=True)
+
+    class Meta:
+        model = Membership
+        fields: ClassVar = ["user", "username", "role", "created"]
+        read_only_fields: ClassVar = ["user", "created"]
+
+
+class AddMemberSerializer(serializers.Serializer[dict[str, Any]]):
+    username = serializers.CharField()
+    role = serializers.ChoiceField(choices=Membership.Role.choices, default=Membership.Role.READER)
+
+
+class ChangeMemberSerializer(serializers.Serializer[dict[str, Any]]):
+    role = serializers.ChoiceField(choices=Membership.Role.choices)
+
+
+class QuerySerializer(serializers.Serializer[dict[str, Any]]):
+    query = serializers.CharField(max_length=MAX_QUERY)
+    limit = serializers.IntegerField(default=10, min_value=1, max_value=MAX_LIMIT)
+
+
+class HitSerializer(serializers.Serializer[Any]):
+    file = serializers.UUIDField()
+    title = serializers.CharField(source="name")
+    page = serializers.IntegerField(help_text="From 1; 0 where there are none.")
+    start = serializers.IntegerField(help_text="Characters [start, end) of the file's text.")
+    end = serializers.IntegerField()
+    score = serializers.FloatField(help_text="From 0 to 1; compares results of this search only.")
+    text = serializers.CharField()
+
+
+class HitsSerializer(serializers.Serializer[dict[str, Any]]):
+    results = HitSerializer(many=True)
 
 
 class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
@@ -58,11 +129,11 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         services.delete_project(user=self.person, project=instance)
 
     @extend_schema(responses=EntrySerializer(many=True), filters=True)
-    @action(detail=True, pagination_class=InOrder, filter_backends=[])
+    @action(detail=True, pagination_class=pages("ordinal", "id"), filter_backends=[])
     def files(self, request: Request, pk: str) -> Response:
         """The project's files in their order."""
         rows = ProjectFile.objects.filter(project=self.get_object()).select_related("file")
-        return self._page(rows, InOrder(), EntrySerializer)
+        return self._page(rows, EntrySerializer)
 
     @extend_schema(request=AddFileSerializer, responses={201: EntrySerializer})
     @files.mapping.post
@@ -95,7 +166,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def members(self, request: Request, pk: str) -> Response:
         """Who else may read or edit the project; its owner is not among them."""
         rows = Membership.objects.filter(project=self.get_object()).select_related("user")
-        return self._page(rows, OldestFirst(), MemberSerializer)
+        return self._page(rows, MemberSerializer)
 
     @extend_schema(request=AddMemberSerializer, responses={201: MemberSerializer})
     @members.mapping.post
@@ -131,6 +202,6 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         hits = search(query=body["query"], files=services.files_of(project), limit=body["limit"])
         return Response(HitsSerializer({"results": hits}).data)
 
-    def _page(self, rows: "QuerySet[Any]", paginator: Pages, shown: "type[BaseSerializer[Any]]") -> Response:
-        page = paginator.paginate_queryset(rows, self.request, self)
-        return paginator.get_paginated_response(shown(page or [], many=True).data)
+    def _page(self, rows: "QuerySet[Any]", kind: "type[BaseSerializer[Any]]") -> Response:
+        page: Any = self.paginate_queryset(rows)
+        return self.get_paginated_response(kind(page, many=True).data)

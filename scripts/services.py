@@ -16,10 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from config.embedded import lock
 from config.embedded.children import Children
-from config.embedded.errors import StartError
-from config.embedded.paths import database_url, redis_url
+from config.embedded.paths import StartError, database_url, held, redis_url
 from config.embedded.services import start_services
 
 UNLIMITED = "chat=0,files=0,projects=0,tasks=0,admin=0,uploads=0"  # API_RATES: tests ask as often as they like
@@ -83,7 +81,7 @@ async def _serve(data: Path, descriptor: int, log: TextIO, names: Sequence[str])
 def _main(directory: Path | None, names: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="glasshouse-tests-") as temporary:
         data = directory or Path(temporary)
-        with lock.held(data) as descriptor, (data / "log").open("w+") as log:
+        with held(data) as descriptor, (data / "log").open("w+") as log:
             try:
                 asyncio.run(_serve(data, descriptor, log, names))
             except StartError as error:

@@ -74,7 +74,7 @@ def _one_turn(token: str) -> list[str]:
     from django.test import Client  # noqa: PLC0415 - only once Django is set up
 
     from chat.turns import runner  # noqa: PLC0415
-    from core import event_loop  # noqa: PLC0415
+    from core import background  # noqa: PLC0415
 
     headers = {"Authorization": f"Bearer {token}"}
     kind = "application/json"
@@ -82,7 +82,7 @@ def _one_turn(token: str) -> list[str]:
     body = {"text": "Say hello."}
     answer = Client().post(f"/api/v1/conversations/{made['id']}/turns/", body, kind, headers=headers)
     turn = answer.json()["turns"][0]["id"]
-    event_loop.submit(runner.run(UUID(turn))).result()
+    background.submit(runner.run(UUID(turn))).result()
     return asyncio.run(_events(f"/api/v1/turns/{turn}/events/", headers))
 
 

@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -7,6 +8,7 @@ from django.conf import settings as django_settings
 from django.db import connection
 from django.test.utils import override_settings, setup_databases
 from pytest_django import DjangoDbBlocker
+from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from accounts.services import create_token
@@ -14,7 +16,9 @@ from llm.models import Model, Provider
 from llm.services import save_provider
 from personas.models import BudgetProfile, SystemPrompt
 from personas.services import save_prompt, set_default_profile
-from tests.product import Caller, Product, database_url, running
+from tests.application import Application, working
+from tests.product import Caller, Product, Server, database_url, running
+from tests.scripted_model import ScriptedModel
 
 PASSWORD = "correct horse battery"
 
@@ -28,6 +32,14 @@ class Person:
     user: User
     token: str
     caller: Caller
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """`directory` holds the files that people upload."""
+
+    model: ScriptedModel
+    directory: Path
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -56,23 +68,39 @@ def django_db_setup(
 
 
 @pytest.fixture(scope="session")
-def product(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Product]:
+def workspace(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workspace]:
+    """The rows of an installation with a scripted model, once per test process."""
+    with ScriptedModel() as model:
+        with django_db_blocker.unblock():
+            save_provider(
+                name="Scripted",
+                kind=Provider.Kind.OPENAI,
+                base_url=model.openai_url,
+                api_key="secret-of-the-scripted-provider",
+                models=[("scripted", 128_000)],
+                default=True,
+            )
+            save_prompt(user=None, kind=SystemPrompt, text="You are being tested.")
+            set_default_profile(profile=BudgetProfile.objects.create(name="Standard"))
+        yield Workspace(model, tmp_path_factory.mktemp("workspace"))
+
+
+@pytest.fixture(scope="session")
+def product(workspace: Workspace, django_db_blocker: DjangoDbBlocker) -> Iterator[Product]:
     """The whole product, once per test process. Tests keep apart by using a person of their own each."""
-    with (
-        django_db_blocker.unblock(),
-        running(DATABASE_URL=database_url(connection.settings_dict)) as started,
-    ):
-        save_provider(
-            name="Scripted",
-            kind=Provider.Kind.OPENAI,
-            base_url=started.model.openai_url,
-            api_key="secret-of-the-scripted-provider",
-            models=[("scripted", 128_000)],
-            default=True,
-        )
-        save_prompt(user=None, kind=SystemPrompt, text="You are being tested.")
-        set_default_profile(profile=BudgetProfile.objects.create(name="Standard"))
+    environment = {"DATABASE_URL": database_url(connection.settings_dict), "DATA_DIR": str(workspace.directory)}
+    with django_db_blocker.unblock(), running(workspace.model, **environment) as started:
         yield started
+
+
+@pytest.fixture
+def application(workspace: Workspace, committed: None, settings: Settings) -> Iterator[Application]:
+    """The application in this process. Tests keep apart by using a person of their own each."""
+    settings.MEDIA_ROOT = workspace.directory / "files"  # where the product's processes look, too
+    with working():
+        yield Application(workspace.model, workspace.directory)
 
 
 @pytest.fixture
@@ -82,21 +110,29 @@ def committed(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iter
         yield
 
 
-def make_person(product: Product) -> Person:
+def make_person(server: Server) -> Person:
     name = f"person-{uuid4().hex[:12]}"
     user = User.objects.create_user(name, password=PASSWORD)
     _, token = create_token(user=user, name="test")
-    return Person(name, PASSWORD, user, token, Caller(product, token))
+    return Person(name, PASSWORD, user, token, Caller(server, token))
 
 
 @pytest.fixture
-def person(product: Product, committed: None) -> Person:
-    return make_person(product)
+def server(request: pytest.FixtureRequest, committed: None) -> Server:
+    """What a test's people use: the running product where the test has its mark or fixture, else the application."""
+    marked = any(request.node.get_closest_marker(name) for name in ("product", "browser"))
+    found: Server = request.getfixturevalue("product" if marked or "product" in request.fixturenames else "application")
+    return found
 
 
 @pytest.fixture
-def stranger(product: Product, committed: None) -> Person:
-    return make_person(product)
+def person(server: Server) -> Person:
+    return make_person(server)
+
+
+@pytest.fixture
+def stranger(server: Server) -> Person:
+    return make_person(server)
 
 
 @pytest.fixture
@@ -105,5 +141,5 @@ def caller(person: Person) -> Caller:
 
 
 @pytest.fixture
-def scripted_model_row(product: Product, committed: None) -> Model:
+def scripted_model_row(workspace: Workspace, committed: None) -> Model:
     return Model.objects.get(name="scripted")

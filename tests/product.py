@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import httpx
@@ -35,6 +35,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class Server(Protocol):
+    """What answers a test's requests; `directory` holds its files."""
+
+    url: str
+    model: ScriptedModel
+    directory: Path
+
+    def http(self, path: str = "/", **options: Any) -> httpx.Client:
+        """A client of what is below the path."""
+
+
 @dataclass
 class Product:
     """`environment` is what every process of the product was started with."""
@@ -45,6 +56,9 @@ class Product:
     directory: Path
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     _last_answer: str = ""
+
+    def http(self, path: str = "/", **options: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url + path, timeout=WAIT, **options)
 
     def start(self, name: str, *command: str) -> None:
         with (self.directory / f"{name}.log").open("ab") as log:
@@ -119,11 +133,13 @@ def database_url(settings: dict[str, Any]) -> str:
 
 
 @contextmanager
-def running(**environment: str) -> Iterator[Product]:
-    """Everything, with a scripted model, in our environment and what is given; the caller creates the rows."""
-    with tempfile.TemporaryDirectory(prefix="glasshouse-product-") as directory, ScriptedModel() as model:
+def running(scripted: ScriptedModel | None = None, /, **environment: str) -> Iterator[Product]:
+    """Everything, in our environment and what is given; the caller creates the rows, also that of the scripted model,
+    which is one of its own unless it is given."""
+    own = tempfile.TemporaryDirectory(prefix="glasshouse-product-")
+    with own as directory, nullcontext(scripted) if scripted else ScriptedModel() as model:
         environment = {"API_RATES": UNLIMITED, **os.environ, "DATA_DIR": directory, **environment}
-        product = Product(f"http://127.0.0.1:{free_port()}", model, environment, Path(directory))
+        product = Product(f"http://127.0.0.1:{free_port()}", model, environment, Path(environment["DATA_DIR"]))
         try:
             product.start_web()
             product.start_worker()
@@ -157,12 +173,11 @@ def installed(database: str, redis: str, model: str = "scripted") -> "Iterator[t
 class Caller:
     """A program that uses the REST API as one person; every method returns the response's JSON."""
 
-    def __init__(self, product: Product, token: str) -> None:
-        self.url = product.url
+    def __init__(self, server: Server, token: str) -> None:
+        self.server = server
+        self.url = server.url
         self.token = token
-        self.http = httpx.Client(
-            base_url=product.url + "/api/v1/", headers={"Authorization": f"Bearer {token}"}, timeout=WAIT
-        )
+        self.http = server.http("/api/v1/", headers={"Authorization": f"Bearer {token}"})
 
     def get(self, path: str, expect: int = 200) -> Any:
         return self._checked(self.http.get(path), expect)

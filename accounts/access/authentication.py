@@ -1,16 +1,21 @@
-"""How a request says who it is: a bearer token or the browser's session."""
+"""How a request or a socket says who it is: by a bearer token or the browser's session."""
 
 import hashlib
 from datetime import timedelta
+from typing import Any
 
+from channels.db import database_sync_to_async
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from django.utils import timezone
 from rest_framework import authentication, exceptions
+from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from accounts.models import ApiToken, User
 
 LAST_USED_GRAIN = timedelta(minutes=1)  # one write a minute at most, not one a request
+SOCKET_SCOPE = "chat"
 
 
 def bearer(request: HttpRequest) -> str | None:
@@ -48,3 +53,32 @@ class TokenAuthentication(authentication.BaseAuthentication):
 class SessionAuthentication(authentication.SessionAuthentication):
     def authenticate_header(self, request: Request) -> str:
         return "Session"
+
+
+class TokenOrSession:
+    """Who opens a WebSocket: a program with a bearer token, or a browser with its session and origin.
+
+    A page cannot set the header `Authorization`, so what carries it is no page of another site that rides on a
+    session: its origin says nothing. Everything else goes to `browsers`.
+    """
+
+    def __init__(self, programs: Any, browsers: Any) -> None:
+        self.programs = programs
+        self.browsers = browsers
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> Any:
+        given = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+        scheme, _, token = given.partition(" ")
+        if scheme.lower() != "bearer":
+            return await self.browsers(scope, receive, send)
+        user, row = await database_sync_to_async(_signed_in, thread_sensitive=False)(token.strip())
+        return await self.programs({**scope, "user": user, "token": row}, receive, send)
+
+
+def _signed_in(token: str) -> tuple[User | AnonymousUser, ApiToken | None]:
+    """Nobody for a token that is unknown, has ended or may not chat."""
+    try:
+        user, row = user_of_token(token)
+    except AuthenticationFailed:
+        return AnonymousUser(), None
+    return (user, row) if SOCKET_SCOPE in row.scopes else (AnonymousUser(), None)

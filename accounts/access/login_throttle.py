@@ -13,7 +13,7 @@ from ipaddress import ip_address, ip_network
 from django.conf import settings
 from django.http import HttpRequest
 
-from accounts.access import rate_limits
+from accounts.access.permissions import Allowance, counted, forget, take_back
 
 WINDOW = 15 * 60  # seconds
 HOME_PREFIX = 64  # bits of an IPv6 address that a subscriber does not choose (RFC 6177)
@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 class Attempt:
     """One try, counted; either allowance is None where that is not limited or could not be counted."""
 
-    pair: rate_limits.Allowance | None
-    address: rate_limits.Allowance | None
+    pair: Allowance | None
+    address: Allowance | None
 
     @property
     def retry_after(self) -> int | None:
@@ -36,9 +36,9 @@ class Attempt:
     def succeeded(self) -> None:
         """The person is who they say; what failed from this address under other names still counts."""
         if self.pair is not None:
-            rate_limits.forget(self.pair)
+            forget(self.pair)
         if self.address is not None:
-            rate_limits.take_back(self.address)
+            take_back(self.address)
 
 
 def begin(request: HttpRequest, name: str) -> Attempt:
@@ -51,9 +51,9 @@ def begin(request: HttpRequest, name: str) -> Attempt:
     return Attempt(pair, shared)
 
 
-def _counted(kind: str, what: str, address: str) -> rate_limits.Allowance | None:
+def _counted(kind: str, what: str, address: str) -> Allowance | None:
     limit = settings.SIGN_IN_LIMITS[kind]
-    allowance = rate_limits.counted(f"sign-in:{kind}:{what}", limit, WINDOW)
+    allowance = counted(f"sign-in:{kind}:{what}", limit, WINDOW)
     if limit and allowance is None:
         logger.warning("Redis is away: tries of passwords are not counted")
     if allowance is not None and allowance.used == limit + 1:

@@ -1,19 +1,222 @@
-"""What a token may do, how often, and how a repeated write is answered. A session may do what its user may."""
+"""What a token may do, how often, and how a repeated write is answered. A session may do what its user may.
 
+So many calls a minute of each kind, counted per person, not per token: a new token does not make room. A kind is a
+scope, or `uploads`; the numbers are `settings.API_RATES`, and 0 sets no limit. The counters are in the cache, one per
+minute of the clock, so all processes count together and a count needs no history. Tries of passwords are counted in
+the same way, see `accounts.access.login_throttle`.
+
+`Idempotency-Key` on writes: a program that heard no answer may ask again without doing it twice. A call is a person's
+key with a method and a path. Its first answer is kept for a day and given again, marked `Idempotent-Replayed: true`.
+The same key with something else in it is refused with `idempotency_key_reused` (422), and while the first call still
+runs, with `request_in_progress` (409). What says only "not now" is not kept: 409, 429, 5xx.
+
+What the call does and its answer are committed in one transaction, under an advisory lock of that transaction. So of
+two calls at once one runs; a process that dies leaves neither effects, nor an answer, nor a lock that somebody would
+have to time out; and no moment exists in which one is stored without the other. Redis could promise none of this.
+After a 5xx the effects are rolled back, since a repeat runs anew.
+
+`Turn.idempotency_key` is the same key kept with the turn itself, for pages and sockets, and longer than a day.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
+from django.core.cache import cache
+from django.core.files.uploadedfile import UploadedFile
 from django.db import transaction
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.utils import timezone
+from redis.exceptions import RedisError
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from accounts.access import idempotency, rate_limits
 from accounts.access.authentication import bearer, user_of_token
-from accounts.models import ApiToken, User
+from accounts.models import ApiToken, IdempotentAnswer, User
 from core.errors import ProductError
+from core.locks import try_lock
+
+WINDOW = 60  # seconds
+
+KEY_HEADER = "Idempotency-Key"
+REPLAYED = "Idempotent-Replayed"
+LONGEST_KEY = 100  # characters
+KEPT_FOR = timedelta(hours=24)
+KEPT_HEADERS = ("Content-Type", "Location", "ETag")
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+PASSING = (409, 429)
+SOON = 1  # seconds after which to ask again
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What is left after this call; `used` may be above `limit`. `reset` is in seconds, at least 1; `key` counts."""
+
+    limit: int
+    used: int
+    reset: int
+    key: str
+
+    @property
+    def exceeded(self) -> bool:
+        return self.used > self.limit
+
+    def write(self, response: HttpResponseBase) -> None:
+        """The header fields of draft-ietf-httpapi-ratelimit-headers-06."""
+        response["RateLimit-Limit"] = str(self.limit)
+        response["RateLimit-Remaining"] = str(max(0, self.limit - self.used))
+        response["RateLimit-Reset"] = str(self.reset)
+
+
+def count(user: User, kind: str) -> Allowance | None:
+    """Counts one call; None where there is no limit."""
+    return counted(f"calls:{kind}:{user.pk}", settings.API_RATES.get(kind, 0), WINDOW)
+
+
+def counted(what: str, limit: int, seconds: int) -> Allowance | None:
+    """Counts one more of `what` in the present window of so many seconds of the clock; a limit of 0 is none."""
+    if not limit:
+        return None
+    window, into = divmod(time.time(), seconds)
+    key = f"{what}:{window:.0f}"
+    try:
+        cache.add(key, 0, 2 * seconds)
+        used = cache.incr(key)
+    except (RedisError, ValueError):
+        return None  # Redis is away, or has just forgotten the key: better uncounted than refused
+    return Allowance(limit, used, max(1, round(seconds - into)), key)
+
+
+def take_back(allowance: Allowance) -> None:
+    """What was counted has turned out not to count."""
+    with suppress(RedisError, ValueError):
+        cache.decr(allowance.key)
+
+
+def forget(allowance: Allowance) -> None:
+    """Counts from nothing again."""
+    with suppress(RedisError):
+        cache.delete(allowance.key)
+
+
+def require(allowance: Allowance | None, kind: str) -> None:
+    """Raises `throttled` (429) once more calls were made than are allowed."""
+    if allowance is not None and allowance.exceeded:
+        raise ProductError(
+            "throttled",
+            f"These were more than {allowance.limit:,} calls of the kind “{kind}” within a minute, the most that are "
+            f"taken. Try again in {allowance.reset} s.",
+            status=429,
+            retry_after=allowance.reset,
+        )
+
+
+class Replay(Exception):
+    """Ends a call before it runs: here is its answer."""
+
+    def __init__(self, answer: IdempotentAnswer) -> None:
+        super().__init__(answer.call)
+        self.answer = answer
+
+    def response(self) -> HttpResponse:
+        response = HttpResponse(self.answer.body, status=self.answer.status)
+        del response["Content-Type"]  # Django gives even a 204 one
+        for name, value in {**self.answer.headers, REPLAYED: "true"}.items():
+            response[name] = value
+        return response
+
+
+def key_of(request: Request) -> str | None:
+    """None when the request carries none. Raises `bad_idempotency_key`."""
+    key = request.headers.get(KEY_HEADER, "")
+    if len(key) > LONGEST_KEY:
+        raise ProductError(
+            "bad_idempotency_key", f"The Idempotency-Key is longer than {LONGEST_KEY} characters; send a UUID."
+        )
+    return key or None
+
+
+class Call:
+    """A write that runs now, and only here, until the transaction around it ends."""
+
+    def __init__(self, user: User, call: str, request: str) -> None:
+        self._row = IdempotentAnswer(user=user, call=call, request=request)
+
+    def keep(self, response: HttpResponseBase) -> None:
+        """Stores the answer; rolls back what led to a 5xx. A stream is nothing that could be given again."""
+        if response.status_code >= 500:
+            transaction.set_rollback(True)
+        if response.status_code >= 500 or response.status_code in PASSING or not isinstance(response, HttpResponse):
+            return
+        render = getattr(response, "render", None)
+        if render is not None:
+            render()
+        self._row.status = response.status_code
+        self._row.headers = {name: response[name] for name in KEPT_HEADERS if name in response}
+        self._row.body = response.content.decode()
+        self._row.save()
+
+
+def begin(user: User, key: str, request: Request) -> Call:
+    """Call it in a transaction. Raises `Replay`, `request_in_progress` or `idempotency_key_reused`: it must not run."""
+    call = _hash([key, str(request.method), request.path])
+    if not try_lock(f"{user.pk}:{call}"):
+        sentence = "The first request with this Idempotency-Key is still running. Ask again in a moment."
+        raise ProductError("request_in_progress", sentence, status=409, retry_after=SOON)
+    sent = _hash(_contents(request))
+    earlier = IdempotentAnswer.objects.filter(user=user, call=call).first()
+    if earlier is None or earlier.created < timezone.now() - KEPT_FOR:
+        if earlier is not None:
+            earlier.delete()
+        return Call(user, call, sent)
+    if earlier.request != sent:
+        sentence = "This Idempotency-Key was used for another request here. Send a new key with a new request."
+        raise ProductError("idempotency_key_reused", sentence, status=422)
+    raise Replay(earlier)
+
+
+def forget_answers() -> None:
+    IdempotentAnswer.objects.filter(created__lt=timezone.now() - KEPT_FOR).delete()
+
+
+def _contents(request: Request) -> Iterator[str | bytes]:
+    """What was sent, as it is understood: a repeat may order its members or divide its form in another way."""
+    yield request.META.get("QUERY_STRING", "")
+    data: Any = request.data
+    if not hasattr(data, "lists"):
+        yield json.dumps(data, sort_keys=True)
+        return
+    for name, values in sorted(data.lists()):
+        for value in values:
+            yield name
+            yield from _file(value) if isinstance(value, UploadedFile) else (str(value),)
+
+
+def _file(file: "UploadedFile[Any]") -> Iterator[str | bytes]:
+    yield file.name or ""
+    digest = hashlib.sha256()
+    for piece in file.chunks():  # a large one is on the disk, and is not read into memory here either
+        digest.update(piece)
+    file.seek(0)
+    yield digest.digest()
+
+
+def _hash(parts: "Iterator[str | bytes] | list[str]") -> str:
+    """Each part with its length, so that no two lists of parts read the same."""
+    digest = hashlib.sha256()
+    for part in parts:
+        piece = part.encode() if isinstance(part, str) else part
+        digest.update(len(piece).to_bytes(8, "big") + piece)
+    return digest.hexdigest()
 
 
 def missing_scope(scope: str) -> str:
@@ -38,8 +241,8 @@ class ScopedView(APIView):
 
     permission_classes = (IsAuthenticated, HasScope)
     scope = "chat"
-    allowance: rate_limits.Allowance | None = None
-    call: idempotency.Call | None = None
+    allowance: Allowance | None = None
+    call: Call | None = None
 
     @property
     def person(self) -> User:
@@ -57,7 +260,7 @@ class ScopedView(APIView):
         return self.scope
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if request.method not in idempotency.WRITES or idempotency.HEADER not in request.headers:
+        if request.method not in WRITES or KEY_HEADER not in request.headers:
             return super().dispatch(request, *args, **kwargs)
         with transaction.atomic():
             response = super().dispatch(request, *args, **kwargs)
@@ -67,17 +270,17 @@ class ScopedView(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        key = idempotency.key_of(request) if request.method in idempotency.WRITES else None
+        key = key_of(request) if request.method in WRITES else None
         if key is not None:
-            self.call = idempotency.begin(self.person, key, request)
+            self.call = begin(self.person, key, request)
 
     def check_throttles(self, request: Request) -> None:
         kind = self.rate()
-        self.allowance = rate_limits.count(self.person, kind)
-        rate_limits.require(self.allowance, kind)
+        self.allowance = count(self.person, kind)
+        require(self.allowance, kind)
 
     def handle_exception(self, exc: Exception) -> Response:
-        if isinstance(exc, idempotency.Replay):
+        if isinstance(exc, Replay):
             return exc.response()  # type: ignore[return-value]  # bytes that were rendered before
         return super().handle_exception(exc)
 
@@ -102,5 +305,5 @@ def user_of_request(request: HttpRequest, scope: str) -> User:
         raise ProductError("not_authenticated", "Sign in, or send a token as “Authorization: Bearer …”.", status=401)
     if row is not None and scope not in row.scopes:
         raise ProductError("missing_scope", missing_scope(scope), status=403)
-    rate_limits.require(rate_limits.count(user, scope), scope)
+    require(count(user, scope), scope)
     return user

@@ -16,7 +16,9 @@ from channels.layers import channel_layers
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends import db
 from django.contrib.sessions.backends.base import SessionBase
+from django.http import HttpRequest
 from django.utils import timezone
+from django_htmx.middleware import HtmxDetails
 from redis.exceptions import RedisError
 
 from accounts.models import Session, User
@@ -35,6 +37,13 @@ SYSTEMS = {
     "CrOS": "ChromeOS",
     "Linux": "Linux",
 }
+
+
+class SignedInRequest(HttpRequest):
+    """For type checkers: the request of a view behind `login_required`."""
+
+    user: User
+    htmx: HtmxDetails
 
 
 class SessionStore(db.SessionStore[Session]):

@@ -93,7 +93,7 @@ class ApiToken(models.Model):
 
 
 class IdempotentAnswer(models.Model):
-    """What a write with an `Idempotency-Key` was answered; see `accounts.access.idempotency`.
+    """What a write with an `Idempotency-Key` was answered; see `accounts.access.permissions`.
 
     `call` is the SHA-256 of key, method and path, `request` that of what was sent. `body` may hold a new token.
     """

@@ -16,8 +16,8 @@ from uuid_utils.compat import uuid7
 from accounts.models import User
 from accounts.models.webhook import Webhook, WebhookDelivery
 from accounts.webhooks.sending import SECRET_PREFIX, switch_off
+from core.background import enqueue
 from core.errors import ProductError
-from core.jobs import enqueue
 from core.net.url_safety import is_http
 
 MAX_WEBHOOKS = 20  # a person

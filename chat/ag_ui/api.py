@@ -15,8 +15,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
-from accounts.access.idempotency import key_of
-from accounts.access.permissions import ScopedView
+from accounts.access.permissions import ScopedView, key_of
 from chat.ag_ui import run_input, start_run
 from chat.ag_ui.translation import Head, Translation
 from chat.prompts.turn_context import options_of

@@ -16,7 +16,7 @@ from rest_framework import serializers
 
 from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
 from core.errors import ProductError
-from llm.types.messages import ToolDefinition
+from llm.types.model_call import ToolDefinition
 
 MOST_ERRORS = 10  # of an invalid input; the rest of a long list helps nobody
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON text

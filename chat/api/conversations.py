@@ -1,8 +1,8 @@
-"""`/api/v1/`: conversations, messages and turns for programs."""
+"""`/api/v1/`: conversations, messages, turns and the message that waits for an answer, for programs."""
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -12,49 +12,159 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import get_language, override
 from django.views.decorators.http import require_GET
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import mixins, status, viewsets
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.idempotency import key_of
-from accounts.access.permissions import ScopedView, user_of_request
-from chat.api.serializers import (
-    AskSerializer,
-    BudgetSerializer,
-    ConversationSerializer,
-    DraftSerializer,
-    EditSerializer,
-    FeedbackSerializer,
-    MessageSerializer,
-    PlanSerializer,
-    RegenerateSerializer,
-    ReportSerializer,
-    TurnSerializer,
-    TurnsSerializer,
-)
-from chat.conversations import services
-from chat.conversations.branches import services as branches
-from chat.conversations.deletion import restore_conversation
-from chat.conversations.search import messages as message_search
-from chat.conversations.services import visible_model, visible_persona
-from chat.models import Conversation, Message, Turn
-from chat.models.conversation_state import ChatScope, scope_of, visible_turn
+from accounts.access.permissions import ScopedView, key_of, user_of_request
+from chat.api.plan import DraftSerializer, ErrorSerializer, PlanSerializer, ReportSerializer
+from chat.conversations import branches, search, services
+from chat.models import Conversation, Message, NextMessage, Turn
+from chat.models.conversation_state import scope_of, visible_conversation, visible_turn
 from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
-from chat.prompts.preview import Draft, budget, plan_ahead
-from chat.prompts.turn_context import base_context
+from chat.prompts.preview import Draft, plan_ahead
 from chat.realtime import event_stream
-from chat.sending.services import send
-from chat.turns.services import stop_turn
+from chat.sending.services import no_next, queue, remove_next, send
+from chat.turns.services import decide_call, stop_turn
 from chat.turns.submit import Ask, regenerate
 from core.errors import ProductError
-from core.rest import ByUpdate, pages
-from personas.services import model_for
+from core.i18n import translated
+from core.requests import ByUpdate, VisibleField, pages, valid
+from llm.serializers import SentenceField
+from personas.models import Persona
+from projects.models import Project
 
 DeepestFirst = pages("-depth", "-id")
+
+
+class ConversationSerializer(serializers.ModelSerializer[Conversation]):
+    persona = VisibleField(Persona, required=False, allow_null=True)
+    project = VisibleField(Project, required=False, allow_null=True)
+
+    class Meta:
+        model = Conversation
+        fields: ClassVar = [
+            *("id", "title", "persona", "project", "leaf", "state", "automatic_summaries", "archived", "origin"),
+            *("created", "updated"),
+        ]
+        read_only_fields: ClassVar = ["leaf", "state", "automatic_summaries", "origin", "created", "updated"]
+
+
+class PartSerializer(serializers.Serializer[dict[str, Any]]):
+    type = serializers.ChoiceField(choices=["text", "reasoning", "tool_call", "tool_result", "file"])
+    text = serializers.CharField(required=False)
+    id = serializers.CharField(required=False)
+    name = serializers.CharField(required=False)
+    arguments = serializers.CharField(required=False)
+    approval = serializers.ChoiceField(
+        choices=["waiting", "allowed", "refused", "timed_out"],
+        required=False,
+        help_text="Of a call that its person has to allow.",
+    )
+    error = serializers.BooleanField(required=False)
+
+    def to_representation(self, instance: dict[str, Any]) -> dict[str, Any]:
+        return instance
+
+
+class MessageSerializer(serializers.ModelSerializer[Message]):
+    parts = PartSerializer(many=True)
+    text = serializers.CharField(read_only=True)
+    error = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Message
+        fields: ClassVar = [
+            "id", "conversation", "parent", "role", "text", "parts", "model", "status", "error", "feedback", "created"
+        ]  # fmt: skip
+
+    @extend_schema_field(ErrorSerializer(allow_null=True))
+    def get_error(self, message: Message) -> dict[str, str] | None:
+        return error_of(message)
+
+
+def error_of(message: Message) -> dict[str, str] | None:
+    return {"code": message.error_code, "detail": translated(message.error_detail)} if message.error_code else None
+
+
+class UsageSerializer(serializers.Serializer[dict[str, int]]):
+    input = serializers.IntegerField()
+    output = serializers.IntegerField()
+    cached_input = serializers.IntegerField()
+    reasoning = serializers.IntegerField()
+    calls = serializers.IntegerField(help_text="Model calls of this turn.")
+
+
+class TurnSerializer(serializers.ModelSerializer[Turn]):
+    message = serializers.UUIDField(source="answer_id", help_text="The answer's message.")
+    text = serializers.CharField(source="answer.text")
+    parts = PartSerializer(source="answer.parts", many=True)
+    error = serializers.SerializerMethodField()
+    usage = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Turn
+        fields: ClassVar = [
+            "id", "conversation", "user_message", "message", "model", "slot", "status",
+            "text", "parts", "usage", "error", "created", "started", "finished",
+        ]  # fmt: skip
+
+    @extend_schema_field(ErrorSerializer(allow_null=True))
+    def get_error(self, turn: Turn) -> dict[str, str] | None:
+        return error_of(turn.answer)
+
+    @extend_schema_field(UsageSerializer(allow_null=True))
+    def get_usage(self, turn: Turn) -> dict[str, int] | None:
+        return turn.usage or None
+
+
+class TurnsSerializer(serializers.Serializer[dict[str, Any]]):
+    turns = TurnSerializer(many=True)
+
+
+class KeepSerializer(serializers.Serializer[dict[str, Any]]):
+    text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
+    files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
+    models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
+
+
+class AskSerializer(KeepSerializer):
+    # Declared fields leave the class, so the name does not shadow the serializer's own `parent`.
+    parent = serializers.UUIDField(required=False, allow_null=True, default=None)  # type: ignore[assignment]  # see above
+
+
+class EditSerializer(serializers.Serializer[dict[str, Any]]):
+    text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
+    files = serializers.ListField(
+        child=serializers.UUIDField(), max_length=50, required=False, help_text="Without it the old question's files."
+    )
+
+
+class FeedbackSerializer(serializers.Serializer[dict[str, Any]]):
+    feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty takes it back.")
+
+
+class RegenerateSerializer(serializers.Serializer[dict[str, Any]]):
+    models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
+
+
+class ApprovalSerializer(serializers.Serializer[dict[str, Any]]):
+    call = serializers.CharField(max_length=1_000, help_text="The id of the tool call.")
+    allow = serializers.BooleanField()
+
+
+class NextMessageSerializer(serializers.ModelSerializer[NextMessage]):
+    files = serializers.ListField(child=serializers.UUIDField())
+    models = serializers.ListField(child=serializers.UUIDField(), source="asked_models")
+    problem = SentenceField(help_text="Why it could not be sent; empty while it waits.")
+
+    class Meta:
+        model = NextMessage
+        fields: ClassVar = ["id", "conversation", "text", "files", "models", "problem", "created"]
 
 
 class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
@@ -69,7 +179,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         rows, query = Conversation.objects.listed_for(self.request.user), self.request.GET.get("search")
         if self.request.GET.get("origin") == Conversation.Origin.API:
             return Conversation.objects.visible_to(self.request.user).filter(origin=Conversation.Origin.API)
-        return message_search.matching(rows, self.person, query) if query else rows
+        return search.matching(rows, self.person, query) if query else rows
 
     @extend_schema(
         parameters=[
@@ -84,7 +194,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     @action(detail=True, methods=["post"])
     def restore(self, request: Request, pk: str) -> Response:
         """Takes a deletion back, for 24 hours."""
-        return Response(self.get_serializer(restore_conversation(user=self.person, pk=pk)).data)
+        return Response(self.get_serializer(services.restore_conversation(user=self.person, pk=pk)).data)
 
     def perform_create(self, serializer: BaseSerializer[Conversation]) -> None:
         data = serializer.validated_data
@@ -108,19 +218,17 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     @action(detail=True, methods=["post"])
     def turns(self, request: Request, pk: str) -> Response:
         """Sends a message; the answer is then written in the background: follow `turns/{id}/events/`."""
-        body = AskSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        ask = Ask(key=key_of(request), **body.validated_data)
+        body = valid(AskSerializer, request)
+        ask = Ask(key=key_of(request), **body)
         return _accepted(send(user=self.person, conversation=self.get_object(), ask=ask))
 
     @extend_schema(request=DraftSerializer, responses=PlanSerializer)
     @action(detail=True, methods=["post"])
     def plan(self, request: Request, pk: str) -> Response:
         """What the next turn would send for a draft: room used, what would be left out and why."""
-        body = DraftSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        model = visible_model(body.validated_data["model"])
-        draft = Draft(body.validated_data["text"], body.validated_data["files"])
+        body = valid(DraftSerializer, request)
+        model = services.visible_model(body["model"])
+        draft = Draft(body["text"], body["files"])
         scope = scope_of(self.get_object())
         return Response(plan_ahead(user=self.person, scope=scope, draft=draft, model=model))
 
@@ -146,9 +254,8 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
     @action(detail=True, methods=["post"])
     def regenerate(self, request: Request, pk: str) -> Response:
         """Answers the question anew, as a branch beside the old answer."""
-        body = RegenerateSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        models = body.validated_data["models"]
+        body = valid(RegenerateSerializer, request)
+        models = body["models"]
         turns = regenerate(user=self.person, message=self.get_object(), models=models, key=key_of(request))
         return _accepted(turns)
 
@@ -156,12 +263,9 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
     @action(detail=True, methods=["post"])
     def edit(self, request: Request, pk: str) -> Response:
         """Asks a question in other words, as a branch beside it; without `files` its files go along."""
-        body = EditSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        fields = body.validated_data
-        return _accepted(
-            branches.edit_question(user=self.person, message=self.get_object(), key=key_of(request), **fields)
-        )
+        body = valid(EditSerializer, request)
+        message = self.get_object()
+        return _accepted(branches.edit_question(user=self.person, message=message, key=key_of(request), **body))
 
     @extend_schema(request=None, responses={202: TurnsSerializer})
     @action(detail=True, methods=["post"], url_path="continue")
@@ -181,9 +285,8 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
     @action(detail=True, methods=["post"])
     def feedback(self, request: Request, pk: str) -> Response:
         """Says whether an answer was good."""
-        message, body = self.get_object(), FeedbackSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        found = branches.give_feedback(user=self.person, message=message, **body.validated_data)
+        message, body = self.get_object(), valid(FeedbackSerializer, request)
+        found = branches.give_feedback(user=self.person, message=message, **body)
         return Response(self.get_serializer(found).data)
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
@@ -227,17 +330,38 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
         return Response({**report, "sources": [*report["sources"], *reports.summarised(turn)]})
 
 
-class DocumentBudgetView(ScopedView):
-    @extend_schema(
-        responses=BudgetSerializer,
-        parameters=[OpenApiParameter("persona", OpenApiTypes.UUID), OpenApiParameter("model", OpenApiTypes.UUID)],
-    )
-    def get(self, request: Request) -> Response:
-        """How many tokens of documents may be selected with a persona and a model."""
-        persona = visible_persona(self.person, request.query_params.get("persona"))
-        model = visible_model(request.query_params.get("model")) or model_for(persona)
-        found = base_context(user=self.person, model=model, scope=ChatScope(persona=persona))
-        return Response(BudgetSerializer(budget(found)).data)
+class ApprovalView(ScopedView):
+    @extend_schema(request=ApprovalSerializer, responses={202: TurnSerializer})
+    def post(self, request: Request, pk: str) -> Response:
+        """Allows or refuses a tool call that waits for it (`approval` of its part is “waiting”)."""
+        turn, body = visible_turn(self.person, pk), valid(ApprovalSerializer, request)
+        decide_call(user=self.person, turn=turn, **body)
+        return Response(TurnSerializer(turn).data, status=status.HTTP_202_ACCEPTED)
+
+
+class NextMessageView(ScopedView):
+    """The message that is sent when the present answer is complete."""
+
+    @extend_schema(responses=NextMessageSerializer)
+    def get(self, request: Request, pk: str) -> Response:
+        conversation = visible_conversation(self.person, pk)
+        kept = NextMessage.objects.visible_to(self.person).filter(conversation=conversation).first()
+        if kept is None:
+            raise no_next()
+        return Response(NextMessageSerializer(kept).data)
+
+    @extend_schema(request=KeepSerializer, responses=NextMessageSerializer)
+    def put(self, request: Request, pk: str) -> Response:
+        """Keeps a message in place of any other; 409 `not_answering` when there is no answer to wait for."""
+        conversation, body = visible_conversation(self.person, pk), valid(KeepSerializer, request)
+        ask = Ask(**body)
+        kept = queue(user=self.person, conversation=conversation, ask=ask, replace=True)
+        return Response(NextMessageSerializer(kept).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, pk: str) -> Response:
+        remove_next(user=self.person, conversation=visible_conversation(self.person, pk))
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 def _accepted(turns: list[Turn]) -> Response:

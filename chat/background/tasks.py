@@ -13,17 +13,17 @@ from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from chat.conversations import deletion, titles
+from chat.conversations import services as conversations
+from chat.conversations import titles
 from chat.conversations.importing import jobs as imports
 from chat.openai_api import create_turn
 from chat.realtime.event_stream import announce, announce_state, hint
 from chat.runs import state_machine as runs
-from chat.sending import queued_message
+from chat.sending import services as sending
 from chat.summaries import jobs
 from chat.turns import runner, store
-from core import event_loop
-from core.event_loop import on_database
-from core.jobs import enqueue, tell_queues
+from core import background
+from core.background import enqueue, on_database, tell_queues
 
 GRACE = 7.0  # seconds that running answers get to finish when the worker is asked to end; its supervisor waits 10
 
@@ -34,7 +34,7 @@ _waiting: set[UUID] = set()  # turns of this process for which there is no room 
 
 @shared_task(name="chat.tasks.run_turn")
 def run_turn(turn_id: str) -> None:
-    event_loop.carry(_run_turn(UUID(turn_id)))
+    background.carry(_run_turn(UUID(turn_id)))
 
 
 async def _run_turn(turn_id: UUID) -> None:
@@ -56,19 +56,19 @@ async def _run_turn(turn_id: UUID) -> None:
 
 @shared_task(name="chat.tasks.send_next")
 def send_next(conversation_id: str) -> None:
-    event_loop.carry(follow_up(UUID(conversation_id)))
+    background.carry(follow_up(UUID(conversation_id)))
 
 
 @shared_task(name="chat.tasks.advance_run")
 def advance_run(run_id: str) -> None:
     conversation = runs.conversation_of(UUID(run_id))
     if conversation is not None:
-        event_loop.carry(follow_up(conversation))
+        background.carry(follow_up(conversation))
 
 
 @shared_task(name="chat.tasks.summarise")
 def summarise(job_id: str) -> None:
-    event_loop.carry(_summarise(UUID(job_id)))
+    background.carry(_summarise(UUID(job_id)))
 
 
 async def _summarise(job_id: UUID) -> None:
@@ -85,7 +85,7 @@ async def _summary_ended(conversation_id: UUID) -> None:
 
 @shared_task(name="chat.tasks.write_title")
 def write_title(turn_id: str) -> None:
-    event_loop.carry(titles.write(UUID(turn_id)))
+    background.carry(titles.write(UUID(turn_id)))
 
 
 @shared_task(name="chat.tasks.sweep_turns")
@@ -93,14 +93,14 @@ def sweep_turns() -> None:
     """Runs every 5 s: ends what a dead worker left, and begins what it, or the broker, has lost."""
     turns, summaries = store.stale(), jobs.stale()
     for turn_id in turns.interrupted:
-        event_loop.carry(_recover(turn_id))
+        background.carry(_recover(turn_id))
     for turn_id in turns.unclaimed:
         enqueue("chat.tasks.run_turn", turn_id)
     for conversation_id in summaries.failed:
-        event_loop.carry(_summary_ended(conversation_id))
+        background.carry(_summary_ended(conversation_id))
     for job_id in summaries.unclaimed:
         enqueue("chat.tasks.summarise", job_id)
-    for conversation_id in queued_message.due():
+    for conversation_id in sending.due():
         enqueue("chat.tasks.send_next", conversation_id)
     for run_id in runs.due():
         enqueue("chat.tasks.advance_run", run_id)
@@ -125,27 +125,27 @@ def import_conversations(import_id: str) -> None:
 @shared_task(name="chat.tasks.tidy_conversations")
 def tidy_conversations() -> None:
     """Runs every minute: what was deleted a day ago goes, and imports that nobody works on are taken up."""
-    deletion.purge()
+    conversations.purge()
     for import_id in imports.unclaimed():
         enqueue("chat.tasks.import_conversations", import_id)
 
 
 @worker_ready.connect
 def _start(sender: Any, **kwargs: Any) -> None:
-    event_loop.submit(runner.warm_up()).result()
-    event_loop.submit(tell_queues(list(sender.app.amqp.queues.consume_from)))
+    background.submit(runner.warm_up()).result()
+    background.submit(tell_queues(list(sender.app.amqp.queues.consume_from)))
 
 
 @worker_shutting_down.connect
 def _end(**kwargs: Any) -> None:
     """Running answers may finish for a while; then they end as interrupted, their text kept."""
-    event_loop.end(GRACE)
+    background.end(GRACE)
 
 
 @worker_shutdown.connect
 def _wait(**kwargs: Any) -> None:
     """Celery waits for its tasks alone, and those have returned."""
-    event_loop.join()
+    background.join()
 
 
 async def follow_up(conversation_id: UUID) -> None:
@@ -166,9 +166,9 @@ async def follow_up(conversation_id: UUID) -> None:
 
 def _begin(conversation_id: UUID) -> bool:
     """Whether open pages show something of it."""
-    waited, run = queued_message.waits_in(conversation_id), runs.in_conversation(conversation_id)
+    waited, run = sending.waits_in(conversation_id), runs.in_conversation(conversation_id)
     if waited:
-        queued_message.send_kept(conversation_id)
+        sending.send_kept(conversation_id)
     if run is not None:
         runs.advance(run)
     for job in jobs.queued_in(conversation_id):

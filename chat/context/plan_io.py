@@ -30,7 +30,7 @@ from chat.context.types import (
 )
 from core.errors import ProductError
 from llm import tokens
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 # More decimals than any share needs; without a bound a few bytes (1e-999999999) would be a number of gigabytes.

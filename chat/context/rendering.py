@@ -23,7 +23,7 @@ from chat.context.types import (
     Tokenizer,
     floored,
 )
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
 
 # `history` is older turns with the files above their messages, `current` the newest turn with its files. The project's
 # files and their listing stay together; the reminder is last in every layout (docs/context.md, “Order”).

@@ -3,7 +3,7 @@
 Of the three forms of a message (docs/context.md, “What comes back”) these are the middle one: `ContextMessage` is a
 stored message
 as the engine sees it, `PromptMessage` what it decided to send, from which the caller makes a
-`llm.types.messages.Message`.
+`llm.types.model_call.Message`.
 All token counts are whole tokens.
 """
 
@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Protocol
 
 from core.errors import ProductError
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
 
 Role = Literal["system", "user", "assistant", "tool"]
 Section = Literal[

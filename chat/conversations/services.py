@@ -1,20 +1,26 @@
-"""A conversation made, changed and deleted: pages and API all come through here."""
+"""A conversation made, changed, deleted and brought back: pages and API all come through here.
+
+One that is deleted is hidden at once, and gone a day later.
+"""
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
 
 from accounts.models import User
-from chat.conversations import deletion
-from chat.models import Conversation, Turn
+from chat.models import RESTORABLE_FOR, Conversation, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
-from core.errors import ProductError
-from core.lookups import get_or_404
+from core.errors import NotFound, ProductError
+from core.requests import get_or_404, identifier
 from llm.models import Model
 from personas.models import Persona
 from projects.models import Project
 
 MAX_TITLE = 200
+PURGED_AT_ONCE = 100  # conversations; the sweeper comes again in a minute
 
 
 def visible_model(pk: object) -> Model | None:
@@ -55,8 +61,36 @@ def update_conversation(*, user: User, conversation: Conversation, fields: Mappi
 
 
 def delete_conversation(*, user: User, conversation: Conversation) -> None:
-    """Stops what is being answered, then hides the conversation: `deletion.restore_conversation` takes that back."""
+    """Stops what is being answered, then hides the conversation: `restore_conversation` takes that back."""
     require_owner(user, conversation)
     for turn in Turn.objects.live().filter(conversation=conversation).select_related("conversation"):
         stop_turn(user=user, turn=turn)
-    deletion.hide(conversation)
+    conversation.deleted = timezone.now()
+    conversation.save(update_fields=["deleted"])
+    list_changed(conversation)
+
+
+def restore_conversation(*, user: User, pk: object) -> Conversation:
+    """Raises `not_found` for what was not deleted, or longer ago than `RESTORABLE_FOR`."""
+    rows = Conversation.objects.restorable_by(user).filter(pk=identifier(pk, "conversation"))
+    if not rows.update(deleted=None):
+        raise NotFound("deleted conversation")
+    restored = Conversation.objects.visible_to(user).get(pk=identifier(pk, "conversation"))
+    list_changed(restored)
+    return restored
+
+
+def deleted_conversation(user: User, pk: str | None) -> Conversation | None:
+    """The one that was deleted and can be restored, if there is such a one."""
+    try:
+        return Conversation.objects.restorable_by(user).filter(pk=UUID(pk or "")).first()
+    except ValueError:
+        return None
+
+
+def purge() -> int:
+    """Removes what was deleted too long ago to be restored, with all its messages. Returns how many those were."""
+    over = Conversation.objects.filter(deleted__lt=timezone.now() - RESTORABLE_FOR).values("pk")[:PURGED_AT_ONCE]
+    ids = [row["pk"] for row in over]
+    Conversation.objects.filter(pk__in=ids).delete()
+    return len(ids)

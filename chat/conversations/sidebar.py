@@ -18,9 +18,9 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.conversations.deletion import deleted_conversation
+from chat.conversations.services import deleted_conversation
 from chat.models import Conversation
 from core.errors import ProductError
 from projects.models import Project

@@ -9,12 +9,11 @@ from chat.models import Conversation, Turn
 from chat.models.conversation import title_from
 from chat.models.conversation_state import list_changed
 from chat.realtime.event_stream import announce
+from core.background import on_database
 from core.errors import ProductError
-from core.event_loop import on_database
 from llm.models import Model
 from llm.services import shared_client
-from llm.types.events import TextDelta
-from llm.types.messages import Message, ModelRequest
+from llm.types.model_call import Message, ModelRequest, TextDelta
 
 SMALLEST_WINDOW = 4_096  # tokens; models with less write titles that are worse than the message's beginning
 SHOWN = 2_000  # characters of the question, and of the answer, that the model reads

@@ -1,5 +1,9 @@
-"""Downloads of conversations, for people and for programs (`/api/v1/`)."""
+"""The pages that list, change, find, share, export and import conversations, and a day's page.
 
+Exports are for programs too (`/api/v1/`).
+"""
+
+from datetime import date, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -7,22 +11,184 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
-from accounts.access.middleware import SignedInRequest as Request
 from accounts.access.permissions import user_of_request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
+from chat.conversations import daily, services, sharing
 from chat.conversations import export as exporting
-from chat.conversations import services
-from chat.conversations.deletion import restore_conversation
+from chat.conversations import search as searching
+from chat.conversations.importing import jobs as importing
 from chat.conversations.sidebar import chosen_view, side
-from chat.models import Conversation
+from chat.models import Conversation, Import, Share
 from chat.models.conversation_state import visible_conversation
-from core.lookups import get_or_404
+from core.errors import ProductError
+from core.requests import get_or_404, identifier, with_row
 from projects.models import Project
 from projects.services import visible_project
+
+MAX_PROJECTS = 200  # to choose from
+SHARES = 200  # on the page of all links
+IMPORTS = 20  # on the page of imports
+RESULTS = 1_000  # of one import
+DAY_PAGE = 40  # messages of a day
+
+
+@require_GET
+def conversations(request: Request) -> HttpResponse:
+    """A page of the list (`after`), or what is there now of all that is shown (`through`: the last is the deepest).
+
+    204 when that is what is shown already, by its tag (`seen`).
+    """
+    view = chosen_view(request.session, request.GET.get("side"))
+    after, through = request.GET.get("after"), request.GET.getlist("through")
+    shown = side(request.user, view, after, through[-1] if through else None)
+    if request.GET.get("seen") == shown.tag:
+        return HttpResponse(status=204)
+    current = request.GET.get("current", "")
+    return render(request, "chat/_conversations.html", {"side": shown, "current": current, "more": bool(after)})
+
+
+@with_row(visible_conversation, "GET")
+def organise(request: Request, found: Conversation) -> HttpResponse:
+    """What can be done with a conversation: in a menu, or without scripts as a page."""
+    projects = Project.objects.visible_to(request.user).only("id", "name").order_by("name")[:MAX_PROJECTS]
+    template = "chat/_organise.html" if request.htmx else "chat/organise.html"
+    return render(request, template, {"conversation": found, "projects": projects})
+
+
+@with_row(visible_conversation)
+def rename(request: Request, found: Conversation) -> HttpResponse:
+    return _changed(request, found, {"title": request.POST.get("title", "")})
+
+
+@with_row(visible_conversation)
+def move(request: Request, found: Conversation) -> HttpResponse:
+    """Into a project, or out of it when none is named."""
+    named = request.POST.get("project")
+    return _changed(request, found, {"project": visible_project(request.user, named) if named else None})
+
+
+@with_row(visible_conversation)
+def archive(request: Request, found: Conversation) -> HttpResponse:
+    return _changed(request, found, {"archived": request.POST.get("archived") == "yes"})
+
+
+@with_row(visible_conversation)
+def delete(request: Request, found: Conversation) -> HttpResponse:
+    services.delete_conversation(user=request.user, conversation=found)
+    away = f"{reverse('chat:home')}?deleted={found.pk}"
+    if not request.htmx:
+        return redirect(away)
+    if _on_its_page(request, found):
+        return HttpResponseClientRedirect(away)
+    return _side_changed(render(request, "chat/_deleted.html", {"deleted": found, "in_place": True}), found)
+
+
+@require_POST
+def restore(request: Request, pk: UUID) -> HttpResponse:
+    found = services.restore_conversation(user=request.user, pk=pk)
+    if not request.htmx:
+        return redirect("chat:conversation", pk)
+    return _side_changed(HttpResponse(), found)
+
+
+def _changed(request: Request, found: Conversation, fields: dict[str, Any]) -> HttpResponse:
+    services.update_conversation(user=request.user, conversation=found, fields=fields)
+    if not request.htmx:
+        return redirect("chat:conversation", found.pk)
+    return _side_changed(HttpResponse(status=204), found)
+
+
+def _side_changed(response: HttpResponse, conversation: Conversation) -> HttpResponse:
+    """Tells the page, whose list then comes anew in its place."""
+    told = {"conversation": str(conversation.pk), "title": conversation.title}
+    return trigger_client_event(response, "sidechange", told)
+
+
+def _on_its_page(request: Request, conversation: Conversation) -> bool:
+    here = urlsplit(request.headers.get("HX-Current-URL", "")).path
+    return here == reverse("chat:conversation", args=[conversation.pk])
+
+
+@require_GET
+def search(request: Request) -> HttpResponse:
+    query = request.GET.get("q", "")[: searching.MAX_QUERY]
+    after = request.GET.get("after")
+    found = searching.search(user=request.user, query=query, after=identifier(after, "page") if after else None)
+    fragment = request.htmx and after
+    context = {"section": "search", "query": query, "found": found, "first": not after}
+    return render(request, "chat/_found.html" if fragment else "chat/search.html", context)
+
+
+@require_GET
+def today(request: Request) -> HttpResponse:
+    return redirect("chat:day", timezone.localdate(timezone=request.user.zone))
+
+
+@require_GET
+def day(request: Request, day: date) -> HttpResponse:
+    """The page, or with `?after=` a message the entries that follow it."""
+    after = request.GET.get("after")
+    found = daily.following(
+        daily.messages(request.user, day), identifier(after, "message") if after else None, DAY_PAGE + 1
+    )
+    context: dict[str, Any] = {"day": day, "messages": found[:DAY_PAGE], "more": len(found) > DAY_PAGE}
+    if request.htmx:
+        return render(request, "chat/_day_messages.html", context)
+    context |= {
+        "summaries": daily.summaries(request.user, day).select_related("conversation").order_by("id"),
+        "before": day - timedelta(days=1) if day > date.min else None,
+        "next_day": day + timedelta(days=1) if day < date.max else None,
+        "is_today": day == timezone.localdate(timezone=request.user.zone),
+    }
+    return render(request, "chat/day.html", context)
+
+
+@with_row(visible_conversation, "GET", "POST")
+def share(request: Request, found: Conversation) -> HttpResponse:
+    """The links of a conversation; a POST makes one."""
+    if request.method == "POST":
+        sharing.share(user=request.user, conversation=found)
+        return redirect("chat:share", found.pk)
+    shares = [*sharing.shares_of(request.user).filter(conversation=found)]
+    return render(request, "chat/share.html", {"conversation": found, "shares": _linked(request, shares)})
+
+
+@require_GET
+def shares(request: Request) -> HttpResponse:
+    found = [*sharing.shares_of(request.user)[:SHARES]]
+    return render(
+        request, "chat/shares.html", {"section": "settings", "place": "shares", "shares": _linked(request, found)}
+    )
+
+
+@with_row(sharing.visible_share)
+def end_share(request: Request, found: Share) -> HttpResponse:
+    sharing.end_share(user=request.user, share=found)
+    if request.POST.get("from") == "list":
+        return redirect("chat:shares")
+    return redirect("chat:share", found.conversation_id)
+
+
+@require_GET
+def shared(request: HttpRequest, token: str) -> HttpResponse:
+    """For anybody who has the link; no search engine lists it, and no link in it tells where it was followed."""
+    after = request.GET.get("after", "")
+    shown = sharing.shared_page(token, int(after) if after.isascii() and after.isdigit() and len(after) < 9 else -1)
+    response = render(request, "chat/shared.html", {"page": shown})
+    response["X-Robots-Tag"] = "noindex, nofollow, noarchive"
+    response["Referrer-Policy"] = "no-referrer"
+    response["Cache-Control"] = "private, no-store"
+    return response
+
+
+def _linked(request: Request, found: list[Share]) -> list[tuple[Share, str]]:
+    return [(each, request.build_absolute_uri(reverse("chat:shared", args=[each.token]))) for each in found]
 
 
 @require_GET
@@ -63,84 +229,36 @@ def _all(user: User) -> StreamingHttpResponse:
     return response
 
 
-MAX_PROJECTS = 200  # to choose from
+@require_http_methods(["GET", "POST"])
+def imports(request: Request) -> HttpResponse:
+    problem: ProductError | None = None
+    if request.method == "POST":
+        try:
+            return redirect("chat:import", _start_import(request).pk)
+        except ProductError as error:
+            problem = error
+    rows = Import.objects.visible_to(request.user).defer("results")[:IMPORTS]
+    context = {"section": "settings", "place": "import", "imports": rows, "problem": problem}
+    return render(request, "chat/imports.html", context, status=problem.status if problem else 200)
 
 
-@require_GET
-def conversations(request: Request) -> HttpResponse:
-    """A page of the list (`after`), or what is there now of all that is shown (`through`: the last is the deepest).
-
-    204 when that is what is shown already, by its tag (`seen`).
-    """
-    view = chosen_view(request.session, request.GET.get("side"))
-    after, through = request.GET.get("after"), request.GET.getlist("through")
-    shown = side(request.user, view, after, through[-1] if through else None)
-    if request.GET.get("seen") == shown.tag:
-        return HttpResponse(status=204)
-    current = request.GET.get("current", "")
-    return render(request, "chat/_conversations.html", {"side": shown, "current": current, "more": bool(after)})
-
-
-@require_GET
-def organise(request: Request, pk: UUID) -> HttpResponse:
-    """What can be done with a conversation: in a menu, or without scripts as a page."""
-    found = visible_conversation(request.user, pk)
-    projects = Project.objects.visible_to(request.user).only("id", "name").order_by("name")[:MAX_PROJECTS]
-    template = "chat/_organise.html" if request.htmx else "chat/organise.html"
-    return render(request, template, {"conversation": found, "projects": projects})
+@with_row(importing.visible_import, "GET")
+def import_one(request: Request, job: Import) -> HttpResponse:
+    """A fragment for the page that waits, or the page."""
+    # What did not come along is what somebody looks for, so it comes first.
+    results = sorted(job.results, key=lambda result: ("skipped", "known", "imported").index(result["outcome"]))
+    context = {
+        "section": "settings",
+        "place": "import",
+        "job": job,
+        "results": results[:RESULTS],
+        "hidden": max(0, len(results) - RESULTS),
+    }
+    return render(request, "chat/_import.html" if request.htmx else "chat/import.html", context)
 
 
-@require_POST
-def rename(request: Request, pk: UUID) -> HttpResponse:
-    return _changed(request, pk, {"title": request.POST.get("title", "")})
-
-
-@require_POST
-def move(request: Request, pk: UUID) -> HttpResponse:
-    """Into a project, or out of it when none is named."""
-    named = request.POST.get("project")
-    return _changed(request, pk, {"project": visible_project(request.user, named) if named else None})
-
-
-@require_POST
-def archive(request: Request, pk: UUID) -> HttpResponse:
-    return _changed(request, pk, {"archived": request.POST.get("archived") == "yes"})
-
-
-@require_POST
-def delete(request: Request, pk: UUID) -> HttpResponse:
-    found = visible_conversation(request.user, pk)
-    services.delete_conversation(user=request.user, conversation=found)
-    away = f"{reverse('chat:home')}?deleted={pk}"
-    if not request.htmx:
-        return redirect(away)
-    if _on_its_page(request, found):
-        return HttpResponseClientRedirect(away)
-    return _side_changed(render(request, "chat/_deleted.html", {"deleted": found, "in_place": True}), found)
-
-
-@require_POST
-def restore(request: Request, pk: UUID) -> HttpResponse:
-    found = restore_conversation(user=request.user, pk=pk)
-    if not request.htmx:
-        return redirect("chat:conversation", pk)
-    return _side_changed(HttpResponse(), found)
-
-
-def _changed(request: Request, pk: UUID, fields: dict[str, Any]) -> HttpResponse:
-    found = visible_conversation(request.user, pk)
-    services.update_conversation(user=request.user, conversation=found, fields=fields)
-    if not request.htmx:
-        return redirect("chat:conversation", pk)
-    return _side_changed(HttpResponse(status=204), found)
-
-
-def _side_changed(response: HttpResponse, conversation: Conversation) -> HttpResponse:
-    """Tells the page, whose list then comes anew in its place."""
-    told = {"conversation": str(conversation.pk), "title": conversation.title}
-    return trigger_client_event(response, "sidechange", told)
-
-
-def _on_its_page(request: Request, conversation: Conversation) -> bool:
-    here = urlsplit(request.headers.get("HX-Current-URL", "")).path
-    return here == reverse("chat:conversation", args=[conversation.pk])
+def _start_import(request: Request) -> Import:
+    given = request.FILES.get("file")
+    if given is None:
+        raise ProductError("no_file", "Choose the export first: the zip, or the conversations.json in it.")
+    return importing.start_import(user=request.user, name=given.name or "", content=given)

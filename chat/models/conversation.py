@@ -182,7 +182,8 @@ class TurnQuerySet(OfConversation["Turn"]):
 class Turn(models.Model):
     """One answer in the making. The row is the truth about who works on it: it is claimed by a conditional update.
 
-    `attempt` counts claims and fences an old worker; `usage` holds the fields of `llm.types.events.Usage` plus `calls`.
+    `attempt` counts claims and fences an old worker; `usage` holds the fields of
+    `llm.types.model_call.Usage` plus `calls`.
     """
 
     class Status(models.TextChoices):

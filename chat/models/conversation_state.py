@@ -4,6 +4,8 @@ Everybody who begins or ends a turn, a summary or a run locks the conversation f
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -13,11 +15,11 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from accounts.models import User
-from accounts.realtime.user_channel import News, tell
+from accounts.realtime import News, tell
 from chat.models import Conversation, Message, NextMessage, Run, SummaryJob, Turn
 from chat.models.tree import with_rows
 from core.errors import NotFound, ProductError
-from core.lookups import get_or_404
+from core.requests import get_or_404
 from personas.models import Persona
 from projects.models import Project
 
@@ -67,6 +69,19 @@ def lock(conversation: Conversation) -> Conversation:
     if locked is None:
         raise NotFound("conversation")
     return locked
+
+
+@contextmanager
+def idle(user: User, conversation: Conversation) -> Iterator[Conversation]:
+    """A transaction around a change of the person's own conversation, locked, while nothing is going on in it.
+
+    Raises `NotFound`, and `already_answering` and `summarising` (409).
+    """
+    require_owner(user, conversation)
+    with transaction.atomic():
+        locked = lock(conversation)
+        require_idle(locked)
+        yield locked
 
 
 class RunWaits(ProductError):

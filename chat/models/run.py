@@ -6,6 +6,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from projects.models.codes import MAX_LENGTH
@@ -46,19 +47,19 @@ class RunQuerySet(models.QuerySet["Run"]):
 class Run(models.Model):
     """A model works through a task's checklist, item by item, each a turn of the run's conversation.
 
-    The rows decide what comes next (`course`). `started` is when the checklist was accepted: before, it is being
-    drafted. `item` is the item that is worked on or waited for. While the run waits, and after it failed, `code` says
-    why for programs and `detail` in a sentence for people, `needs` what is asked of them.
+    The rows decide what comes next (`chat.runs.state_machine`). `started` is when the checklist was accepted: before,
+    it is being drafted. `item` is the item that is worked on or waited for. While the run waits, and after it failed,
+    `code` says why for programs and `detail` in a sentence for people, `needs` what is asked of them.
     """
 
     class Status(models.TextChoices):
-        DRAFTING = "drafting", "Drafting the checklist"
-        READY = "ready", "Ready to start"
-        RUNNING = "running", "Running"
-        WAITING = "waiting", "Waiting for you"
-        STOPPED = "stopped", "Stopped"
-        FAILED = "failed", "Failed"
-        DONE = "done", "Done"
+        DRAFTING = "drafting", _("Drafting the checklist")
+        READY = "ready", _("Ready to start")
+        RUNNING = "running", _("Running")
+        WAITING = "waiting", _("Waiting for you")
+        STOPPED = "stopped", _("Stopped")
+        FAILED = "failed", _("Failed")
+        DONE = "done", _("Done")
 
     LIVE = (Status.DRAFTING, Status.RUNNING)
     OPEN = (*LIVE, Status.READY, Status.WAITING)

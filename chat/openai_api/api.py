@@ -10,9 +10,8 @@ from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import AuthenticationFailed
 
-from accounts.access import rate_limits
 from accounts.access.authentication import bearer, user_of_token
-from accounts.access.permissions import missing_scope
+from accounts.access.permissions import Allowance, count, missing_scope, require
 from accounts.models import User
 from chat.models import Turn
 from chat.openai_api import create_turn, embedding
@@ -33,7 +32,7 @@ View = Callable[Concatenate[HttpRequest, User, Arguments], Coroutine[Any, Any, H
 
 class Caller(NamedTuple):
     user: User
-    allowance: rate_limits.Allowance | None
+    allowance: Allowance | None
 
 
 def for_tokens(
@@ -49,7 +48,7 @@ def for_tokens(
                 raise ProductError("method_not_allowed", f"Send a {method} request to this address.", status=405)
             caller = await threaded(_caller)(request, scopes)
             try:
-                rate_limits.require(caller.allowance, "chat")
+                require(caller.allowance, "chat")
                 response = await view(request, caller.user, *args, **kwargs)
             except ProductError as error:
                 response = refusal(error)
@@ -72,10 +71,10 @@ def _caller(request: HttpRequest, scopes: tuple[str, ...]) -> Caller:
         raise ProductError("bad_token", str(error.detail), status=401) from error
     if not set(scopes) & set(row.scopes):
         raise ProductError("missing_scope", missing_scope(scopes[0]), status=403)
-    return Caller(user, rate_limits.count(user, "chat"))
+    return Caller(user, count(user, "chat"))
 
 
-def _with_limits(response: HttpResponseBase, allowance: rate_limits.Allowance | None) -> HttpResponseBase:
+def _with_limits(response: HttpResponseBase, allowance: Allowance | None) -> HttpResponseBase:
     if allowance is not None:
         response["X-RateLimit-Limit-Requests"] = str(allowance.limit)
         response["X-RateLimit-Remaining-Requests"] = str(max(0, allowance.limit - allowance.used))

@@ -27,7 +27,7 @@ from core.errors import ProductError
 from files import services
 from files.models import File
 from llm.models import Model
-from llm.providers.capabilities import lacking
+from llm.providers import lacking
 from projects.models import Project
 from projects.services import visible_project
 

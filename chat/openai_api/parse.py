@@ -21,7 +21,7 @@ from chat.openai_api.errors import refused
 from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
 from chat.turns.store import storable
 from core.errors import ProductError
-from llm.types.messages import Sampling, ToolChoice, ToolDefinition
+from llm.types.model_call import Sampling, ToolChoice, ToolDefinition
 
 MAX_BODY = 64 * 1024 * 1024  # bytes
 MAX_STOPS, MAX_STOP = 4, 1_000
@@ -268,7 +268,7 @@ def _word(body: Mapping[str, Any], name: str, words: Collection[str]) -> str | N
 
 
 def _read_format(given: Any) -> dict[str, Any] | None:
-    """What `llm.types.messages.ModelRequest` wants; None for text, the default."""
+    """What `llm.types.model_call.ModelRequest` wants; None for text, the default."""
     kind = given.get("type") if isinstance(given, dict) else None
     if kind == "text":
         return None

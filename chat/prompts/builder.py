@@ -26,7 +26,7 @@ from files.index.search import Hit, search_many
 from files.models import File
 from files.services import open_blob
 from llm.tokens import Tokenizer
-from llm.types.messages import Image, Message, ModelRequest
+from llm.types.model_call import Image, Message, ModelRequest
 from personas.models import BudgetProfile
 from projects.planner.queries import render
 

@@ -19,7 +19,7 @@ from chat.models import Attachment, Message
 from files.models import File, FileText
 from files.services import store_tokens, tokens_of
 from llm.tokens import Tokenizer
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
 from personas.models import BudgetProfile
 from projects.models import Project, ProjectFile
 

@@ -22,7 +22,7 @@ from files.models import File
 from llm import tokens
 from llm.models import Model
 from llm.tokens import Tokenizer
-from llm.types.messages import NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
+from llm.types.model_call import NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import default_profile, reminders_for
 from projects.models import Project, codes
@@ -40,7 +40,7 @@ class Options:
     """`instructions` is the text of the program's system messages, `max_output` in tokens of each model call.
 
     `tools` are the program's own, which it runs itself; `tool_choice` and `required_tool` hold for the first call.
-    `response_format` as in `llm.types.messages.ModelRequest`.
+    `response_format` as in `llm.types.model_call.ModelRequest`.
     """
 
     instructions: str = ""

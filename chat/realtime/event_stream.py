@@ -20,16 +20,16 @@ from weakref import WeakKeyDictionary
 import redis
 from asgiref.sync import async_to_sync
 from channels.db import database_sync_to_async
-from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import transaction
 from django.http import StreamingHttpResponse
 from redis import asyncio as aioredis
 
+from accounts.realtime import tell_group
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import state_of
 from chat.realtime.events import LAST, Approval, Event, EventType
-from core.event_loop import on_database
+from core.background import on_database
 from core.i18n import translated
 
 KEPT = 3600  # seconds after the last event
@@ -283,10 +283,9 @@ async def announce_state(conversation_id: UUID, **more: str) -> None:
 
 async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:
     """A hint to open pages; a page that misses it sees the same at its next request."""
-    layer = get_channel_layer()
+    group = group_of(conversation_id)
     try:
-        if layer is not None:
-            await layer.group_send(group_of(conversation_id), hint)
+        await tell_group(group, hint, group)
     except CONNECTION_ERRORS:
         logger.warning("no hint to open pages: Redis is away")
 

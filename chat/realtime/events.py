@@ -13,9 +13,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self, get_args
 
-from accounts.realtime.user_channel import News
+from accounts.realtime import News
 from chat.models import Conversation, Turn
-from llm.types.events import FinishReason
+from llm.types.model_call import FinishReason
 
 Part = dict[str, Any]
 Payload = Mapping[str, Any]

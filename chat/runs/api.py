@@ -1,23 +1,94 @@
 """`/api/v1/runs/` and `tasks/<id>/runs/`: a model works through a checklist, for programs."""
 
-from typing import Any
+from typing import Any, ClassVar
+from uuid import UUID
 
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import mixins, status, viewsets
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.permissions import ScopedView
 from chat.conversations.services import visible_model, visible_persona
-from chat.models import Run
+from chat.models import Run, RunStep
 from chat.runs import services
-from chat.runs.serializers import AnswerSerializer, NewRunSerializer, RunSerializer
-from core.lookups import identifier
-from core.rest import pages
+from chat.runs.limits import Used, profile_of, used
+from core.requests import identifier, pages, valid
+from llm.serializers import SentenceField
 from projects.planner.queries import visible_task
+
+
+class NewRunSerializer(serializers.Serializer[dict[str, Any]]):
+    persona = serializers.UUIDField(required=False, allow_null=True, default=None)
+    model = serializers.UUIDField(required=False, allow_null=True, default=None)
+    start = serializers.BooleanField(
+        default=True, help_text="Begin the drafted checklist at once; false: wait for `runs/{id}/start/`."
+    )  # fmt: skip
+
+
+class AnswerSerializer(serializers.Serializer[dict[str, Any]]):
+    text = serializers.CharField(
+        max_length=1_000_000,
+        trim_whitespace=False,
+        allow_blank=True,
+        default="",
+        help_text="What it waits for; may be left out to confirm a breakpoint.",
+    )
+
+
+class RunStepSerializer(serializers.ModelSerializer[RunStep]):
+    item = serializers.CharField(source="code", help_text="The item's code; empty for drafting the checklist.")
+    message = serializers.SerializerMethodField(help_text="The answer's message.")
+
+    class Meta:
+        model = RunStep
+        fields: ClassVar = ["number", "item", "attempt", "reminds", "status", "question", "turn", "message", "created"]
+        read_only_fields: ClassVar = fields
+
+    def get_message(self, step: RunStep) -> UUID | None:
+        return step.turn.answer_id if step.turn else None
+
+
+class UsedSerializer(serializers.Serializer[dict[str, Any]]):
+    """How much of its caps a run has used."""
+
+    steps = serializers.IntegerField()
+    tokens = serializers.IntegerField()
+    minutes = serializers.FloatField()
+
+
+class RunSerializer(serializers.ModelSerializer[Run]):
+    """`item`: the code of what it works on or waits at. `code` and `detail`: why it waits, failed or was stopped."""
+
+    detail = SentenceField()
+    item = serializers.CharField(source="item.code", default=None, allow_null=True)
+    steps = serializers.SerializerMethodField()
+    used = serializers.SerializerMethodField()
+    caps = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Run
+        fields: ClassVar = [
+            *("id", "task", "conversation", "model", "status", "item", "needs", "code", "detail", "steps", "used"),
+            *("caps", "created", "started", "finished"),
+        ]
+        read_only_fields: ClassVar = fields
+
+    @extend_schema_field(RunStepSerializer(many=True))
+    def get_steps(self, run: Run) -> Any:
+        return RunStepSerializer(run.steps.select_related("turn").order_by("number"), many=True).data
+
+    @extend_schema_field(UsedSerializer)
+    def get_used(self, run: Run) -> dict[str, Any]:
+        return used(run)._asdict()
+
+    @extend_schema_field(UsedSerializer)
+    def get_caps(self, run: Run) -> dict[str, Any]:
+        caps = profile_of(run)
+        return Used(caps.run_max_steps, caps.run_max_tokens, float(caps.run_max_minutes))._asdict()
 
 
 class TaskRunsView(ScopedView):
@@ -26,9 +97,7 @@ class TaskRunsView(ScopedView):
     @extend_schema(request=NewRunSerializer, responses={202: RunSerializer})
     def post(self, request: Request, pk: str) -> Response:
         """Has a model draft the task's checklist, then do its items one after another."""
-        body = NewRunSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        fields = body.validated_data
+        fields = valid(NewRunSerializer, request)
         made = services.create_run(
             user=self.person,
             task=visible_task(self.person, pk),
@@ -72,9 +141,8 @@ class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, v
     @action(detail=True, methods=["post"])
     def answer(self, request: Request, pk: str) -> Response:
         """Confirms the breakpoint it waits at, or tells it what it asked."""
-        run, body = self.get_object(), AnswerSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        return _accepted(services.answer_run(user=self.person, run=run, **body.validated_data))
+        run, body = self.get_object(), valid(AnswerSerializer, request)
+        return _accepted(services.answer_run(user=self.person, run=run, **body))
 
     @extend_schema(request=None, responses={202: RunSerializer})
     @action(detail=True, methods=["post"])

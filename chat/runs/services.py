@@ -1,4 +1,4 @@
-"""What people do with runs: page, API and admin come through here. What follows from it is decided in `course`."""
+"""What people do with runs: page, API and admin come through here. What follows is decided in `state_machine`."""
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -13,8 +13,8 @@ from chat.runs.transitions import end, locked, save
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask
 from core.errors import NotFound, ProductError
-from core.lookups import get_or_404
 from core.permissions import has_right
+from core.requests import get_or_404
 from llm.models import Model
 from personas.models import Persona
 from personas.services import model_for

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts.realtime.user_channel import News, tell
+from accounts.realtime import News, tell
 from accounts.webhooks.services import emit
 from chat.models import Run, RunStep, Turn
 from chat.runs import prompts

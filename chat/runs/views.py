@@ -1,44 +1,139 @@
-"""A task's run on pages: a fragment for the pages of tasks and conversations, and a page of its own without scripts."""
+"""A task's run on pages: item by item what the model did, and what it waits for.
 
+A fragment for the pages of tasks and conversations, and a page of its own without scripts.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_GET
 
-from accounts.access.middleware import SignedInRequest as Request
-from chat.models import Run
+from accounts.access.sessions import SignedInRequest as Request
+from accounts.models import User
+from chat.models import Conversation, Run, RunStep
 from chat.rendering import references
-from chat.runs import pages as run_pages
-from chat.runs import services as run_services
+from chat.runs import services
+from chat.runs.limits import profile_of, used
+from chat.runs.transitions import NO_CHECKLIST, checklist
 from core.errors import NotFound, ProductError
+from core.i18n import grouped
+from core.requests import with_row
 from projects.models import codes
 from projects.models.task import Task
 from projects.planner.queries import visible_task
 
+ITEM_STATUSES = {
+    Task.Status.OPEN: gettext_lazy("open"),
+    Task.Status.DOING: gettext_lazy("in progress"),
+    Task.Status.WAITING: gettext_lazy("waiting"),
+    Task.Status.DONE: gettext_lazy("done"),
+    Task.Status.DROPPED: gettext_lazy("dropped"),
+    Task.Status.MOVED: gettext_lazy("moved"),
+}
+STEP_STATUSES = {
+    RunStep.Status.RUNNING: gettext_lazy("being written"),
+    RunStep.Status.DONE: gettext_lazy("answer"),
+    RunStep.Status.OPEN: gettext_lazy("left it open"),
+    RunStep.Status.ASKED: gettext_lazy("asked you"),
+    RunStep.Status.STOPPED: gettext_lazy("stopped"),
+    RunStep.Status.FAILED: gettext_lazy("failed"),
+    RunStep.Status.INTERRUPTED: gettext_lazy("interrupted"),
+}
 
-@require_http_methods(["GET", "POST"])
-def task_run(request: Request, pk: UUID) -> HttpResponse:
+
+class StepView(NamedTuple):
+    """`message` is the answer's, None when it was deleted."""
+
+    words: str
+    turn: UUID | None
+    message: UUID | None
+
+
+class ItemView(NamedTuple):
+    """`code` begins with the dot."""
+
+    row: Task
+    code: str
+    words: str
+    current: bool
+    steps: list[StepView]
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run with what its page tells of it; `draft` are the steps that wrote the checklist."""
+
+    row: Run
+    used: str
+    draft: list[StepView]
+    items: list[ItemView]
+
+    @property
+    def live(self) -> bool:
+        return self.row.status in Run.LIVE
+
+    @property
+    def waits(self) -> bool:
+        return self.row.status == Run.Status.WAITING
+
+    @property
+    def confirms(self) -> bool:
+        """It stands at a breakpoint, for which no text is needed."""
+        return self.waits and self.row.code == "breakpoint"
+
+    @property
+    def answers(self) -> bool:
+        """A text can be given."""
+        return self.waits and self.row.code in ("breakpoint", "question", "item_unfinished", NO_CHECKLIST)
+
+    @property
+    def startable(self) -> bool:
+        written = self.waits and self.row.code == NO_CHECKLIST and bool(self.items)
+        return self.row.status == Run.Status.READY or written
+
+    @property
+    def retryable(self) -> bool:
+        ended = self.row.status in (Run.Status.FAILED, Run.Status.STOPPED)
+        return ended or (self.waits and self.row.code not in ("breakpoint", "question"))
+
+    @property
+    def tag(self) -> str:
+        """Changes with what is shown."""
+        run = (self.row.status, self.row.code, self.row.detail, self.row.needs, self.used, self.draft)
+        items = [
+            (each.row.title, each.words, each.row.blocking, each.row.needs, each.current, each.steps)
+            for each in self.items
+        ]
+        return sha256(repr((run, items)).encode()).hexdigest()[:12]
+
+
+@with_row(visible_task, "GET", "POST")
+def task_run(request: Request, task: Task) -> HttpResponse:
     """The task's newest run, or the button that begins one; a POST begins one."""
-    task = visible_task(request.user, pk)
     if request.method == "GET":
         return _shown(request, task)
     try:
-        run_services.create_run(user=request.user, task=task)
+        services.create_run(user=request.user, task=task)
     except ProductError as error:
         return _refused(request, task, error)
     return _after(request, task)
 
 
-@require_POST
-def act(request: Request, pk: UUID, what: str) -> HttpResponse:
+@with_row(services.visible_run)
+def act(request: Request, run: Run, what: str) -> HttpResponse:
     """`what`: start, stop, answer or retry."""
-    run = run_services.visible_run(request.user, pk)
     try:
         if what == "answer":
-            run_services.answer_run(user=request.user, run=run, text=request.POST.get("text", ""))
+            services.answer_run(user=request.user, run=run, text=request.POST.get("text", ""))
         else:
-            does = {"start": run_services.start_run, "stop": run_services.stop_run, "retry": run_services.retry_run}
+            does = {"start": services.start_run, "stop": services.stop_run, "retry": services.retry_run}
             does[what](user=request.user, run=run)
     except ProductError as error:
         return _refused(request, run.task, error)
@@ -62,8 +157,8 @@ def offer(request: Request) -> HttpResponse:
 
 
 def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductError | None = None) -> HttpResponse:
-    run = run_pages.newest(request.user, task)
-    view = run_pages.run_view(run) if run else None
+    run = _rows(request.user).filter(task=task).first()
+    view = run_view(run) if run else None
     compact = "compact" in request.GET or "compact" in request.POST
     seen = request.GET.get("seen")
     if view is not None and seen == view.tag and problem is None:
@@ -71,7 +166,7 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     context = {
         "task": task,
         "run": view,
-        "startable": run_pages.startable(task),
+        "startable": startable(task),
         "compact": compact,
         "problem": problem,
     }
@@ -96,3 +191,51 @@ def _after(request: Request, task: Task, run: Run | None = None) -> HttpResponse
 def _refused(request: Request, task: Task, error: ProductError) -> HttpResponse:
     """What was to be done is said with how the run stands now: it has often just changed."""
     return _shown(request, task, status=error.status, problem=error)
+
+
+def of_conversation(user: User, conversation: Conversation | None) -> RunView | None:
+    run = _rows(user).filter(conversation=conversation).first() if conversation else None
+    return run_view(run) if run else None
+
+
+def startable(task: Task) -> bool:
+    """Whether a run of it could be begun."""
+    is_days = (task.level, task.horizon) == (Task.Level.TASK, Task.Horizon.DAY)
+    return is_days and task.archetype != Task.Archetype.USER and task.status in Task.UNFINISHED
+
+
+def run_view(run: Run) -> RunView:
+    by_code: dict[str, list[StepView]] = {}
+    for step in run.steps.select_related("turn").defer("turn__report").order_by("number"):
+        words = str(STEP_STATUSES[RunStep.Status(step.status)])
+        shown = StepView(words, step.turn_id, step.turn.answer_id if step.turn else None)
+        by_code.setdefault(step.code, []).append(shown)
+    items = [
+        ItemView(
+            row=row,
+            code=row.code[len(run.task.code) :],
+            words=str(ITEM_STATUSES[Task.Status(row.status)]),
+            current=row.pk == run.item_id and run.status in Run.OPEN,
+            steps=by_code.get(row.code, []),
+        )
+        for row in checklist(run.task)
+    ]
+    return RunView(run, _used(run), by_code.get("", []), items)
+
+
+def _rows(user: User) -> QuerySet[Run]:
+    related = ("task", "item", "conversation__owner", "conversation__project", "conversation__persona__budget_profile")
+    return Run.objects.visible_to(user).select_related(*related).order_by("-id")
+
+
+def _used(run: Run) -> str:
+    so_far, caps = used(run), profile_of(run)
+    words = _("%(steps)s of %(most_steps)s steps · %(tokens)s of %(most_tokens)s tokens · %(minutes)s of %(most)s min")
+    return words % {
+        "steps": so_far.steps,
+        "most_steps": caps.run_max_steps,
+        "tokens": grouped(so_far.tokens),
+        "most_tokens": grouped(caps.run_max_tokens),
+        "minutes": int(so_far.minutes),
+        "most": caps.run_max_minutes,
+    }

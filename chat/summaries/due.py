@@ -19,7 +19,7 @@ from chat.models import Conversation, Message, SummaryJob
 from chat.prompts.history import messages_of
 from chat.prompts.report import CallReport
 from chat.prompts.turn_context import TurnContext
-from llm.types.events import Usage
+from llm.types.model_call import Usage
 from personas.models import BudgetProfile
 
 SMALLEST_WINDOW = 4_096  # tokens; what models with less write cannot stand for a conversation

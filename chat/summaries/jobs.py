@@ -7,12 +7,10 @@ bounds until the next turn asks again.
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
@@ -21,15 +19,14 @@ from chat.models.summary import bracketed, in_force, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
 from chat.summaries import due, writing
-from core import jobs as core_jobs
+from core import background
+from core.background import on_database, persistently
 from core.errors import ProductError
-from core.event_loop import on_database, persistently
 from llm.models import Model
 from personas.models import SummaryPrompt
 from personas.services import model_for
 
 TIMEOUT = 110.0  # seconds of work, so that a job gives up by itself before its patience ends
-HEARTBEAT = 5.0  # seconds
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +50,7 @@ def claim(job_id: UUID) -> SummaryJob | None:
     if live.exists():
         return None
     queued = SummaryJob.objects.filter(status=SummaryJob.Status.QUEUED)
-    if not core_jobs.claim(queued, job_id, status=SummaryJob.Status.RUNNING):
+    if not background.claim(queued, job_id, status=SummaryJob.Status.RUNNING):
         return None
     related = ("conversation__owner", "conversation__persona__budget_profile", "model__provider", "target")
     return SummaryJob.objects.select_related(*related).get(pk=job_id)
@@ -64,10 +61,10 @@ async def run(job_id: UUID) -> UUID | None:
     job = await on_database(claim, job_id)
     if job is None:
         return None
-    beat = asyncio.create_task(_beat(job))
     try:
-        async with asyncio.timeout(TIMEOUT):
-            await _carry_out(job)
+        with background.heartbeat(SummaryJob.objects.live().filter(pk=job.pk)):
+            async with asyncio.timeout(TIMEOUT):
+                await _carry_out(job)
     except asyncio.CancelledError:
         await asyncio.shield(on_database(fail, job.pk, "summary_interrupted", "The server stopped while writing it."))
         raise
@@ -80,8 +77,6 @@ async def run(job_id: UUID) -> UUID | None:
     except Exception:
         logger.exception("summary job %s failed", job.pk)
         await persistently(lambda: fail(job.pk, "internal_error", "Something went wrong on the server."))
-    finally:
-        beat.cancel()
     return job.conversation_id
 
 
@@ -104,14 +99,6 @@ async def _carry_out(job: SummaryJob) -> None:
             logger.info("summary job %s came too late; what it wrote is not used", job.pk)
             return
         before = stored
-
-
-async def _beat(job: SummaryJob) -> None:
-    while True:
-        await asyncio.sleep(HEARTBEAT)
-        with suppress(DatabaseError):
-            live = SummaryJob.objects.live().filter(pk=job.pk)
-            await persistently(partial(live.update, heartbeat=timezone.now()), apart=True)
 
 
 def load(job: SummaryJob) -> Work | None:
@@ -202,13 +189,13 @@ class Stale:
 def stale() -> Stale:
     """Fails the jobs whose worker is gone or that take too long; returns their conversations, and jobs to enqueue."""
     live = SummaryJob.objects.live()
-    gone = core_jobs.silent(live.filter(status=SummaryJob.Status.RUNNING))
+    gone = background.silent(live.filter(status=SummaryJob.Status.RUNNING))
     failed = [
         job.conversation_id
         for job in gone | live.filter(created__lt=timezone.now() - PATIENCE)
         if fail(job.pk, "summary_interrupted", "The server stopped while writing it.")
     ]
-    return Stale(failed, core_jobs.unclaimed(live.filter(status=SummaryJob.Status.QUEUED)))
+    return Stale(failed, background.unclaimed(live.filter(status=SummaryJob.Status.QUEUED)))
 
 
 def queued_in(conversation_id: UUID) -> list[UUID]:

@@ -10,14 +10,14 @@ from django.utils import timezone
 from accounts.models import User
 from chat.context.summary import SECTION_SHARES
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
-from chat.models.conversation_state import lock, require_idle, require_owner
+from chat.models.conversation_state import idle
 from chat.models.summary import in_force, text_of
 from chat.models.tree import rows_between
 from chat.summaries import due
 from chat.summaries.jobs import decided_for
+from core.background import enqueue
 from core.errors import ProductError
-from core.jobs import enqueue
-from core.lookups import get_or_404
+from core.requests import get_or_404
 from llm import tokens
 
 MAX_SECTION = 20_000  # characters
@@ -33,10 +33,7 @@ def summarise_now(*, user: User, conversation: Conversation) -> SummaryJob:
 
     Raises `already_answering` and `summarising` (409), and `nothing_to_summarise` (409) when nothing is old enough.
     """
-    require_owner(user, conversation)
-    with transaction.atomic():
-        locked = lock(conversation)
-        require_idle(locked)
+    with idle(user, conversation) as locked:
         holds = in_force(locked.pk, locked.leaf_id)
         above = holds.last_id if holds else None
         rows = rows_between(above, locked.leaf_id) if locked.leaf_id else []
@@ -57,10 +54,7 @@ def rebuild_summary(*, user: User, summary: Summary) -> SummaryJob:
 
     Raises `already_answering` and `summarising` (409), and `not_in_force` (409) for one that no longer holds.
     """
-    require_owner(user, summary.conversation)
-    with transaction.atomic():
-        locked = lock(summary.conversation)
-        require_idle(locked)
+    with idle(user, summary.conversation) as locked:
         _require_in_force(locked, summary)
         job = _job(locked, SummaryJob.Reason.REBUILD, summary)
         _start(locked, job)
@@ -70,9 +64,8 @@ def rebuild_summary(*, user: User, summary: Summary) -> SummaryJob:
 def edit_summary(*, user: User, summary: Summary, sections: Sequence[dict[str, str]]) -> Summary:
     """The corrected summary, a new row that takes the place of the old one, which stays readable.
 
-    `sections`: `name` and `text` each. Raises `bad_section`, `empty_summary`, `not_in_force` and `require_idle`'s.
+    `sections`: `name` and `text` each. Raises `bad_section`, `empty_summary`, `not_in_force` and what `idle` raises.
     """
-    require_owner(user, summary.conversation)
     texts = {each["name"]: each["text"].strip() for each in sections}
     for name, text in texts.items():
         if name not in SECTION_SHARES or len(text) > MAX_SECTION:
@@ -82,9 +75,7 @@ def edit_summary(*, user: User, summary: Summary, sections: Sequence[dict[str, s
             )
     if not any(texts.values()):
         raise ProductError("empty_summary", "The summary is empty. Write something, or undo it instead.")
-    with transaction.atomic():
-        locked = lock(summary.conversation)
-        require_idle(locked)
+    with idle(user, summary.conversation) as locked:
         _require_in_force(locked, summary)
         edited = Summary.objects.get(pk=summary.pk)
         edited.pk = Summary._meta.pk.get_default()
@@ -100,10 +91,7 @@ def undo_summary(*, user: User, summary: Summary) -> Summary | None:
 
     Summaries no longer come by themselves here, or this one would be back at once; `summarise_now` turns them on.
     """
-    require_owner(user, summary.conversation)
-    with transaction.atomic():
-        locked = lock(summary.conversation)
-        require_idle(locked)
+    with idle(user, summary.conversation) as locked:
         _require_in_force(locked, summary)
         Summary.objects.filter(pk=summary.pk).update(withdrawn=timezone.now())
         Conversation.objects.filter(pk=locked.pk).update(automatic_summaries=False)

@@ -1,31 +1,71 @@
-"""What a person does with summaries on a conversation's page."""
+"""What a conversation's page shows of its summaries, and what a person does with them there."""
 
-from uuid import UUID
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST
+from django.utils.translation import gettext_lazy
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from chat.context.summary import SECTION_SHARES
+from chat.models import Conversation, Summary, SummaryJob
 from chat.models.conversation_state import visible_conversation
+from chat.models.summary import in_force
 from chat.summaries import services
-from chat.summaries.pages import NAMES
 from core.errors import ProductError
+from core.requests import with_row
+from personas.models import SummaryPrompt
+
+NAMES = {
+    "Earlier": gettext_lazy("Earlier"),
+    "This month": gettext_lazy("This month"),
+    "Today": gettext_lazy("Today"),
+    "Now": gettext_lazy("Now"),
+}
 
 
-@require_POST
-def summarise(request: Request, pk: UUID) -> HttpResponse:
-    conversation = visible_conversation(request.user, pk)
+@dataclass(frozen=True, slots=True)
+class SummaryView:
+    """`sections` are all four in order, with `name`, `label` and `text`; `stale`: the prompt has changed since."""
+
+    row: Summary
+    sections: list[dict[str, Any]]
+    stale: bool
+
+
+def of_branch(conversation: Conversation) -> tuple[SummaryView | None, SummaryJob | None]:
+    """The summary that holds on the branch on show, and the newest job if it failed. One query where none was."""
+    newest = SummaryJob.objects.filter(conversation=conversation).order_by("-id").first()
+    if newest is None:
+        return None, None
+    found = in_force(conversation.pk, conversation.leaf_id)
+    failed = newest if newest.status == SummaryJob.Status.FAILED else None
+    if found is None:
+        return None, failed
+    active = SummaryPrompt.objects.filter(active=True).values_list("version", flat=True).first() or 0
+    return SummaryView(found, _sections(_texts(found)), stale=found.prompt_version != active), failed
+
+
+def _texts(summary: Summary) -> dict[str, str]:
+    return {section["name"]: section["text"] for section in summary.sections}
+
+
+def _sections(texts: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "label": NAMES[name], "text": texts.get(name, "")} for name in SECTION_SHARES]
+
+
+@with_row(visible_conversation)
+def summarise(request: Request, conversation: Conversation) -> HttpResponse:
     services.summarise_now(user=request.user, conversation=conversation)
     return redirect("chat:conversation", conversation.pk)
 
 
-@require_http_methods(["GET", "POST"])
-def edit(request: Request, pk: UUID) -> HttpResponse:
+@with_row(services.visible_summary, "GET", "POST")
+def edit(request: Request, summary: Summary) -> HttpResponse:
     """The sections as a form; what was written stays when it cannot be saved."""
-    summary = services.visible_summary(request.user, pk)
-    texts = {section["name"]: section["text"] for section in summary.sections}
+    texts = _texts(summary)
     problem: ProductError | None = None
     if request.method == "POST":
         texts = {name: request.POST.get(name, "") for name in SECTION_SHARES}
@@ -35,20 +75,17 @@ def edit(request: Request, pk: UUID) -> HttpResponse:
             return redirect("chat:conversation", summary.conversation_id)
         except ProductError as error:
             problem = error
-    fields = [{"name": name, "label": NAMES[name], "text": texts.get(name, "")} for name in SECTION_SHARES]
-    context = {"summary": summary, "conversation": summary.conversation, "fields": fields, "problem": problem}
+    context = {"summary": summary, "conversation": summary.conversation, "fields": _sections(texts), "problem": problem}
     return render(request, "chat/summary_edit.html", context, status=problem.status if problem else 200)
 
 
-@require_POST
-def rebuild(request: Request, pk: UUID) -> HttpResponse:
-    summary = services.visible_summary(request.user, pk)
+@with_row(services.visible_summary)
+def rebuild(request: Request, summary: Summary) -> HttpResponse:
     services.rebuild_summary(user=request.user, summary=summary)
     return redirect("chat:conversation", summary.conversation_id)
 
 
-@require_POST
-def undo(request: Request, pk: UUID) -> HttpResponse:
-    summary = services.visible_summary(request.user, pk)
+@with_row(services.visible_summary)
+def undo(request: Request, summary: Summary) -> HttpResponse:
     services.undo_summary(user=request.user, summary=summary)
     return redirect("chat:conversation", summary.conversation_id)

@@ -17,9 +17,8 @@ from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
 from llm.services import shared_client
-from llm.types.events import StepFinished, TextDelta
-from llm.types.messages import Message as Said
-from llm.types.messages import ModelRequest
+from llm.types.model_call import Message as Said
+from llm.types.model_call import ModelRequest, StepFinished, TextDelta
 
 # What a workspace starts with; an administrator's versions are rows. The numbers and the form are added to it.
 DEFAULT_PROMPT = """\

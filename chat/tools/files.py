@@ -11,10 +11,10 @@ from chat.context.rendering import Numbers, ToolGuidance, documents_json
 from chat.context.types import Document
 from chat.models import Conversation
 from chat.rendering.references import give_numbers
-from core.event_loop import on_database
+from core.background import on_database
 from files.index.search import Hit, search_many
 from files.models import File, FileText
-from llm.types.messages import ToolDefinition
+from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 from projects.models import Project
 

@@ -13,9 +13,9 @@ from typing import Any
 from accounts.models import User
 from chat.context.rendering import ToolGuidance
 from chat.models import Run, RunStep
+from core.background import on_database
 from core.errors import ProductError
-from core.event_loop import on_database
-from llm.types.messages import ToolDefinition
+from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, Tool, ToolOutput
 from projects.models import codes
 from projects.models.task import MAX_NEEDS, MAX_TITLE, Task

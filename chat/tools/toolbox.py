@@ -17,13 +17,13 @@ from chat.models.conversation_state import ChatScope
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles
 from chat.tools.tasks import Hand, task_tools
 from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
-from core.event_loop import on_database
+from core.background import on_database
 from files.models import File
 from llm.models import Model
 from llm.tokens import Tokenizer
 from llm.tools.mcp import Server, ServerFailed, ServerTool, tools_of
 from llm.tools.services import known_tools, remember_tools, tool_servers, web_search_tool
-from llm.types.messages import ToolDefinition
+from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool
 from personas.models import Persona
 from personas.tools import TASKS, WEB

@@ -10,7 +10,7 @@ from chat.context.rendering import Numbers, ToolGuidance, documents_json
 from chat.context.types import Document
 from chat.models import Conversation
 from chat.rendering.references import give_numbers
-from core.event_loop import on_database
+from core.background import on_database
 from core.net.url_safety import Refused
 from files.extraction.process import extract
 from files.extraction.readers.result import ExtractionError

@@ -16,19 +16,19 @@ from chat.realtime.events import Approval, Event, EventType, fold
 from chat.rendering.markdown import BlockStream
 from chat.rendering.references import Sources, cited
 from chat.tools.toolbox import Toolbox
-from llm.types.events import (
+from llm.types.model_call import (
     LoopEvent,
     ReasoningDelta,
     StepFinished,
     StepStarted,
     TextDelta,
+    ToolCall,
     ToolCallDelta,
     ToolCallStarted,
     ToolRunFinished,
     ToolRunStarted,
     Usage,
 )
-from llm.types.messages import ToolCall
 from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse_arguments, run_tool
 
 NOT_ALLOWED = "The user did not allow this call."

@@ -29,12 +29,12 @@ from chat.summaries import due
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, Progress, last_event
+from core.background import completed, on_database, persistently
 from core.errors import ProductError
-from core.event_loop import completed, on_database, persistently
 from llm import agent_loop
 from llm.models import Provider
 from llm.services import learn_ratio, learn_refusal, shared_client
-from llm.types.messages import Message, ModelRequest
+from llm.types.model_call import Message, ModelRequest
 
 EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
 AT_ONCE = 100  # turns; their texts are in memory and on the wire twice

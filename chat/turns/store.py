@@ -22,8 +22,8 @@ from chat.models import Mention, Message, RunStep, Summary, SummaryJob, Turn
 from chat.models.conversation_state import settle
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
-from core.jobs import claim as claim_row
-from core.jobs import silent, unclaimed
+from core.background import claim as claim_row
+from core.background import silent, unclaimed
 from projects.models.task import Task
 
 

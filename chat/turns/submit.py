@@ -30,9 +30,9 @@ from chat.models.conversation_state import (
 from chat.prompts.preview import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import base_context
 from chat.rendering.references import remember
+from core.background import enqueue
 from core.errors import NotFound, ProductError
-from core.jobs import enqueue
-from core.lookups import get_or_404
+from core.requests import get_or_404
 from files.models import File
 from llm.models import Model
 from personas.services import model_for

@@ -5,22 +5,20 @@ from uuid import UUID, uuid4
 from django.http import HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
 
-from accounts.access.middleware import SignedInRequest as Request
-from chat.conversations.branches import services as branches
-from chat.conversations.branches.pages import removal
+from accounts.access.sessions import SignedInRequest as Request
+from chat.conversations import branches
 from chat.models import Message
 from chat.models.conversation_state import visible_message
-from chat.web import messages
 from chat.web.conversation import turns_response
+from chat.web.messages import files_of
 from core.errors import ProductError
+from core.requests import with_row
 
 
-@require_http_methods(["GET", "POST"])
-def edit(request: Request, pk: UUID) -> HttpResponse:
+@with_row(visible_message, "GET", "POST")
+def edit(request: Request, message: Message) -> HttpResponse:
     """The question as a form: in its place on the page, or as a page of its own."""
-    message = visible_message(request.user, pk)
     if request.method == "GET":
         return _form(request, message)
     try:
@@ -36,34 +34,30 @@ def edit(request: Request, pk: UUID) -> HttpResponse:
     return redirect("chat:conversation", message.conversation_id)
 
 
-@require_POST
-def choose(request: Request, pk: UUID) -> HttpResponse:
-    message = visible_message(request.user, pk)
+@with_row(visible_message)
+def choose(request: Request, message: Message) -> HttpResponse:
     branches.choose_branch(user=request.user, message=message)
     return _to(message.conversation_id, message.pk)
 
 
-@require_POST
-def go_on(request: Request, pk: UUID) -> HttpResponse:
-    message = visible_message(request.user, pk)
+@with_row(visible_message)
+def go_on(request: Request, message: Message) -> HttpResponse:
     turns = branches.continue_answer(user=request.user, message=message)
     return turns_response(request, message.conversation, turns, question=True)
 
 
-@require_http_methods(["GET", "POST"])
-def delete(request: Request, pk: UUID) -> HttpResponse:
+@with_row(visible_message, "GET", "POST")
+def delete(request: Request, message: Message) -> HttpResponse:
     """Asks first, and says what goes."""
-    message = visible_message(request.user, pk)
     if request.method == "GET":
-        context = {"message": message, "conversation": message.conversation, "words": removal(message)}
+        context = {"message": message, "conversation": message.conversation, "words": branches.removal(message)}
         return render(request, "chat/delete.html", context)
     branches.delete_message(user=request.user, message=message)
     return _to(message.conversation_id, message.parent_id)
 
 
-@require_POST
-def feedback(request: Request, pk: UUID) -> HttpResponse:
-    message = visible_message(request.user, pk)
+@with_row(visible_message)
+def feedback(request: Request, message: Message) -> HttpResponse:
     branches.give_feedback(user=request.user, message=message, feedback=request.POST.get("feedback", ""))
     if request.htmx:
         return render(request, "chat/_feedback.html", {"message": message})
@@ -74,7 +68,8 @@ def _form(request: Request, message: Message, status: int = 200, **more: object)
     if message.role != Message.Role.USER:
         raise ProductError("not_a_question", "Only your own messages can be edited. Send a new one instead.")
     context = {
-        "message": messages.message_view(message),
+        "message": message,
+        "files": files_of(message),
         "conversation": message.conversation,
         "key": uuid4().hex,
         **more,

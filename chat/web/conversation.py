@@ -1,34 +1,40 @@
-"""The pages. A view reads the request, calls one service or one page function, and renders."""
+"""The conversation's page and the fragments of it: messages, composer, plan and report, queued message, approvals.
 
-from dataclasses import dataclass
+A view reads the request, calls one service or one page function, and renders.
+"""
+
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from asgiref.sync import async_to_sync
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django_htmx.http import trigger_client_event
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import services
 from chat.conversations.sidebar import side_context
 from chat.models import Conversation, Message, NextMessage, Turn
-from chat.models.conversation_state import ChatScope, scope_of, visible_conversation, visible_message
+from chat.models.conversation_state import ChatScope, scope_of, visible_conversation, visible_message, visible_turn
 from chat.prompts import inspector
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, chosen_files, plan_ahead
-from chat.runs import pages as run_pages
-from chat.sending.pages import next_view
-from chat.sending.services import send_or_queue, start_conversation
-from chat.turns.services import stop_turn
+from chat.runs import views as run_views
+from chat.sending.services import next_view, remove_next, send_or_queue, send_queued, start_conversation
+from chat.turns.emitter import answer_of
+from chat.turns.services import asking, decide_call, shown, stop_turn
 from chat.turns.submit import Ask
 from chat.turns.submit import regenerate as answer_anew
 from chat.web import messages as pages
-from chat.web.permalink import page_at
 from core.errors import ProductError
-from core.lookups import get_or_404, identifier
+from core.requests import get_or_404, identifier, with_row
 from files.models import File
+from llm.models import Model
+from personas.services import offered_prompts
 from projects.models import Project
 from projects.services import visible_project
 
@@ -45,15 +51,14 @@ def home(request: Request) -> HttpResponse:
     return _go(request, reverse("chat:conversation", args=[conversation.pk]))
 
 
-@require_GET
-def conversation(request: Request, pk: UUID) -> HttpResponse:
-    found = visible_conversation(request.user, pk)
+@with_row(visible_conversation, "GET")
+def conversation(request: Request, found: Conversation) -> HttpResponse:
     place = request.GET.get("at") or request.GET.get("before")
     if place is None:
         return page(request, found)
     message = get_or_404(Message.objects.filter(conversation=found).select_related("parent"), place, "message")
     if "at" in request.GET:
-        return page(request, found, **page_at(found, message))
+        return page(request, found, **pages.page_at(found, message))
     messages, older = pages.branch_page(found, message)
     context: dict[str, Any] = {"messages": messages, "older": older}
     if request.htmx:
@@ -61,9 +66,8 @@ def conversation(request: Request, pk: UUID) -> HttpResponse:
     return page(request, found, **context)
 
 
-@require_POST
-def send(request: Request, pk: UUID) -> HttpResponse:
-    found = visible_conversation(request.user, pk)
+@with_row(visible_conversation)
+def send(request: Request, found: Conversation) -> HttpResponse:
     try:
         sent = send_or_queue(user=request.user, conversation=found, ask=_ask(request))
     except ProductError as error:
@@ -77,18 +81,17 @@ def send(request: Request, pk: UUID) -> HttpResponse:
     return response
 
 
-@require_POST
-def regenerate(request: Request, pk: UUID) -> HttpResponse:
+@with_row(visible_message)
+def regenerate(request: Request, message: Message) -> HttpResponse:
     """By the model that answered before, or by those that are named."""
-    found = visible_message(request.user, pk)
     models, key = _ids(request, "model", "model"), request.POST.get("key") or None
-    turns = answer_anew(user=request.user, message=found, models=models, key=key)
-    return turns_response(request, found.conversation, turns, question=False)
+    turns = answer_anew(user=request.user, message=message, models=models, key=key)
+    return turns_response(request, message.conversation, turns, question=False)
 
 
-@require_GET
-def message(request: Request, pk: UUID) -> HttpResponse:
-    return render(request, "chat/_message.html", {"message": pages.one_message(visible_message(request.user, pk))})
+@with_row(visible_message, "GET")
+def message(request: Request, message: Message) -> HttpResponse:
+    return render(request, "chat/_message.html", {"view": pages.one_message(message), "message": message})
 
 
 @require_GET
@@ -105,31 +108,110 @@ def report(request: Request, pk: UUID) -> HttpResponse:
 @require_POST
 def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     """What sending the draft would mean: the line under the composer and the panel behind it."""
-    planned = plan_ahead(
-        user=request.user,
-        scope=asked_scope(request, pk, request.POST),
-        draft=Draft(request.POST.get("text", ""), _ids(request, "files", "file")),
-        model=services.visible_model(next(iter(request.POST.getlist("model")), None)),
+    shown = _plan(
+        request.user,
+        asked_scope(request, pk, request.POST),
+        Draft(request.POST.get("text", ""), _ids(request, "files", "file")),
+        services.visible_model(next(iter(request.POST.getlist("model")), None)),
     )
-    context = {"panel": inspector.of_plan(planned), "line": inspector.plan_line(planned), "fits": planned["fits"]}
     if "panel" in request.GET:
-        context["conversation"] = visible_conversation(request.user, pk) if pk else None
-        return render(request, "chat/_context.html", context)
-    return render(request, "chat/_plan.html", context)
+        found = visible_conversation(request.user, pk) if pk else None
+        return render(request, "chat/_context.html", {"panel": shown["panel"], "conversation": found})
+    return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path})
 
 
-@require_POST
-def stop(request: Request, pk: UUID) -> HttpResponse:
-    turn = get_or_404(Turn.objects.visible_to(request.user).select_related("conversation"), pk, "turn")
+def _plan(user: User, scope: ChatScope, draft: Draft, model: Model | None) -> dict[str, Any]:
+    planned = plan_ahead(user=user, scope=scope, draft=draft, model=model)
+    return {"panel": inspector.of_plan(planned), "line": inspector.plan_line(planned), "fits": planned["fits"]}
+
+
+@with_row(visible_turn)
+def stop(request: Request, turn: Turn) -> HttpResponse:
     stop_turn(user=request.user, turn=turn)
     if request.htmx:
         return HttpResponse(status=204)
     return redirect("chat:conversation", turn.conversation_id)
 
 
+@with_row(visible_conversation, "GET")
+def queued(request: Request, found: Conversation) -> HttpResponse:
+    return render(request, "chat/_next.html", {"conversation": found, "next": next_view(found)})
+
+
+@with_row(visible_conversation)
+def send_next(request: Request, found: Conversation) -> HttpResponse:
+    turns = send_queued(user=request.user, conversation=found, pk=_named(request))
+    return turns_response(request, found, turns, question=True)
+
+
+@with_row(visible_conversation)
+def remove_queued(request: Request, found: Conversation) -> HttpResponse:
+    remove_next(user=request.user, conversation=found, pk=_named(request))
+    if request.htmx:
+        return render(request, "chat/_next.html", {"conversation": found, "next": None})
+    return redirect("chat:conversation", found.pk)
+
+
+@with_row(visible_conversation)
+def edit_queued(request: Request, found: Conversation) -> HttpResponse:
+    """Without scripts: the page again, with what waited in the composer."""
+    taken = remove_next(user=request.user, conversation=found, pk=_named(request))
+    chips = chosen_files(user=request.user, ids=taken.files)
+    return page(request, found, draft=taken.text, chips=chips)
+
+
+def _named(request: Request) -> UUID | None:
+    """The message that the page showed, which may not be the one that waits by now."""
+    given = request.POST.get("next")
+    return identifier(given, "message") if given else None
+
+
+@with_row(visible_turn, "GET", "POST")
+def approval(request: Request, turn: Turn) -> HttpResponse:
+    """A call that a person has to allow, as it stands at this moment; a POST decides."""
+    if request.method == "POST":
+        allow = request.POST.get("allow") == "yes"
+        decide_call(user=request.user, turn=turn, call=request.POST.get("call", ""), allow=allow)
+        if request.htmx:
+            return HttpResponse(status=204)  # what was decided comes with the answer's events
+        return redirect(reverse("chat:conversation", args=[turn.conversation_id]) + f"#m-{turn.answer_id}")
+    part = asking(async_to_sync(answer_of)(turn).parts, request.GET.get("call", ""))
+    context = {"part": shown(part), "turn_id": turn.pk, "status": turn.answer.status}
+    return render(request, "chat/_approval.html", context)
+
+
+@with_row(visible_conversation)
+def change_persona(request: Request, found: Conversation) -> HttpResponse:
+    """From the next message on another persona answers, or none; what was said stays."""
+    persona = services.visible_persona(request.user, request.POST.get("persona"))
+    services.update_conversation(user=request.user, conversation=found, fields={"persona": persona})
+    if not request.htmx:
+        return redirect("chat:conversation", found.pk)
+    return trigger_client_event(HttpResponse(status=204), "planchange")
+
+
+@require_GET
+def offer_prompts(request: Request, pk: UUID | None = None) -> HttpResponse:
+    """What a / at the beginning of a message may mean: the persona's starter messages and the person's own prompts."""
+    if pk is None:
+        persona = services.visible_persona(request.user, request.GET.get("persona"))
+    else:
+        persona = scope_of(visible_conversation(request.user, pk)).persona
+    offered = offered_prompts(user=request.user, persona=persona, typed=request.GET.get("q", ""))
+    return render(request, "chat/_prompts.html", {"offered": offered})
+
+
+@require_GET
+def starters(request: Request) -> HttpResponse:
+    """The starter messages of the persona that is being chosen, or of none."""
+    persona = services.visible_persona(request.user, request.GET.get("persona"))
+    return render(request, "chat/_starters.html", {"chosen_persona": persona})
+
+
 def page(request: Request, found: Conversation | None, status: int = 200, **more: Any) -> HttpResponse:
     messages, older = pages.branch_page(found) if found and "messages" not in more else ([], None)
-    context = {
+    scope = scope_of(found) if found else _new_scope(request, request.GET)
+    context: dict[str, Any] = {
         "conversation": found,
         "messages": messages,
         "older": older,
@@ -137,11 +219,15 @@ def page(request: Request, found: Conversation | None, status: int = 200, **more
         "chips": _chips(request),
         "draft": request.GET.get("text", ""),  # a persona's starter message, followed as a link
         "next": next_view(found) if getattr(found, "waits", True) else None,
-        "run": run_pages.of_conversation(request.user, found),
+        "run": run_views.of_conversation(request.user, found),
         "first": first_steps(request.user) if found is None and not request.GET else None,
-        **pages.choices(request.user, scope_of(found) if found else _new_scope(request, request.GET)),
+        **pages.choices(request.user, scope),
         **more,
     }
+    if context["chosen_model"] and not context.get("excerpt"):
+        draft = Draft(context["draft"], [file.pk for file in context["chips"]])
+        with suppress(ProductError):  # asked again with the first change, and then said
+            context["plan"] = _plan(request.user, scope, draft, context["chosen_model"])
     return render(request, "chat/conversation.html", context, status=status)
 
 
@@ -200,15 +286,11 @@ def _new_scope(request: Request, fields: QueryDict) -> ChatScope:
     return ChatScope(None, project, persona or (project.persona if project else None))
 
 
-@dataclass(frozen=True, slots=True)
-class FirstSteps:
-    """`project`: the oldest that the person sees, for the first person of a workspace the demo project."""
+def first_steps(user: User) -> dict[str, Any] | None:
+    """None for whoever has a conversation, also an archived one.
 
-    project: Project | None
-
-
-def first_steps(user: User) -> FirstSteps | None:
-    """None for whoever has a conversation, also an archived one."""
+    `project`: the oldest that the person sees, for the first person of a workspace the demo project.
+    """
     if Conversation.objects.visible_to(user).exists():
         return None
-    return FirstSteps(Project.objects.visible_to(user).order_by("created").first())
+    return {"project": Project.objects.visible_to(user).order_by("created").first()}

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
-from accounts.access.middleware import SignedInRequest as Request
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.context.types import DocumentBudget
 from chat.conversations import services
@@ -17,8 +17,8 @@ from chat.prompts.preview import budget, chosen_files, counted
 from chat.prompts.turn_context import base_context
 from chat.web.conversation import asked_scope
 from core.i18n import grouped
-from core.lookups import identifier
-from files.index.excerpts import Result, passages
+from core.requests import identifier
+from files.index.search import Result, passages
 from files.models import File
 from personas.services import model_for
 

@@ -4,22 +4,20 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
 from accounts.models import User
-from chat.conversations.branches.pages import BranchView, branches_of, side_by_side
-from chat.conversations.branches.services import CONTINUE
-from chat.models import Attachment, Conversation, Message, SummaryJob, Turn
+from chat.conversations.branches import CONTINUE, BranchView, branches_of, side_by_side
+from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
-from chat.models.tree import branch, siblings, with_rows
+from chat.models.tree import branch, ids_down_to, newest_leaf, siblings, with_rows
 from chat.rendering.markdown import render
 from chat.rendering.references import Sources, cited
-from chat.summaries.pages import SummaryView, of_branch
-from chat.turns import services as turns
+from chat.summaries.views import SummaryView, of_branch
+from chat.turns.services import shown as shown_call
 from core.errors import ProductError
 from files.models import File
 from files.services import tokens_of
@@ -28,52 +26,21 @@ from personas.models import Persona
 from personas.services import model_for
 
 PAGE = 40  # messages of one page of a conversation
-
-
-@dataclass(frozen=True, slots=True)
-class TurnView:
-    id: UUID
-    seq: int
-    status: str
-    retryable: bool
-    percent: int | None
-    left_out: int
-
-
-@dataclass(frozen=True, slots=True)
-class FileView:
-    """`id` is None when the file was deleted since."""
-
-    id: UUID | None
-    name: str
-    token_count: int | None
-    is_image: bool
-    status: str
+BELOW = 12  # messages that are shown below the one it opens at
 
 
 @dataclass(frozen=True, slots=True)
 class MessageView:
-    """`parts` are the row's parts with what a page needs: text has `blocks` (safe HTML), a tool call its `result`.
+    """A message with what only its page knows.
 
-    `continues`: a question that only asks to go on. `newest`: the branch on show ends here. `beside`: the answers to
-    show side by side in this one's place, itself among them. `summary`: it stands for everything up to here. `failed`:
-    why the newest one could not be written. `cited`:
-    how many sources it cites.
+    `parts` are the row's parts with what a page needs: text has `blocks` (safe HTML), a tool call its `result`.
+    `cited`: how many sources it cites. `newest`: the branch on show ends here. `beside`: the answers to show side by
+    side in this one's place, itself among them. `summary`: it stands for everything up to here. `failed`: why the
+    newest one could not be written.
     """
 
-    id: UUID
-    role: str
-    status: str
+    row: Message
     parts: list[dict[str, Any]]
-    turn: TurnView | None
-    model_name: str
-    error_code: str
-    error_detail: str
-    created: datetime
-    text: str
-    files: list[FileView]
-    feedback: str
-    continues: bool
     cited: int
     branch: BranchView | None = None
     newest: bool = False
@@ -81,44 +48,44 @@ class MessageView:
     summary: SummaryView | None = None
     failed: SummaryJob | None = None
 
+    @property
+    def continues(self) -> bool:
+        """A question that only asks to go on."""
+        return self.row.role == Message.Role.USER and self.row.text == CONTINUE
+
+    @property
+    def retryable(self) -> bool:
+        live_or_done = self.row.status in (Message.Status.PENDING, Message.Status.DONE)
+        return not live_or_done and hasattr(self.row, "turn")
+
+    @property
+    def percent(self) -> int | None:
+        """Of the model's limit, that the answer's context has used."""
+        turn: Turn | None = getattr(self.row, "turn", None)
+        if turn is None or turn.context_used is None or not turn.context_limit:
+            return None
+        return min(100, math.ceil(100 * turn.context_used / turn.context_limit))
+
+    @property
+    def files(self) -> list[File | dict[str, str]]:
+        return files_of(self.row)
+
 
 def message_view(message: Message, titles: Mapping[str, str] | None = None) -> MessageView:
     """`titles` of the files that have a number in the conversation, by id; they are looked up when not given."""
-    known = titles_of(message.conversation) if titles is None else titles
-    sources = sources_of(message, known)
-    turn: Turn | None = getattr(message, "turn", None)
-    assistant = message.role == Message.Role.ASSISTANT
-    return MessageView(
-        id=message.pk,
-        role=message.role,
-        status=message.status,
-        parts=_parts(message.parts, sources) if assistant else [],
-        turn=_turn_view(turn, message) if turn else None,
-        model_name=message.model.name if message.model else "",
-        error_code=message.error_code,
-        error_detail=message.error_detail,
-        created=message.created,
-        text=message.text,
-        files=[_file_view(attachment) for attachment in message.attachments.all()],
-        feedback=message.feedback,
-        continues=message.text == CONTINUE and not assistant,
-        cited=sum(1 for _source in cited(message.text, sources)) if assistant else 0,
-    )
+    if message.role != Message.Role.ASSISTANT:
+        return MessageView(message, parts=[], cited=0)
+    sources = sources_of(message, titles_of(message.conversation) if titles is None else titles)
+    return MessageView(message, _parts(message.parts, sources), sum(1 for _source in cited(message.text, sources)))
 
 
-def _file_view(attachment: Attachment) -> FileView:
-    file = attachment.file
-    if file is None:
-        return FileView(None, attachment.name, None, False, "deleted")
-    return FileView(file.pk, attachment.name, tokens_of(file=file), file.is_image, file.status)
-
-
-def _turn_view(turn: Turn, message: Message) -> TurnView:
-    percent = None
-    if turn.context_used is not None and turn.context_limit:
-        percent = min(100, math.ceil(100 * turn.context_used / turn.context_limit))
-    retryable = message.status not in (Message.Status.PENDING, Message.Status.DONE)
-    return TurnView(turn.pk, turn.seq, turn.status, retryable, percent, turn.context_left_out)
+def files_of(message: Message) -> list[File | dict[str, str]]:
+    """What was uploaded with it; of a file that was deleted since, its name alone."""
+    attached = list(message.attachments.all())
+    for attachment in attached:
+        if attachment.file is not None:
+            tokens_of(file=attachment.file)  # which the row then shows
+    return [each.file or {"name": each.name, "status": "deleted"} for each in attached]
 
 
 def titles_of(conversation: Conversation) -> dict[str, str]:
@@ -147,7 +114,7 @@ def _parts(parts: list[dict[str, Any]], sources: Sources) -> list[dict[str, Any]
                 result = results.get(part["id"])
                 found = Sources()
                 found.learn(result.get("documents", ()) if result else ())
-                shown.append({**turns.shown(part), "result": result, "found": list(found.values())})
+                shown.append({**shown_call(part), "result": result, "found": list(found.values())})
             case _:
                 shown.append(part)
     return shown
@@ -163,7 +130,7 @@ def branch_page(conversation: Conversation, before: Message | None = None) -> tu
     views = placed(messages, conversation, beside=before is None)
     summary, failed = of_branch(conversation)
     for index, view in enumerate(views):
-        if summary is not None and view.id == summary.last:
+        if summary is not None and view.row.pk == summary.row.last_id:
             views[index] = replace(view, summary=summary)
     if failed is not None and before is None:
         views[-1] = replace(views[-1], failed=failed)
@@ -197,6 +164,41 @@ def placed(messages: Sequence[Message], conversation: Conversation, *, beside: b
     if group:
         views[-1] = replace(views[-1], beside=[view(message) for message in group])
     return views
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Instead of the newest messages. `other_branch`: than that of the conversation's leaf."""
+
+    message: UUID
+    other_branch: bool
+
+
+def page_at(conversation: Conversation, message: Message) -> dict[str, Any]:
+    """A conversation opened at one of its messages, wherever that is in the tree.
+
+    For the template: `messages`, `older`, and `excerpt` unless the newest messages are among them. Looking changes
+    nothing: the branch that the conversation goes on with stays the stored one, also when the message is on another,
+    which is then only shown, with a button to go on from there. A search hit that silently moved the end of the
+    conversation would make the next question continue another one than its writer has in mind.
+    """
+    leaf = conversation.leaf
+    path = ids_down_to(leaf.pk, message.depth) if leaf else []
+    other = message.pk not in path
+    if leaf and other and message.parent_id == leaf.parent_id:
+        other = message.pk not in {each.pk for each in side_by_side(leaf)}
+    if not other and len(path) <= PAGE // 2:
+        messages, older = branch_page(conversation)
+        return {"messages": messages, "older": older}
+    if other:
+        path = ids_down_to(newest_leaf(message.pk) or message.pk, message.depth)
+    end = path[max(0, len(path) - 1 - BELOW)]
+    rows = branch(end, newest=PAGE, leaf_depth=message.depth + min(BELOW, len(path) - 1))
+    return {
+        "messages": placed(rows, conversation),
+        "older": rows[0].pk if rows[0].depth else None,
+        "excerpt": Excerpt(message.pk, other),
+    }
 
 
 def choices(user: User, scope: ChatScope) -> dict[str, Any]:

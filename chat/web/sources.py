@@ -1,4 +1,7 @@
-"""The sources of answers as pages show them: where each number is cited, and the passage that stands behind it."""
+"""What stands behind an answer: its sources as a panel, one of them as a preview, and its text as it was written.
+
+Of each source: where its number is cited, and the passage that stands behind it.
+"""
 
 import json
 import re
@@ -9,14 +12,19 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.db.models.functions import Substr
+from django.http import HttpResponse
+from django.shortcuts import render
 from django.utils.translation import gettext as _
 
+from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.models import Conversation, Message
+from chat.models.conversation_state import visible_conversation, visible_message
 from chat.models.tree import branch_rows
 from chat.rendering.references import CITED, Source
 from chat.web.messages import sources_of, titles_of
 from core.errors import NotFound
+from core.requests import with_row
 from files.models import File, FileText
 
 PASSAGE = 600  # characters of one passage
@@ -166,3 +174,33 @@ def _passage(found: _Found, visible: set[str]) -> str:
         text = rows.values_list("passage", flat=True).first() or text
     text = text.strip()
     return text if len(text) <= PASSAGE else f"{text[:PASSAGE].rpartition(' ')[0]}…"
+
+
+@with_row(visible_message, "GET")
+def answer_sources(request: Request, message: Message) -> HttpResponse:
+    turn = getattr(message, "turn", None)
+    found = of_answer(request.user, message)
+    return _panel(request, {"sources": found, "message": message, "turn": turn, "conversation": message.conversation})
+
+
+@with_row(visible_conversation, "GET")
+def conversation_sources(request: Request, conversation: Conversation) -> HttpResponse:
+    return _panel(request, {"sources": of_conversation(request.user, conversation), "conversation": conversation})
+
+
+@with_row(visible_message, "GET")
+def preview(request: Request, message: Message, number: int) -> HttpResponse:
+    """The card that a citation shows when it is pointed at or reached."""
+    response = render(request, "chat/_source.html", {"source": one_source(request.user, message, number)})
+    response["Cache-Control"] = "private, max-age=300"  # the reader may point at it again and again
+    return response
+
+
+@with_row(visible_message, "GET")
+def as_written(request: Request, message: Message) -> HttpResponse:
+    """The message's text in the Markdown in which it was written, to copy."""
+    return HttpResponse(message.text, content_type="text/markdown; charset=utf-8")
+
+
+def _panel(request: Request, context: dict[str, object]) -> HttpResponse:
+    return render(request, "chat/_sources.html" if request.htmx else "chat/sources.html", context)

@@ -1,4 +1,4 @@
-"""The API's description: who may call it, and what is the same for all of it."""
+"""The API's description beyond what views declare: who may call, errors, streams and downloads, and examples."""
 
 from copy import deepcopy
 from typing import Any
@@ -7,14 +7,187 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 
-from accounts.access import idempotency
-from config.api_docs import schema_parts as parts
+from accounts.access import permissions
+from chat.realtime import events
+
+Document = dict[str, Any]
+
+ID = "0197d1f0-5c1e-7a30-9b1f-3f6c2b8d4e21"
+OTHER = "0197d1f0-6a77-7c44-8f02-91d0c55e7ab3"
+WHEN = "2026-11-21T09:30:00Z"
+PROBLEM: Document = {
+    "type": "object",
+    "description": "Why a request was refused (RFC 9457). `code` is for programs, `detail` says to people what to do.",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "code": {"type": "string"},
+        "errors": {"type": "array", "items": {"type": "object"}, "description": "Of a body that is invalid, by field."},
+        "request_id": {"type": "string"},
+    },
+    "required": ["type", "title", "status", "detail", "code", "errors", "request_id"],
+    "example": {
+        "type": "about:blank",
+        "title": "Not found",
+        "status": 404,
+        "detail": "There is no such conversation, or it is not yours.",
+        "code": "not_found",
+        "errors": [],
+        "request_id": "6f1d5b7a2f0c4a3b9d8e7c6b5a493827",
+    },
+}
+TURN_EVENT: Document = {
+    "oneOf": list(events.sent_for_a_turn().values()),
+    "discriminator": {"propertyName": "type"},
+}
+REFUSED: Document = {
+    "description": "Refused; `code` and `detail` say why. With 429, and where else it helps, `Retry-After` says when "
+    "to ask again.",
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+FAILED: Document = {**REFUSED, "description": "A model provider or another service failed; `detail` says what to do."}
+SECURITY: list[Document] = [{"token": []}, {"session": []}]
+
+
+def _operation(name: str, tag: str, summary: str, content: Document, parameters: "list[Document] | None" = None) -> Any:
+    return {
+        "get": {
+            "operationId": name,
+            "description": summary,
+            "tags": [tag],
+            "parameters": parameters or [],
+            "security": SECURITY,
+            "responses": {"200": {"description": "", "content": content}},
+        }
+    }
+
+
+def _parameter(name: str, place: str, schema: Document, description: str = "") -> Document:
+    return {"name": name, "in": place, "required": place == "path", "schema": schema, "description": description}
+
+
+_IDENTIFIER = _parameter("id", "path", {"type": "string", "format": "uuid"})
+_SEQ = {"type": "integer", "minimum": 0, "maximum": 999_999_999}
+_SSE = (
+    "Glasshouse's own events of a turn as they happen, to its end: each a `data:` line with an object of the schema "
+    "TurnEvent, with its `seq` as `id:` and its type as `event:`. Silence is broken by comments. After a break, "
+    "`Last-Event-ID` goes on where it broke off; of a turn whose events are no longer kept there is one SNAPSHOT, and "
+    "the turn to read."
+)
+PATHS: dict[str, Document] = {
+    "/api/v1/turns/{id}/events/": _operation(
+        "turns_events",
+        "turns",
+        _SSE,
+        {
+            "text/event-stream": {
+                "schema": {"type": "string"},
+                "x-event-schema": {"$ref": "#/components/schemas/TurnEvent"},
+                "example": f'id: 1\nevent: RUN_STARTED\ndata: {{"type":"RUN_STARTED","turn":"{ID}","seq":1}}\n\n',
+            }
+        },
+        [
+            _IDENTIFIER,
+            _parameter("Last-Event-ID", "header", _SEQ, "The `seq` of the last event that arrived."),
+            _parameter("after_seq", "query", _SEQ, "The same, where headers cannot be set."),
+        ],
+    ),
+    "/api/v1/conversations/{id}/export/": _operation(
+        "conversations_export",
+        "conversations",
+        "A conversation with all its branches, as a download.",
+        {"application/json": {"schema": {"type": "object"}}, "text/markdown": {"schema": {"type": "string"}}},
+        [_IDENTIFIER, _parameter("kind", "query", {"type": "string", "enum": ["json", "md"], "default": "json"})],
+    ),
+    "/api/v1/export/": _operation(
+        "export",
+        "conversations",
+        "All conversations, as a download.",
+        {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
+    ),
+}
+
+# By operation: what is sent, and what is answered with which status.
+EXAMPLES: dict[str, tuple[Any, str, Any]] = {
+    "conversations_create": (
+        {"title": "Holiday"},
+        "201",
+        {
+            "id": ID,
+            "title": "Holiday",
+            "persona": None,
+            "project": None,
+            "leaf": None,
+            "state": "idle",
+            "automatic_summaries": True,
+            "archived": False,
+            "origin": "workspace",
+            "created": WHEN,
+            "updated": WHEN,
+        },
+    ),
+    "conversations_turns_create": (
+        {"text": "Where is it warm in May?", "files": [OTHER]},
+        "202",
+        {
+            "turns": [
+                {
+                    "id": ID,
+                    "conversation": OTHER,
+                    "user_message": OTHER,
+                    "message": ID,
+                    "model": OTHER,
+                    "slot": 0,
+                    "status": "queued",
+                    "text": "",
+                    "parts": [],
+                    "usage": None,
+                    "error": None,
+                    "created": WHEN,
+                    "started": None,
+                    "finished": None,
+                }
+            ]
+        },
+    ),
+    "ag_ui_run": (
+        {
+            "threadId": ID,
+            "runId": OTHER,
+            "messages": [{"id": "1", "role": "user", "content": "Where is it warm in May?"}],
+        },
+        "",
+        None,
+    ),
+    "messages_edit_create": ({"text": "Where is it warm in April?"}, "", None),
+    "personas_create": ({"name": "Editor", "instructions": "Mend my sentences and keep my words."}, "", None),
+    "projects_create": ({"name": "Report", "instructions": "Numbers need a source."}, "", None),
+    "projects_search_create": ({"query": "notice period", "limit": 5}, "", None),
+    "tasks_create": ({"title": "Write the report", "level": "task", "horizon": "day", "date": "2026-11-21"}, "", None),
+    "tokens_create": ({"name": "backup script", "scopes": ["chat", "files"]}, "", None),
+    "webhooks_create": (
+        {"url": "https://example.org/hooks/glasshouse", "events": ["turn.finished"]},
+        "201",
+        {
+            "id": ID,
+            "url": "https://example.org/hooks/glasshouse",
+            "events": ["turn.finished"],
+            "enabled": True,
+            "note": "",
+            "failing_since": None,
+            "created": WHEN,
+            "secret": "whsec_bm90LWEtc2VjcmV0",
+        },
+    ),
+}
 
 IDEMPOTENCY_KEY = OpenApiParameter(
-    idempotency.HEADER,
+    permissions.KEY_HEADER,
     str,
     OpenApiParameter.HEADER,
-    description=f"At most {idempotency.LONGEST_KEY} characters. The same again within 24 hours gets the first answer.",
+    description=f"At most {permissions.LONGEST_KEY} characters. The same again within 24 hours gets the first answer.",
 )
 
 
@@ -22,7 +195,7 @@ class Schema(AutoSchema):
     """Every write takes an `Idempotency-Key`, see `accounts.access.permissions.ScopedView`."""
 
     def get_override_parameters(self) -> list[Any]:
-        return [IDEMPOTENCY_KEY] if self.method in idempotency.WRITES else []
+        return [IDEMPOTENCY_KEY] if self.method in permissions.WRITES else []
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # the base is untyped
@@ -44,10 +217,10 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
 
 def complete(result: dict[str, Any], **context: Any) -> dict[str, Any]:
     """drf-spectacular's last step: errors, what views that are not Django REST framework's answer, and examples."""
-    result["paths"] = dict(sorted({**result["paths"], **deepcopy(parts.PATHS)}.items()))
+    result["paths"] = dict(sorted({**result["paths"], **deepcopy(PATHS)}.items()))
     components = result["components"]
-    components["schemas"] |= {"Problem": parts.PROBLEM, "TurnEvent": parts.turn_event()}
-    components["responses"] = {"Refused": parts.REFUSED, "Failed": parts.FAILED}
+    components["schemas"] |= {"Problem": PROBLEM, "TurnEvent": TURN_EVENT}
+    components["responses"] = {"Refused": REFUSED, "Failed": FAILED}
     for path in result["paths"].values():
         for operation in path.values():
             _complete(operation)
@@ -58,12 +231,9 @@ def _complete(operation: dict[str, Any]) -> None:
     responses = operation["responses"]
     responses["4XX"] = {"$ref": "#/components/responses/Refused"}
     responses["502"] = {"$ref": "#/components/responses/Failed"}
-    if operation["operationId"] not in parts.EXAMPLES:
+    if operation["operationId"] not in EXAMPLES:
         return
-    asked, status, answered = parts.EXAMPLES[operation["operationId"]]
+    asked, status, answered = EXAMPLES[operation["operationId"]]
     operation["requestBody"]["content"]["application/json"]["example"] = asked
     if status:
         responses[status]["content"]["application/json"]["example"] = answered
-
-
-__all__ = ["Schema", "SessionScheme", "TokenScheme", "complete"]

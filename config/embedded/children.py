@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, TextIO, TypeVar
 
-from config.embedded.errors import StartError
-from config.embedded.paths import PROJECT_ROOT
+from config.embedded.paths import PROJECT_ROOT, StartError
 
 T = TypeVar("T")
 STOP_SECONDS = 10.0

@@ -1,15 +1,18 @@
-"""Where the embedded services keep their data, and the URLs that reach them while they run."""
+"""The data directory: where the embedded services keep their data, the URLs that reach them while they run, and the
+one supervisor that holds it."""
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import secrets
 import stat
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
-
-from config.embedded.errors import StartError
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 DATABASE = "glasshouse"
@@ -17,6 +20,11 @@ POSTGRES_SOCKET = ".s.PGSQL.5432"
 REDIS_SOCKET = "redis.sock"
 # sockaddr_un.sun_path holds 108 bytes with the final NUL; PostgreSQL refuses to start above that.
 LONGEST_SOCKET_PATH = 107
+LEFTOVER_SECONDS = 20.0
+
+
+class StartError(Exception):
+    """The product cannot start. The message is one sentence for the operator: what is wrong and how to mend it."""
 
 
 def data_dir() -> Path:
@@ -89,3 +97,37 @@ def secret_key(data: Path) -> str:
         os.link(draft, path)
     draft.unlink()
     return path.read_text().strip()
+
+
+@contextmanager
+def held(data: Path) -> Iterator[int]:
+    """Yields a descriptor for children to inherit. Raises StartError when another supervisor holds the directory.
+
+    Two locks: the supervisor's own, and one that each child holds as well, for as long as it lives. So a start soon
+    after the supervisor was killed waits until the last process that writes here is gone.
+    """
+    with (data / "up.lock").open("a+") as own, (data / "children.lock").open("a") as shared:
+        if not _locked(own.fileno()):
+            own.seek(0)
+            holder = own.read().strip() or "unknown"
+            raise StartError(
+                f"The data directory {data} is in use by another `manage.py up` (process {holder});"
+                " stop that one first, or set DATA_DIR to another directory."
+            )
+        own.truncate(0)
+        own.write(f"{os.getpid()}\n")
+        own.flush()
+        deadline = time.monotonic() + LEFTOVER_SECONDS
+        while not _locked(shared.fileno()):
+            if time.monotonic() > deadline:
+                raise StartError(f"Processes of an earlier start still use {data}; `fuser -k {shared.name}` ends them.")
+            time.sleep(0.05)
+        yield shared.fileno()
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from config.embedded import external, lock
 from config.embedded.children import Children, Program
-from config.embedded.errors import StartError
-from config.embedded.paths import database_url, make_data_dir, redis_url
-from config.embedded.services import start_model, start_services
+from config.embedded.paths import StartError, database_url, held, make_data_dir, redis_url
+from config.embedded.services import check_database, check_redis, start_model, start_services
 
 WORKER_STAGE, WEB_STAGE = 2, 3
 ANSWER_SECONDS = 60
@@ -45,11 +43,11 @@ def run(site: Site) -> None:
     Raises StartError, also with nothing left running, when something keeps it from starting or a child ends by itself.
     """
     make_data_dir(site.data)
-    with lock.held(site.data) as descriptor, _listen(site.host, site.port) as listening:
+    with held(site.data) as descriptor, _listen(site.host, site.port) as listening:
         if site.database_url:
-            external.check_database(site.database_url)
+            check_database(site.database_url)
         if site.redis_url:
-            external.check_redis(site.redis_url)
+            check_redis(site.redis_url)
         asyncio.run(_until_stopped(site, listening, descriptor))
 
 

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
 from config.http.problems import is_api, json_problem
-from core import jobs
+from core import background
 from core.errors import ProductError
 
 
@@ -30,18 +30,22 @@ def readyz(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"ready": ready, **needed, "worker": worker_state}, status=200 if ready else 503)
 
 
+def missing_migrations() -> int:
+    executor = MigrationExecutor(connection)
+    return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+
+
 def _database() -> str:
     try:
-        executor = MigrationExecutor(connection)
-        pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        missing = missing_migrations()
     except DatabaseError:
         return "unreachable"
-    return f"{len(pending)} migrations are missing; run manage.py migrate" if pending else "ok"
+    return f"{missing} migrations are missing; run manage.py migrate" if missing else "ok"
 
 
 def _redis_and_workers() -> tuple[str, str]:
     try:
-        missing = jobs.missing_queues()
+        missing = background.missing_queues()
     except redis.RedisError:
         return "unreachable", "unknown"
     if not missing:

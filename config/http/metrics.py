@@ -23,7 +23,7 @@ from rest_framework.request import Request
 from accounts.access.permissions import ScopedView
 from accounts.models import WebhookDelivery
 from chat.models import Turn
-from core import jobs
+from core import background
 from core.errors import ProductError
 from files.models import File
 
@@ -89,13 +89,13 @@ def _id_at(moment: datetime) -> UUID:
 
 def _workers() -> Iterator[str]:
     try:
-        heard = jobs.queues_heard()
+        heard = background.queues_heard()
     except RedisError:
         heard = {}
-    up = {queue: heard.get(queue, jobs.HEARD_WITHIN) < jobs.HEARD_WITHIN for queue in jobs.QUEUES}
+    up = {queue: heard.get(queue, background.HEARD_WITHIN) < background.HEARD_WITHIN for queue in background.QUEUES}
     yield from _metric("worker_up", "1 when workers of all queues were heard of within 20 s.", [({}, all(up.values()))])
     yield from _metric(
-        "queue_worker_up", "1 when a worker of the queue was heard of within 20 s.", _by("queue", jobs.QUEUES, up)
+        "queue_worker_up", "1 when a worker of the queue was heard of within 20 s.", _by("queue", background.QUEUES, up)
     )
     ages = [({"queue": queue}, age) for queue, age in heard.items()]
     yield from _metric("queue_worker_heard_seconds", "Since a worker of the queue was last heard of.", ages)
@@ -107,7 +107,7 @@ def _queues() -> list[Sample]:
     try:
         with connection:
             connection.ensure_connection(max_retries=1, timeout=2)
-            return [({"queue": name}, _length(connection, name)) for name in jobs.QUEUES]
+            return [({"queue": name}, _length(connection, name)) for name in background.QUEUES]
     except (OSError, OperationalError, RedisError):
         return []
 

@@ -1,21 +1,34 @@
-"""What every request gets: an id, a content security policy, and its errors in words."""
+"""What every request gets: a limit to its size, an id, a content security policy, its person's language and time zone,
+and its errors in words."""
 
+import json
 import logging
 import secrets
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
+from django.utils import timezone, translation
 from django.utils.functional import SimpleLazyObject
 
+from accounts.access.sessions import note_visit
+from accounts.models import User
 from config.http import problems
 from config.http.problems import Request
 from core.errors import ProductError
 
 logger = logging.getLogger(__name__)
 GetResponse = Callable[[HttpRequest], HttpResponse]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[..., Awaitable[None]]
+
+ROOM_FOR_FORM = 1_000_000  # bytes of a multipart form around the file
 
 
 # Nothing inline but what carries the request's nonce, nothing from elsewhere. The admin's own scripts (Alpine.js)
@@ -31,7 +44,10 @@ _ADMIN = (
 
 
 class RequestIdMiddleware:
-    """`X-Request-ID` of the caller when it is a plain word, else a new one; sent back with every response."""
+    """`X-Request-ID` of the caller when it is a plain word, else a new one; sent back with every response.
+
+    Pages also say when their request began, in Unix time: their socket asks what has changed since.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -40,6 +56,7 @@ class RequestIdMiddleware:
         given = request.headers.get("X-Request-ID", "")
         plain = given.replace("-", "").isalnum() and given.isascii() and len(given) <= 64
         request.request_id = given if plain else uuid.uuid4().hex
+        request.began = f"{time.time():.3f}"
         response = self.get_response(request)
         response["X-Request-ID"] = request.request_id
         return response
@@ -71,6 +88,25 @@ class ContentSecurityPolicyMiddleware:
         return response
 
 
+class UserPreferencesMiddleware:
+    """A signed-in person sees times and words their way, and when their session was last used."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: Request) -> HttpResponse:
+        # A program's bearer token has no pages, so it needs no preferences and no look-up of a session here.
+        user = request.user if not request.headers.get("Authorization") else None
+        if not isinstance(user, User):
+            return self.get_response(request)
+        note_visit(request.session, request.headers.get("User-Agent", ""))
+        with timezone.override(user.zone):
+            if user.language:
+                translation.activate(user.language)
+                request.LANGUAGE_CODE = user.language
+            return self.get_response(request)
+
+
 class ProductErrorMiddleware:
     """Views of pages raise `ProductError`; here it becomes a sentence on the page, or problem+json under `/api/`."""
 
@@ -93,3 +129,29 @@ class ProductErrorMiddleware:
             logger.error("request %s failed", request.request_id, exc_info=exception)
             return problems.json_problem(request, ProductError("internal_error", detail, status=500))
         return None
+
+
+class BodyLimit:
+    """Answers 413 to what says that it is larger than the largest upload, before its body is read.
+
+    Django would first write all of it to a temporary file.
+    """
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if not length.isdigit() or int(length) <= settings.MAX_UPLOAD_BYTES + ROOM_FOR_FORM:
+            await self.app(scope, receive, send)
+            return
+        most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f} MB"
+        detail = f"This is larger than {most}, the most that can be uploaded. Split it and upload the parts."
+        body = json.dumps(problems.problem(HttpRequest(), 413, "file_too_large", detail)).encode()
+        headers = [
+            (b"content-type", problems.MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        await send({"type": "http.response.start", "status": 413, "headers": headers})
+        await send({"type": "http.response.body", "body": body})

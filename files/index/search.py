@@ -2,23 +2,27 @@
 
 The files are a filter inside every query, so nothing else is ranked, counted or returned. As long as the chunks have
 vectors, `min(limit, visible chunks)` of them come back: what shares no word with the query is ranked by meaning alone.
+For pages, of each passage that was found the part is cut out where most of the words stand.
 """
 
 import logging
 import re
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection as Group
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
 from core.errors import ModelError
 from files.index import ranking
 from files.index.embedders import HURRIED, client_of
-from files.index.highlights import Spans, highlights
+from files.index.language import UNSPACED_RUN, readable
 from files.index.ranking import Collection, Words
-from files.models import Chunk, Embedder, File
+from files.models import Chunk, Embedder, File, FileText
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +30,17 @@ WORDS_SHARE, MEANING_SHARE = 0.6, 0.4
 POOL = 100  # the best of each ranking are mixed
 MAX_LIMIT = 100
 MAX_QUERY = 2_000  # characters that are read
+NEAR = 160  # characters within which words stand together
+BEFORE, EXCERPT = 80, 320  # characters of a result shown before such a place, and in all
+
+Spans = tuple[tuple[int, int], ...]
 
 _WORD = re.compile(r"\w+")
+# The database knows which words are forms of a lexeme.
+FORMS = """
+SELECT word FROM unnest(%s::text[], %s::text[]) AS given (word, content)
+WHERE tsvector_to_array(to_tsvector(%s::regconfig, content)) && %s::text[]
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,19 @@ class Hit:
     score: float
     text: str
     highlights: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The part of a found passage where most of the words asked for are; `parts` are its pieces, each with whether it
+    matched. `page` is that of the match, 0 where there are none."""
+
+    file: UUID
+    name: str
+    page: int
+    start: int
+    end: int
+    parts: list[tuple[str, bool]]
 
 
 def search(*, query: str, files: QuerySet[File], limit: int = 10) -> list[Hit]:
@@ -128,7 +154,7 @@ def _hits(best: Sequence[int], scores: dict[int, float], lexemes: dict[str, set[
     marks: dict[int, Spans] = {}
     for language, found in lexemes.items():
         texts = {chunk.pk: chunk.text for chunk in chunks if chunk.file.language == language}
-        marks |= highlights(texts, language, found)
+        marks |= _highlights(texts, language, found)
     return [
         Hit(
             file=chunk.file_id,
@@ -144,3 +170,89 @@ def _hits(best: Sequence[int], scores: dict[int, float], lexemes: dict[str, set[
         )
         for chunk in chunks
     ]
+
+
+def _highlights(texts: Mapping[int, str], language: str, lexemes: Group[str]) -> dict[int, Spans]:
+    """By the keys of `texts`, [start, end) of the matches, ascending and apart. `language` is that of the texts."""
+    words = sorted({word for text in texts.values() for word in _WORD.findall(text) if not UNSPACED_RUN.search(word)})
+    if not texts or not lexemes:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(FORMS, [words, [readable(word) for word in words], language, list(lexemes)])
+        forms = {word for (word,) in cursor.fetchall()}
+    literal = _literal(lexemes)
+    return {key: _joined(_spans(text, forms, literal)) for key, text in texts.items()}
+
+
+def _literal(lexemes: Group[str]) -> re.Pattern[str]:
+    """For lexemes that are no single words: addresses, and pairs of unspaced scripts. A lookahead, as pairs overlap."""
+    odd = [lexeme for lexeme in lexemes if not _WORD.fullmatch(lexeme) or UNSPACED_RUN.fullmatch(lexeme)]
+    return re.compile(f"(?=({'|'.join(map(re.escape, odd)) or '(?!)'}))", re.IGNORECASE)
+
+
+def _spans(text: str, forms: set[str], literal: re.Pattern[str]) -> list[tuple[int, int]]:
+    found = [match.span() for match in _WORD.finditer(text) if match[0] in forms]
+    return sorted(found + [match.span(1) for match in literal.finditer(text)])
+
+
+def _joined(spans: list[tuple[int, int]]) -> Spans:
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return tuple(joined)
+
+
+def passages(files: QuerySet[File], query: str, *, limit: int) -> list[Result]:
+    """The best places of `files`, best first."""
+    hits = search(query=query, files=files, limit=limit)
+    rows = FileText.objects.filter(file__in=[hit.file for hit in hits]).values_list("file", "spans")
+    spans = dict(rows)
+    return [_result(hit, spans.get(hit.file, [])) for hit in hits]
+
+
+def _result(hit: Hit, spans: Sequence[Sequence[int]]) -> Result:
+    best = _best(hit)
+    start, end = _excerpt(hit.text, best)
+    inside = [mark for mark in hit.highlights if start <= mark[0] and mark[1] <= end]
+    return Result(
+        file=hit.file,
+        name=hit.name,
+        page=bisect_right(spans, hit.start + best, key=lambda span: span[0]),
+        start=hit.start + start,
+        end=hit.start + end,
+        parts=list(_parts(hit, start, end, inside)),
+    )
+
+
+def _best(hit: Hit) -> int:
+    """Where in the hit's text the most different words that matched stand closest together; 0 if none matched."""
+
+    def together(at: int) -> tuple[int, int]:
+        near = [mark for mark in hit.highlights if at <= mark[0] and mark[1] <= at + NEAR] or [(at, at)]
+        return len({hit.text[left:right].casefold() for left, right in near}), at - near[-1][1]
+
+    return max((left for left, _ in hit.highlights), key=together, default=0)
+
+
+def _excerpt(text: str, best: int) -> tuple[int, int]:
+    """[start, end) of what is shown around `best`, cut between words."""
+    start = max(0, best - BEFORE)
+    if start:
+        start = min(best, start + len(text[start:best].partition(" ")[0]) + 1)
+    end = start + EXCERPT
+    if end < len(text):
+        end = max(text.rfind(" ", start, end), best + BEFORE)
+    return start, min(end, len(text))
+
+
+def _parts(hit: Hit, start: int, end: int, inside: Sequence[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+    yield ("… " if start else ""), False
+    at = start
+    for left, right in inside:
+        yield hit.text[at:left], False
+        yield hit.text[left:right], True
+        at = right
+    yield hit.text[at:end] + (" …" if end < len(hit.text) else ""), False

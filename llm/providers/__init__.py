@@ -1,17 +1,20 @@
-"""The kinds of provider there are, and how to make a client of one."""
+"""The kinds of provider there are, how to make a client of one, and what cannot be asked of it."""
 
+from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 import httpx2
 
 from core.errors import ModelError
 from core.net.url_safety import is_http
-from llm.types.client import Provider
+from llm.types.model_call import Provider, Sampling
 
 SILENCE_TIMEOUT = 120.0  # seconds; a model on a slow processor may think that long before its first token
 CONNECT_TIMEOUT = 10.0
 
 DEFAULT_BASE_URLS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+EFFORTS = ("low", "medium", "high", "xhigh", "max")  # of `output_config` in Anthropic's Messages protocol
 # Modules by name, loaded at the first client of a kind: the official clients take most of a second to import, and of
 # all processes only the worker talks to models.
 _MODULES = {"openai": "llm.providers.openai", "anthropic": "llm.providers.anthropic"}
@@ -34,3 +37,13 @@ def create(kind: str, *, base_url: str, api_key: str, silence_timeout: float = S
         raise ModelError("provider_unreachable", sentence, retryable=False)
     client: Provider = import_module(_MODULES[kind]).Client(base_url=url, api_key=key, timeout=timeout)
     return client
+
+
+def lacking(kind: str, sampling: Sampling, response_format: Mapping[str, Any] | None) -> str | None:
+    """The first parameter, by its name in OpenAI's protocol, that a kind of provider cannot be given; None for all."""
+    if kind != "anthropic":
+        return None
+    for name, value in sampling.given().items():
+        if name != "reasoning_effort" or value not in EFFORTS:
+            return name
+    return "response_format" if response_format and "json_schema" not in response_format else None

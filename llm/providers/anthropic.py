@@ -2,25 +2,35 @@
 
 Its rules for messages, which the mapping keeps: the first is the user's, roles alternate, no text is empty, the ids of
 tool calls are unique and plain, and every call is answered at the start of the next message. A temperature is not
-sent: since version 2026-10-21 the protocol refuses it. What else it has no word for is in `llm.providers.capabilities`.
+sent: since version 2026-10-21 the protocol refuses it. What else it has no word for is in `llm.providers`.
 https://docs.anthropic.com/en/api/messages
 """
 
 import base64
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from functools import partial
 from typing import Any, NoReturn
 
 import httpx2
 from anthropic import AnthropicError, AsyncAnthropic
 
-from llm.providers.anthropic_stream import AnthropicReader
-from llm.providers.capabilities import EFFORTS
-from llm.providers.streaming import model_names, read_step
-from llm.types.events import StepEvent
-from llm.types.messages import Message, ModelRequest, ToolCall
+from llm.providers import EFFORTS, errors
+from llm.providers.streaming import StepReader, model_names, parse, read_step
+from llm.types.model_call import (
+    FinishReason,
+    Message,
+    ModelRequest,
+    ReasoningDelta,
+    StepEvent,
+    StepFinished,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
 
 NO_KEY = "none"  # without a key the client looks for one in the environment
 NOTHING = "(empty)"  # stands where the protocol wants a text and there is none
@@ -183,3 +193,86 @@ def _input(arguments: str) -> dict[str, Any]:
 def _refuse(constant: str) -> NoReturn:
     """NaN and Infinity are Python's, not JSON's: they could not be sent."""
     raise ValueError(constant)
+
+
+# The events of an answer.
+
+_REASONS: dict[str, FinishReason] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+class AnthropicReader(StepReader):
+    def __init__(self, api_key: str) -> None:
+        super().__init__(api_key)
+        self._reason: str | None = None
+        self._counts: dict[str, int] = {}
+        self._calls: dict[int, int] = {}  # index of the content block: index of the call
+
+    @property
+    def finished(self) -> bool:
+        return self._reason is not None
+
+    def _read(self, payload: bytes) -> list[StepEvent]:
+        event = parse(payload)
+        match event.get("type"):
+            case "content_block_delta":
+                return list(self._delta(event))
+            case "content_block_start":
+                return list(self._block(event))
+            case "message_start":
+                self._count(event["message"].get("usage"))
+            case "message_delta":
+                self._count(event.get("usage"))
+                self._reason = event["delta"].get("stop_reason") or self._reason
+            case "message_stop":
+                self.done = True
+            case "error":
+                raise errors.from_event(event, self._api_key)
+        return []  # pings, ends of blocks, and what future versions of the protocol add
+
+    def _block(self, event: dict[str, Any]) -> Iterator[StepEvent]:
+        block = event["content_block"]
+        if block["type"] == "tool_use":
+            index = self._calls[event["index"]] = len(self._calls)
+            yield ToolCallStarted(index, str(block.get("id") or f"call_{index}"), str(block["name"]))
+            if block.get("input"):
+                yield ToolCallDelta(index, json.dumps(block["input"]))
+        elif block["type"] == "text" and block.get("text"):
+            yield TextDelta(block["text"])
+
+    def _delta(self, event: dict[str, Any]) -> Iterator[StepEvent]:
+        delta = event["delta"]
+        match delta["type"]:
+            case "text_delta":
+                yield TextDelta(delta["text"])
+            case "thinking_delta":
+                yield ReasoningDelta(delta["thinking"])
+            case "input_json_delta" if delta["partial_json"]:
+                yield ToolCallDelta(self._calls[event["index"]], delta["partial_json"])
+
+    def _count(self, usage: dict[str, Any] | None) -> None:
+        """Counts are running totals; the later report wins, field by field."""
+        for key, value in (usage or {}).items():
+            if isinstance(value, int):
+                self._counts[key] = value
+            elif key == "output_tokens_details" and value:
+                self._count(value)
+
+    def _close(self) -> Iterator[StepEvent]:
+        yield StepFinished(_REASONS.get(self._reason or "", "stop"), self._usage())
+
+    def _usage(self) -> Usage | None:
+        if not self._counts:
+            return None
+        cached = self._counts.get("cache_read_input_tokens", 0)
+        written = self._counts.get("cache_creation_input_tokens", 0)
+        return Usage(
+            input=self._counts.get("input_tokens", 0) + cached + written,
+            output=self._counts.get("output_tokens", 0),
+            cached_input=cached,
+            reasoning=self._counts.get("thinking_tokens", 0),
+        )

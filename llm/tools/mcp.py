@@ -20,8 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 from mcp_types import Tool as ServedTool
 
-from llm.tools.html_to_text import clean
-from llm.types.messages import ToolDefinition
+from core.text import clean
+from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput
 
 MAX_TOOLS = 64  # of one server

@@ -1,6 +1,8 @@
 """The tool that opens a page of the web and gives its text."""
 
 import asyncio
+import codecs
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,8 +12,8 @@ import httpx2
 
 from core.net.fetch import Fetched, Fetcher
 from core.net.url_safety import Refused
-from llm.tools.html_to_text import clean, decoded, readable
-from llm.types.messages import ToolDefinition
+from core.text import clean, page_text
+from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 
 MAX_URL = 4_000  # characters
@@ -21,6 +23,11 @@ MEDIA_TYPES = (*_WEB_PAGES, "text/plain", "text/markdown", "text/x-markdown", "a
 MAX_PAGE = 2_000_000  # bytes of text; what lies beyond is cut off
 MAX_FILE = 20_000_000  # bytes of what only makes sense whole
 CUT = "\n[… The page goes on; only its beginning is here. …]"
+
+_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+# Python knows codecs that are not character sets, some of them quadratic.
+_CHARSETS = re.compile(r"utf-(?:8|16|32)|iso8859|cp\d|gb|big5|euc|shift|koi8|iso2022|ascii|tis|mac|johab|ptcp|kz")
 
 _DEFINITION = ToolDefinition(
     "open_url",
@@ -98,8 +105,8 @@ class OpenUrlTool:
             if fetched.cut:
                 raise Refused(f"This file is larger than {MAX_FILE // 1_000_000} MB, the most that is fetched.")
             return "", clean(reader(fetched.body)).strip()
-        source = decoded(fetched.body, fetched.charset)
-        return readable(source) if fetched.media_type in _WEB_PAGES else ("", source.strip())
+        source = _decoded(fetched.body, fetched.charset)
+        return page_text(source) if fetched.media_type in _WEB_PAGES else ("", source.strip())
 
 
 def _url_of(arguments: Mapping[str, Any]) -> httpx2.URL:
@@ -110,3 +117,27 @@ def _url_of(arguments: Mapping[str, Any]) -> httpx2.URL:
         return httpx2.URL(url.strip())
     except (httpx2.InvalidURL, ValueError) as error:
         raise BadArguments("This is not a URL. Check it and call again.") from error
+
+
+def _decoded(body: bytes, charset: str | None) -> str:
+    """By byte order mark, the server's word, the page's own, UTF-8, Windows-1252: the first that holds."""
+    for mark, name in _MARKS:
+        if body.startswith(mark):
+            return clean(body[len(mark) :].decode(name, "replace"))
+    found = _META_CHARSET.search(body[:2048])
+    for candidate in (charset, found and found[1].decode("ascii", "replace")):
+        if candidate and (known := _known_charset(candidate)):
+            return clean(body.decode(known, "replace"))
+    try:
+        # Incremental, as the last character may have been cut.
+        return clean(codecs.getincrementaldecoder("utf-8")().decode(body))
+    except UnicodeDecodeError:
+        return clean(body.decode("cp1252", "replace"))
+
+
+def _known_charset(name: str) -> str | None:
+    try:
+        known = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return None
+    return known if _CHARSETS.match(known) else None

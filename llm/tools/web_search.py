@@ -12,8 +12,8 @@ import httpx2
 
 from core.net.fetch import read_body
 from core.net.url_safety import Refused
-from llm.tools.html_to_text import clean
-from llm.types.messages import ToolDefinition
+from core.text import clean
+from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 
 BRAVE_URL = "https://api.search.brave.com/res/v1"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from llm.types.messages import ToolCall, ToolDefinition
+from llm.types.model_call import ToolCall, ToolDefinition
 
 MAX_ARGUMENTS = 65_536  # characters of JSON; more is a model gone wrong, not a request
 

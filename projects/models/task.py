@@ -96,8 +96,9 @@ class Task(models.Model):
 
     objects = TaskQuerySet.as_manager()
 
-    # Not a column: `projects.planner.queries.with_progress` puts it on the rows that are shown.
+    # Not columns: `with_progress` and `with_checklists` of `projects.planner.queries` put them on rows that are shown.
     progress: Progress | None = None
+    checklist: list["Task"]
 
     class Meta:
         ordering: ClassVar = ["date", "position", "code"]

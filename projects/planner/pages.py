@@ -1,22 +1,43 @@
-"""What the templates of tasks show: plain values, made of rows with a fixed number of queries."""
+"""What the templates of tasks show: rows and what stands beside them, with a fixed number of queries."""
 
 import calendar
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Count, Q, QuerySet
+from django.utils.text import Truncator
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from accounts.models import User
+from core.errors import ProductError
 from projects.models import Project
 from projects.models.codes import HORIZONS, first_day
-from projects.models.task import Progress, Task, TaskQuerySet
-from projects.planner.queries import today, with_links, with_progress
+from projects.models.task import Progress, Task, TaskChange, TaskQuerySet
+from projects.planner.queries import today, with_checklists, with_links, with_progress
 from projects.planner.quick_add import Period
 from projects.planner.rules import PARENTS
 
 WEEK = 7
+CHANGES = 50  # of the history, on one page
+MOST = 120  # characters shown of a value that changed
+FIELDS = {
+    "created": gettext_lazy("Created"),
+    "deleted": gettext_lazy("Deleted"),
+    "title": gettext_lazy("Title"),
+    "notes": gettext_lazy("Notes"),
+    "archetype": gettext_lazy("Whose"),
+    "status": gettext_lazy("Status"),
+    "breakpoint": gettext_lazy("Breakpoint"),
+    "needs": gettext_lazy("Breakpoint needs"),
+    "cleared": gettext_lazy("Breakpoint cleared"),
+    "project": gettext_lazy("Project"),
+    "parent": gettext_lazy("Under"),
+    "position": gettext_lazy("Place"),
+    "moved_to": gettext_lazy("Goes on as"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +88,6 @@ class Counted:
     here: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A task whose work has stopped; `item` is the breakpoint, if it is one."""
-
-    task: Task
-    item: Task | None
-
-
 def board(user: User, period: Period, asked: Asked) -> dict[str, Any]:
     """The page of a day, month or year."""
     now = today(user)
@@ -87,7 +100,7 @@ def board(user: User, period: Period, asked: Asked) -> dict[str, Any]:
         "before": period.shifted(-1),
         "after": period.shifted(1),
         "waiting": waits,
-        "waiting_ids": {each.task.pk for each in waits},
+        "waiting_ids": {task.pk for task, _item in waits},
         **_calendar(user, period),
     }
 
@@ -101,17 +114,12 @@ def rows_of(user: User, level: str, period: Period) -> Sequence[Task]:
     return with_progress(list(with_checklists(with_links(rows))))
 
 
-def with_checklists(rows: TaskQuerySet) -> TaskQuerySet:
-    items = Task.objects.filter(level=Task.Level.ITEM).select_related("moved_to")
-    return rows.prefetch_related(Prefetch("children", queryset=items, to_attr="checklist"))
-
-
 def lines(rows: Sequence[Task], asked: Asked) -> list[Line]:
     """`rows` are all that share one order."""
     ids = [str(row.pk) for row in rows]
     shown = []
     for at, row in enumerate(rows):
-        items = lines(getattr(row, "checklist", []), asked)
+        items = [] if row.level == Task.Level.ITEM else lines(row.checklist, asked)
         shown.append(
             Line(
                 task=row,
@@ -126,8 +134,11 @@ def lines(rows: Sequence[Task], asked: Asked) -> list[Line]:
     return shown
 
 
-def waiting(user: User, period: Period, now: date) -> list[Waiting]:
-    """Day tasks that wait for the user: those of the day, and on the page of today all there are."""
+def waiting(user: User, period: Period, now: date) -> list[tuple[Task, Task | None]]:
+    """Day tasks that wait for the user: those of the day, and on the page of today all there are.
+
+    Each with the breakpoint at which its work has stopped, if it is one.
+    """
     if period.horizon != Task.Horizon.DAY:
         return []
     waits = Q(status=Task.Status.WAITING) | Q(
@@ -136,20 +147,13 @@ def waiting(user: User, period: Period, now: date) -> list[Waiting]:
     rows = Task.objects.visible_to(user).filter(waits, level=Task.Level.TASK, horizon=Task.Horizon.DAY)
     if period.start != now:
         rows = rows.filter(date=period.start)
-    return [Waiting(row, _stop(getattr(row, "checklist", []))) for row in with_checklists(rows.distinct())]
+    return [(row, _stop(row)) for row in with_checklists(rows.distinct())]
 
 
-def _stop(items: Iterable[Task]) -> Task | None:
+def _stop(row: Task) -> Task | None:
     """The item that waits; while none says so, the first breakpoint that stands."""
-    stops = [item for item in items if item.status == Task.Status.WAITING or item.blocking]
+    stops = [item for item in row.checklist if item.status == Task.Status.WAITING or item.blocking]
     return next((item for item in stops if item.status == Task.Status.WAITING), stops[0] if stops else None)
-
-
-def counts(user: User, horizon: str, since: date, until: date) -> dict[date, Progress]:
-    """Tasks and objectives by the first day of their period, without dropped and moved ones."""
-    rows = _counting(user).filter(horizon=horizon, date__range=(since, until)).order_by("date")
-    found = rows.values("date").annotate(done=_DONE, total=_TOTAL).values_list("date", "done", "total")
-    return {day: Progress(done, total) for day, done, total in found}
 
 
 def today_count(user: User) -> Progress:
@@ -158,6 +162,7 @@ def today_count(user: User) -> Progress:
 
 
 def _counting(user: User) -> TaskQuerySet:
+    """Tasks and objectives, without dropped and moved ones."""
     rows = Task.objects.visible_to(user).exclude(level=Task.Level.ITEM)
     return rows.exclude(status__in=(Task.Status.DROPPED, Task.Status.MOVED))
 
@@ -182,11 +187,10 @@ def _calendar(user: User, period: Period) -> dict[str, Any]:
 
 
 def _counted(user: User, horizon: str, days: Sequence[date], here: date) -> list[Counted]:
-    found = counts(user, horizon, days[0], days[-1])
-    return [
-        Counted(period, found.get(period.start, Progress(0, 0)), period.start == here)
-        for period in (Period(horizon, day) for day in days)
-    ]
+    rows = _counting(user).filter(horizon=horizon, date__range=(days[0], days[-1])).order_by("date")
+    found = rows.values("date").annotate(done=_DONE, total=_TOTAL).values_list("date", "done", "total")
+    counts = {day: Progress(done, total) for day, done, total in found}
+    return [Counted(Period(horizon, day), counts.get(day, Progress(0, 0)), day == here) for day in days]
 
 
 def _around(period: Period, horizon: str, now: date) -> Period:
@@ -206,7 +210,7 @@ def task_page(user: User, task: Task, asked: Asked) -> dict[str, Any]:
         "below": with_progress(list(below)),
         "parents": _parents(user, row),
         "projects": projects_for(user, row),
-        "waiting": [Waiting(row, item)] if (item := _waiting_item(row)) else [],
+        "waiting": [(row, item)] if (item := _waiting_item(row)) else [],
     }
 
 
@@ -219,9 +223,8 @@ def projects_for(user: User, task: Task) -> list[Project]:
 
 
 def _waiting_item(row: Task) -> Task | None:
-    items = getattr(row, "checklist", [])
-    waits = row.status == Task.Status.WAITING or any(item.status == Task.Status.WAITING for item in items)
-    return _stop(items) if waits and row.status in Task.UNFINISHED else None
+    waits = Task.Status.WAITING in (row.status, *(item.status for item in row.checklist))
+    return _stop(row) if waits and row.status in Task.UNFINISHED else None
 
 
 def _parents(user: User, task: Task) -> QuerySet[Task]:
@@ -231,3 +234,44 @@ def _parents(user: User, task: Task) -> QuerySet[Task]:
         date_ = first_day(horizon, task.date)
         fits |= Q(level=level, horizon=horizon, date=date_, status__in=Task.UNFINISHED)
     return Task.objects.visible_to(user).filter(fits).order_by("date", "level", "position", "code")
+
+
+def history(user: User, task: Task, before: str = "") -> dict[str, Any]:
+    """A page of the history of a task and its checklist, newest first, and the cursor of the next page if there is one.
+
+    `before` is such a cursor. Raises `bad_cursor` for what is none.
+    """
+    rows = TaskChange.objects.visible_to(user).of(task).select_related("user")
+    if before:
+        if not (before.isascii() and before.isdigit() and len(before) < 19):
+            raise ProductError("bad_cursor", "This page of the history does not exist. Open the task again.")
+        rows = rows.filter(pk__lt=int(before))
+    found = list(rows[: CHANGES + 1])
+    shown = found[:CHANGES]
+    projects = Project.objects.visible_to(user) if any(row.field == "project" for row in shown) else ()
+    names = {str(project.pk): project.name for project in projects}
+    changes = [
+        {
+            "row": row,
+            "item": row.code.removeprefix(task.code).removeprefix("."),
+            "what": FIELDS.get(row.field, row.field),
+            "before": _value(row.field, row.before, names),
+            "after": _value(row.field, row.after, names),
+        }
+        for row in shown
+    ]
+    return {"changes": changes, "older": shown[-1].pk if len(found) > CHANGES else None}
+
+
+def _value(name: str, value: str, projects: dict[str, str]) -> str:
+    if name == "cleared":
+        return ""  # when it was is when the change was
+    if not value:
+        return _("nothing") if name in ("project", "parent", "notes", "needs") else ""
+    if name == "status":
+        return str(dict(Task.Status.choices).get(value, value))
+    if name == "project":
+        return projects.get(value, _("a project that is not yours"))
+    if name == "position":
+        return str(int(value) + 1)
+    return Truncator(value).chars(MOST)

@@ -1,8 +1,8 @@
-"""The list of tasks as the model sees it: which ones, and their text. Plain values in and out; no Django, no clock."""
+"""Which tasks are looked at: one by its id or code, rows with what showing them needs, and the list for the model."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from uuid import UUID
 
@@ -10,88 +10,9 @@ from django.db.models import Prefetch, Q
 from django.utils import timezone
 
 from accounts.models import User
-from core.lookups import identifier, or_404
+from core.requests import identifier, or_404
 from projects.models import codes
 from projects.models.task import Progress, Task, TaskQuerySet
-
-
-@dataclass(frozen=True, slots=True)
-class TaskEntry:
-    """`status` and `archetype` are the words of `Task`; `needs` is what a breakpoint that stands waits for."""
-
-    code: str
-    title: str
-    status: str
-    archetype: str = ""
-    notes: str = ""
-    position: int = 0
-    needs: str = ""
-    moved_to: str = ""
-    items: tuple["TaskEntry", ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PromptTasks:
-    """What stands in the prompt, in its order."""
-
-    on: date
-    today: tuple[TaskEntry, ...] = ()
-    mentioned: tuple[TaskEntry, ...] = ()
-
-
-def tasks_of(mentioned: Iterable[str]) -> set[str]:
-    """The codes of objectives and tasks that are meant: an item that is mentioned means its task."""
-    return {str(codes.parse(code).task) for code in mentioned}
-
-
-def prompt_tasks(entries: Iterable[TaskEntry], *, on: date, mentioned: Iterable[str]) -> PromptTasks:
-    """The rule of docs/context.md, “Tasks”: all tasks of the day `on`, finished ones too, and all that were mentioned.
-
-    Day tasks bring their checklist. Nothing is there because something else is: an objective brings no tasks and a task
-    no objective. Notes are kept where the code was mentioned, since that is when the user asks about this one; they
-    would make a list that goes along with every message long. Today's tasks are in the user's order, those mentioned in
-    that of their codes, so that neither depends on when it was mentioned. Raises `codes.BadCode` for what is no code.
-    """
-    meant = tasks_of(mentioned)
-    today, others = [], []
-    for entry in entries:
-        code = codes.parse(entry.code)
-        shown = replace(
-            entry if entry.code in meant else replace(entry, notes=""),
-            items=tuple(replace(item, notes="") for item in sorted(entry.items, key=_place)),
-        )
-        if code.level == "task" and code.horizon == "day" and code.start == on:
-            today.append(shown)
-        elif entry.code in meant:
-            others.append(shown)
-    return PromptTasks(on, tuple(sorted(today, key=_place)), tuple(sorted(others, key=lambda entry: entry.code)))
-
-
-def render(tasks: PromptTasks) -> str:
-    """The text of section `tasks`, the same bytes until one of these tasks changes; empty when there are none."""
-    lines = []
-    if tasks.today:
-        lines += [f"Tasks of today, {tasks.on.isoformat()}:", *(line for each in tasks.today for line in _lines(each))]
-    if tasks.mentioned:
-        lines += ["Mentioned today:", *(line for each in tasks.mentioned for line in _lines(each))]
-    return "\n".join(lines)
-
-
-def _lines(entry: TaskEntry) -> Iterable[str]:
-    kind = f"{entry.archetype} task" if entry.archetype else "objective"
-    yield f"- {entry.code} [{_state(entry)}] {entry.title} ({kind})"
-    yield from (f"    {line}" for line in entry.notes.splitlines())
-    for item in entry.items:
-        waits = f" (breakpoint, needs: {item.needs})" if item.needs else ""
-        yield f"  - {item.code[len(entry.code) :]} [{_state(item)}] {item.title}{waits}"
-
-
-def _state(entry: TaskEntry) -> str:
-    return f"moved to {entry.moved_to}" if entry.moved_to else entry.status
-
-
-def _place(entry: TaskEntry) -> tuple[int, str]:
-    return entry.position, entry.code
 
 
 def today(user: User, at: datetime | None = None) -> date:
@@ -109,6 +30,13 @@ def visible_task(user: User, key: object) -> Task:
 def with_links(rows: TaskQuerySet) -> TaskQuerySet:
     """With the rows that showing one or changing it looks at."""
     return rows.select_related("parent", "project", "moved_to", "moved_from")
+
+
+def with_checklists(rows: TaskQuerySet) -> TaskQuerySet:
+    """Each with its `checklist`."""
+    items = Task.objects.filter(level=Task.Level.ITEM).select_related("moved_to")
+    checklist = Prefetch("children", queryset=items, to_attr="checklist")
+    return rows.prefetch_related(checklist)  # type: ignore[no-redef]  # the model says which type it has
 
 
 def with_progress(rows: Sequence[Task]) -> Sequence[Task]:
@@ -136,6 +64,22 @@ def with_progress(rows: Sequence[Task]) -> Sequence[Task]:
     return rows
 
 
+@dataclass(frozen=True, slots=True)
+class PromptTasks:
+    """What stands in the prompt, in its order: tasks with their checklist. `meant` are the codes of those that were
+    mentioned, of today's too."""
+
+    on: date
+    today: tuple[Task, ...] = ()
+    mentioned: tuple[Task, ...] = ()
+    meant: frozenset[str] = frozenset()
+
+
+def tasks_of(mentioned: Iterable[str]) -> set[str]:
+    """The codes of objectives and tasks that are meant: an item that is mentioned means its task."""
+    return {str(codes.parse(code).task) for code in mentioned}
+
+
 def tasks_for_prompt(*, user: User, on: date, mentioned: Iterable[str] = ()) -> PromptTasks:
     """What the model is shown: see `prompt_tasks` for the rule. `on` is the user's today.
 
@@ -146,38 +90,75 @@ def tasks_for_prompt(*, user: User, on: date, mentioned: Iterable[str] = ()) -> 
     """
     mentioned = set(mentioned)
     of_day = Q(level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=on)
-    rows = Task.objects.visible_to(user).select_related("moved_to")
-    items = Task.objects.filter(level=Task.Level.ITEM).select_related("moved_to")
-    checklist = Prefetch("children", queryset=items, to_attr="checklist")
-    found = list(rows.filter(of_day | Q(code__in=tasks_of(mentioned))).prefetch_related(checklist))
+    rows = with_checklists(Task.objects.visible_to(user).select_related("moved_to"))
+    found = list(rows.filter(of_day | Q(code__in=tasks_of(mentioned))))
     listed = {code for row in found if _is_of(row, on) for code in _mentions(row)}
     if missing := tasks_of(listed) - {row.code for row in found}:
-        found += rows.filter(code__in=missing).prefetch_related(checklist)
-    return prompt_tasks([_entry(row, _checklist(row)) for row in found], on=on, mentioned=mentioned | listed)
+        found += rows.filter(code__in=missing)
+    return prompt_tasks(found, on=on, mentioned=mentioned | listed)
+
+
+def prompt_tasks(rows: Iterable[Task], *, on: date, mentioned: Iterable[str]) -> PromptTasks:
+    """The rule of docs/context.md, “Tasks”: all tasks of the day `on`, finished ones too, and all that were mentioned.
+
+    Day tasks bring their checklist. Nothing is there because something else is: an objective brings no tasks and a task
+    no objective. Today's tasks are in the user's order, those mentioned in that of their codes, so that neither depends
+    on when it was mentioned. Raises `codes.BadCode` for what is no code.
+    """
+    meant = tasks_of(mentioned)
+    today, others = [], []
+    for row in rows:
+        if _is_of(row, on):
+            today.append(row)
+        elif row.code in meant:
+            others.append(row)
+    return PromptTasks(
+        on,
+        tuple(sorted(today, key=_place)),
+        tuple(sorted(others, key=lambda row: row.code)),
+        frozenset(row.code for row in (*today, *others) if row.code in meant),
+    )
+
+
+def render(tasks: PromptTasks) -> str:
+    """The text of section `tasks`, the same bytes until one of these tasks changes; empty when there are none.
+
+    Notes are shown where the code was mentioned, since that is when the user asks about this one; they would make a
+    list that goes along with every message long.
+    """
+    lines: list[str] = []
+    for title, rows in (
+        (f"Tasks of today, {tasks.on.isoformat()}:", tasks.today),
+        ("Mentioned today:", tasks.mentioned),
+    ):
+        if rows:
+            lines += [title, *(line for row in rows for line in _lines(row, notes=row.code in tasks.meant))]
+    return "\n".join(lines)
+
+
+def _lines(row: Task, *, notes: bool) -> Iterator[str]:
+    kind = f"{row.archetype} task" if row.archetype else "objective"
+    yield f"- {row.code} [{_state(row)}] {row.title} ({kind})"
+    if notes:
+        yield from (f"    {line}" for line in row.notes.splitlines())
+    for item in sorted(row.checklist, key=_place):
+        needs = item.needs or "the user's word"
+        waits = f" (breakpoint, needs: {needs})" if item.blocking else ""
+        yield f"  - {item.code[len(row.code) :]} [{_state(item)}] {item.title}{waits}"
+
+
+def _state(row: Task) -> str:
+    return f"moved to {row.moved_to.code}" if row.moved_to else row.status
+
+
+def _place(row: Task) -> tuple[int, str]:
+    return row.position, row.code
 
 
 def _is_of(row: Task, day: date) -> bool:
     return (row.level, row.horizon, row.date) == (Task.Level.TASK, Task.Horizon.DAY, day)
 
 
-def _checklist(row: Task) -> list[Task]:
-    return getattr(row, "checklist", [])
-
-
 def _mentions(row: Task) -> Iterable[str]:
-    texts = [text for each in (row, *_checklist(row)) for text in (each.title, each.notes)]
+    texts = [text for each in (row, *row.checklist) for text in (each.title, each.notes)]
     return codes.mentions("\n".join(texts))
-
-
-def _entry(row: Task, items: Iterable[Task] = ()) -> TaskEntry:
-    return TaskEntry(
-        code=row.code,
-        title=row.title,
-        status=row.status,
-        archetype=row.archetype,
-        notes=row.notes,
-        position=row.position,
-        needs=(row.needs or "the user's word") if row.blocking else "",
-        moved_to=row.moved_to.code if row.moved_to else "",
-        items=tuple(_entry(item) for item in items),
-    )

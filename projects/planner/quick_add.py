@@ -61,12 +61,6 @@ class Period(NamedTuple):
             return None
 
 
-class QuickItem(NamedTuple):
-    title: str
-    breakpoint: bool = False
-    needs: str = ""
-
-
 @dataclass(slots=True)
 class QuickTask:
     """What was written; `project` is a name as typed, `parent` a code, and `archetype` empty where nothing was said."""
@@ -77,7 +71,7 @@ class QuickTask:
     archetype: str = ""
     project: str = ""
     parent: str = ""
-    items: list[QuickItem] = field(default_factory=list)
+    items: list[DraftItem] = field(default_factory=list)
 
 
 def parse(text: str, *, on: Period, today: date) -> QuickTask:
@@ -103,17 +97,17 @@ def parse(text: str, *, on: Period, today: date) -> QuickTask:
     return task
 
 
-def parse_items(text: str) -> list[QuickItem]:
+def parse_items(text: str) -> list[DraftItem]:
     """A checklist: one item a line, or several with `;` between them; empty ones are passed over."""
     pieces = (_BULLET.sub("", line, count=1) for line in text.splitlines())
     return [_item(each) for piece in pieces for each in _NEXT_ITEM.split(piece) if each.strip()]
 
 
-def _item(text: str) -> QuickItem:
+def _item(text: str) -> DraftItem:
     stop = _STOP.search(text)
     if stop is None:
-        return QuickItem(_plain(text))
-    return QuickItem(_plain(text[: stop.start()]), True, _plain(text[stop.end() :]))
+        return DraftItem(_plain(text))
+    return DraftItem(_plain(text[: stop.start()]), True, _plain(text[stop.end() :]))
 
 
 def _plain(text: str) -> str:
@@ -199,7 +193,7 @@ def add_line(*, actor: Actor, text: str, on: Period) -> Task:
         raise ProductError("no_checklist", "Only day tasks have a checklist. Leave the items out, or name a day.")
     made = services.create(actor=actor, new=new)
     if quick.items:
-        services.draft_checklist(actor=actor, task=made, items=[DraftItem(*item) for item in quick.items])
+        services.draft_checklist(actor=actor, task=made, items=quick.items)
     return made
 
 
@@ -212,7 +206,7 @@ def add_items(*, actor: Actor, task: Task, text: str) -> list[Task]:
     return [services.create(actor=actor, new=_new_item(task, item)) for item in items]
 
 
-def _new_item(task: Task, item: QuickItem) -> NewTask:
+def _new_item(task: Task, item: DraftItem) -> NewTask:
     return NewTask(item.title, level=Task.Level.ITEM, parent=task, breakpoint=item.breakpoint, needs=item.needs)
 
 

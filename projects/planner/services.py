@@ -13,7 +13,7 @@ from django.db.models import F, Max
 from django.utils import timezone
 
 from accounts.models import User
-from accounts.realtime.user_channel import News, tell
+from accounts.realtime import News, tell
 from core.errors import ProductError
 from projects.models import codes
 from projects.models.task import CodeSeries, Task, TaskChange

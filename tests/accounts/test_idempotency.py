@@ -1,4 +1,4 @@
-"""A write that is repeated with its key is done once: over HTTP, with real processes and transactions."""
+"""A write that is repeated with its key is done once: over HTTP, with committed transactions."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -19,10 +19,9 @@ from accounts.tasks import forget_expired
 from chat.models import Conversation
 from files.models import File
 from projects.models import Project
+from tests.application import Application
 from tests.conftest import Person
-from tests.product import Caller, Product, until
-
-pytestmark = pytest.mark.product
+from tests.product import Caller, until
 
 Send = Callable[..., httpx.Response]
 
@@ -106,7 +105,7 @@ def test_an_upload_is_recognised_by_its_bytes(send: Send, person: Person) -> Non
     def upload(content: bytes) -> httpx.Response:
         return send("POST", "files/", files={"file": ("notes.txt", content)})
 
-    large = b"0123456789abcdef" * 400_000  # on the server's disk, not in its memory
+    large = b"\x00123456789abcdef" * 400_000  # nothing to read; on the server's disk, not in its memory
     first, again = upload(large), upload(large)
     assert first.status_code == 201
     assert same(first, again)  # though the form is divided by other words each time
@@ -251,11 +250,13 @@ def test_a_key_that_is_too_long_is_refused(send: Send) -> None:
     assert (refused.status_code, refused.json()["code"]) == (400, "bad_idempotency_key")
 
 
-def test_who_may_not_is_told_so_and_not_replayed_to(send: Send, product: Product, person: Person) -> None:
+def test_who_may_not_is_told_so_and_not_replayed_to(send: Send, application: Application, person: Person) -> None:
     body = {"name": "Contracts"}
     send("POST", "projects/", body, key="of-the-owner")
     _, chat_only = create_token(user=person.user, name="chat only", scopes=["chat"])
     for token, status in ((chat_only, 403), ("gh_unknown", 401)):
-        other = Caller(product, token).http.post("projects/", json=body, headers={"Idempotency-Key": "of-the-owner"})
+        other = Caller(application, token).http.post(
+            "projects/", json=body, headers={"Idempotency-Key": "of-the-owner"}
+        )
         assert other.status_code == status
         assert not replayed(other)

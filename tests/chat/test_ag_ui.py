@@ -26,19 +26,19 @@ from chat.turns.store import UNEXPECTED, Ending, last_event
 from core.errors import NotFound, ProductError
 from llm.models import Model, Provider
 from llm.services import save_provider
-from llm.types.events import (
+from llm.types.model_call import (
     LoopEvent,
     ReasoningDelta,
     StepFinished,
     StepStarted,
     TextDelta,
+    ToolCall,
     ToolCallDelta,
     ToolCallStarted,
     ToolRunFinished,
     ToolRunStarted,
     Usage,
 )
-from llm.types.messages import ToolCall
 from tests.chat.ag_ui import custom, messages, problems, read_events, result, run_input, user
 
 TURN = "0197d1f0-5c1e-7a30-9b1f-3f6c2b8d4e21"

@@ -1,4 +1,4 @@
-"""The message tree through the running product: editing, switching, continuing, deleting, feedback, titles."""
+"""The message tree through the application: editing, switching, continuing, deleting, feedback, titles."""
 
 from typing import Any
 
@@ -8,12 +8,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from chat.models import Message
+from tests.application import Application
 from tests.chat.conversations import past
 from tests.conftest import Person
 from tests.product import Caller, Product, until
 from tests.sockets import socket_of
-
-pytestmark = pytest.mark.product
 
 
 def said(caller: Caller, place: str) -> list[str]:
@@ -27,9 +26,9 @@ def asked(caller: Caller, place: str, text: str, answer: str) -> Any:
     return caller.ended(caller.ask(text, {"text": answer}, place)["id"])
 
 
-def live(caller: Caller, place: str, product: Product, text: str) -> Any:
+def live(caller: Caller, place: str, application: Application, text: str) -> Any:
     turn = caller.ask(text, {"ttft": 600, "text": "never"}, place)
-    product.model.arrived(text)
+    application.model.arrived(text)
     return turn
 
 
@@ -57,9 +56,9 @@ def test_an_edited_question_is_a_new_branch_and_the_old_one_is_kept(caller: Call
 
 
 def test_an_edited_question_is_answered_by_the_same_model(
-    caller: Caller, product: Product, scripted_model_row: Any
+    caller: Caller, application: Application, scripted_model_row: Any
 ) -> None:
-    name = product.model.set_script("edited", {"text": "From the other model."})
+    name = application.model.set_script("edited", {"text": "From the other model."})
     other = scripted_model_row.provider.models.get_or_create(name=name, context_window=8192)[0]
     first = caller.ask("Who?", None, models=[str(other.pk)])
     caller.ended(first["id"])
@@ -67,13 +66,13 @@ def test_an_edited_question_is_answered_by_the_same_model(
     assert caller.ended(edited["id"])["text"] == "From the other model."
 
 
-def test_what_the_model_sees_of_an_edited_branch_is_that_branch_alone(caller: Caller, product: Product) -> None:
+def test_what_the_model_sees_of_an_edited_branch_is_that_branch_alone(caller: Caller, application: Application) -> None:
     place = caller.conversation()
     asked(caller, place, "Kept.", "Kept answer.")
     old = asked(caller, place, "Replaced words.", "Replaced answer.")
     turn = caller.post(f"messages/{old['user_message']}/edit/", {"text": "Seen words, once."})["turns"][0]
     caller.ended(turn["id"])
-    (record,) = product.model.finished("Seen words, once.")
+    (record,) = application.model.finished("Seen words, once.")
     texts = [message["content"] for message in record.body["messages"] if message["role"] != "system"]
     assert texts[1:] == ["Kept answer.", "Seen words, once."]
 
@@ -105,10 +104,10 @@ def test_choosing_a_branch_goes_down_to_its_newest_end(caller: Caller) -> None:
     assert said(caller, place) == ["Root.", "First.", "Deeper.", "Deepest."]
 
 
-def test_the_tree_stays_as_it_is_while_an_answer_is_written(caller: Caller, product: Product) -> None:
+def test_the_tree_stays_as_it_is_while_an_answer_is_written(caller: Caller, application: Application) -> None:
     place = caller.conversation()
     first = asked(caller, place, "Before.", "Then.")
-    turn = live(caller, place, product, f"Hanging {place}.")
+    turn = live(caller, place, application, f"Hanging {place}.")
     message = turn["message"]
     for path, body in [
         (f"messages/{first['message']}/choose/", {}),
@@ -125,9 +124,9 @@ def test_the_tree_stays_as_it_is_while_an_answer_is_written(caller: Caller, prod
 
 
 def test_one_of_several_answers_is_picked_and_the_next_question_follows_it(
-    caller: Caller, product: Product, scripted_model_row: Any
+    caller: Caller, application: Application, scripted_model_row: Any
 ) -> None:
-    names = [product.model.set_script(f"pick-{each}", {"text": f"From {each}."}) for each in "ab"]
+    names = [application.model.set_script(f"pick-{each}", {"text": f"From {each}."}) for each in "ab"]
     models = scripted_model_row.provider.models
     ids = [str(models.get_or_create(name=name, context_window=8192)[0].pk) for name in names]
     place = caller.conversation()
@@ -140,11 +139,11 @@ def test_one_of_several_answers_is_picked_and_the_next_question_follows_it(
     assert said(caller, place) == ["Both.", "From b.", "On.", "From a."]
 
 
-def test_a_stopped_answer_is_continued_by_a_follow_up(caller: Caller, product: Product) -> None:
+def test_a_stopped_answer_is_continued_by_a_follow_up(caller: Caller, application: Application) -> None:
     place = caller.conversation()
     cut = stopped(caller, place, f"Long story {place}.")
     turn = caller.post(f"messages/{cut['message']}/continue/")["turns"][0]
-    last = product.model.arrived(f"Long story {place}.", 2)[-1].body["messages"]
+    last = application.model.arrived(f"Long story {place}.", 2)[-1].body["messages"]
     caller.post(f"turns/{turn['id']}/stop/")
     caller.ended(turn["id"])
     assert last[-1]["content"].startswith("Continue exactly where your last answer stopped.")
@@ -252,7 +251,7 @@ def title_of(caller: Caller, place: str) -> str:
     return str(caller.get(f"conversations/{place}/")["title"])
 
 
-def test_the_model_names_the_conversation_after_its_first_answer(caller: Caller, product: Product) -> None:
+def test_the_model_names_the_conversation_after_its_first_answer(caller: Caller, application: Application) -> None:
     place = str(caller.post("conversations/", expect=201)["id"])
     first = caller.ask("Where is it?", {"text": "There.", "title": '**"Whereabouts"**\nmore words'}, place)
     assert title_of(caller, place).startswith("Where is it?")
@@ -262,9 +261,10 @@ def test_the_model_names_the_conversation_after_its_first_answer(caller: Caller,
     caller.ended(second["id"])
     caller.ended(caller.ask("Once more.", None, place)["id"])
     assert title_of(caller, place) == "Whereabouts"
-    assert [each for each in product.model.requests("Write a title") if place in str(each.body)] == []
+    assert [each for each in application.model.requests("Write a title") if place in str(each.body)] == []
 
 
+@pytest.mark.product
 def test_pages_that_show_the_conversation_are_told_its_title(person: Person, product: Product) -> None:
     place = str(person.caller.post("conversations/", expect=201)["id"])
     with socket_of(product, person) as socket:

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from chat.web.project_meter import project_meter
+from chat.web.persona_and_project import project_meter
 from files.models import File
 from llm.models import Model
 from projects.models import Project, ProjectFile

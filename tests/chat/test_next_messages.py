@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 
 from chat.models import Conversation, Message, NextMessage, Turn
-from chat.sending import queued_message
+from chat.sending import services as sending
 from tests.chat.conversations import kill_worker, past
 from tests.chat.documents import upload
 from tests.conftest import Person
@@ -213,7 +213,7 @@ def test_two_workers_send_it_once(person: Person, product: Product) -> None:
 
         def send(_: int) -> int:
             try:
-                return int(queued_message.send_kept(place.pk))
+                return int(sending.send_kept(place.pk))
             finally:
                 connection.close()
 

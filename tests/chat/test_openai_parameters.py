@@ -14,7 +14,7 @@ from chat.models import Conversation
 from chat.prompts.turn_context import Options, options_of
 from llm.models import Model, Provider
 from llm.services import save_provider
-from llm.types.messages import Sampling
+from llm.types.model_call import Sampling
 from tests.chat.openai_clients import WEATHER, asked
 from tests.conftest import Person
 from tests.product import Product

@@ -1,4 +1,4 @@
-"""What the model is really sent, and what the report says of it, through the running product."""
+"""What the model is really sent, and what the report says of it, through the running application."""
 
 import re
 from typing import Any
@@ -16,16 +16,14 @@ from chat.prompts.turn_context import base_context
 from llm.models import Model
 from llm.tokens import count
 from personas.models import BudgetProfile, Persona, Reminder
+from tests.application import Application
 from tests.chat.conversations import past
 from tests.conftest import Person
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 
-def sent(product: Product, mark: str, call: int = -1) -> list[dict[str, Any]]:
+def sent(application: Application, mark: str, call: int = -1) -> list[dict[str, Any]]:
     """The messages of a recorded request whose body holds `mark`."""
-    messages: list[dict[str, Any]] = product.model.finished(mark)[call].body["messages"]
+    messages: list[dict[str, Any]] = application.model.finished(mark)[call].body["messages"]
     return messages
 
 
@@ -39,12 +37,14 @@ def persona_of(user: User, **fields: Any) -> Persona:
     return Persona.objects.create(owner=user, name="Tester", **fields)
 
 
-def test_the_persona_stands_above_the_newest_question_and_the_reminder_last(product: Product, person: Person) -> None:
+def test_the_persona_stands_above_the_newest_question_and_the_reminder_last(
+    application: Application, person: Person
+) -> None:
     persona = persona_of(person.user, instructions="Answer as a pirate.")
     persona.reminders.add(Reminder.objects.create(text="Be brief, always.", scope=Reminder.Scope.PERSONA))
     conversation = past(person.user, 1, persona=persona)
     person.caller.ended(person.caller.ask("Where to, captain?", None, str(conversation.pk))["id"])
-    messages = sent(product, "Where to, captain?")
+    messages = sent(application, "Where to, captain?")
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "user", "user"]
     assert messages[3]["content"] == "Answer as a pirate."
     assert messages[4]["content"] == "Where to, captain?"
@@ -52,25 +52,25 @@ def test_the_persona_stands_above_the_newest_question_and_the_reminder_last(prod
     assert re.search(r"\nToday is \w+day, \d{4}-\d\d-\d\d\.$", messages[0]["content"])
 
 
-def test_a_persona_that_replaces_the_system_prompt_takes_its_place(product: Product, person: Person) -> None:
+def test_a_persona_that_replaces_the_system_prompt_takes_its_place(application: Application, person: Person) -> None:
     persona = persona_of(person.user, instructions="You are a lighthouse.", replaces_system_prompt=True)
     conversation = past(person.user, 1, persona=persona)
     person.caller.ended(person.caller.ask("Who are you, light?", None, str(conversation.pk))["id"])
-    messages = sent(product, "Who are you, light?")
+    messages = sent(application, "Who are you, light?")
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     assert messages[0]["content"].startswith("You are a lighthouse.")
     assert "You are being tested." not in str(messages)
 
 
 def test_what_does_not_fit_is_left_out_noted_and_reported(
-    product: Product, person: Person, scripted_model_row: Model
+    application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     model = small_model(scripted_model_row, 2_000, tokenizer="o200k_base")
     conversation = past(person.user, 40)
     ask = {"text": "And then, finally?", "models": [str(model.pk)]}
     turn = person.caller.post(f"conversations/{conversation.pk}/turns/", ask)["turns"][0]
     person.caller.ended(turn["id"])
-    messages = sent(product, "And then, finally?")
+    messages = sent(application, "And then, finally?")
     assert messages[1]["content"] == "[Earlier messages were left out to fit the context.]"
     assert messages[-1]["content"] == "And then, finally?"
     report = person.caller.get(f"turns/{turn['id']}/report/")
@@ -85,13 +85,13 @@ def test_what_does_not_fit_is_left_out_noted_and_reported(
     }
 
 
-def test_the_report_holds_exactly_what_the_provider_received(product: Product, person: Person) -> None:
+def test_the_report_holds_exactly_what_the_provider_received(application: Application, person: Person) -> None:
     conversation = past(person.user, 3)
     turn = person.caller.ask("Exactly what?", None, str(conversation.pk))
     person.caller.ended(turn["id"])
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert [(message["role"], message["text"]) for message in report["messages"]] == [
-        (message["role"], message["content"]) for message in sent(product, "Exactly what?")
+        (message["role"], message["content"]) for message in sent(application, "Exactly what?")
     ]
     assert sum(report["sections"].values()) == report["used"]
     assert report["versions"]["system_prompt"] and report["exact"] is False
@@ -128,7 +128,7 @@ def test_a_draft_that_is_too_long_says_so_before_and_keeps_the_message_after(
 
 
 def test_a_question_that_was_too_long_to_be_sent_does_not_hide_what_came_before_it(
-    product: Product, person: Person, scripted_model_row: Model
+    application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     model = small_model(scripted_model_row, 1_500)
     path, before, mark = f"conversations/{past(person.user, 2).pk}", uuid4().hex, uuid4().hex
@@ -142,7 +142,7 @@ def test_a_question_that_was_too_long_to_be_sent_does_not_hide_what_came_before_
     failed = ask("too many words " * 3_000)
     assert failed["error"]["code"] == "context_too_long"
     turn = ask(f"In short {mark}")
-    messages = sent(product, mark)
+    messages = sent(application, mark)
     assert any(before in message["content"] for message in messages)
     assert not any("too many words" in message["content"] for message in messages)
     sources = person.caller.get(f"turns/{turn['id']}/report/")["sources"]
@@ -152,9 +152,9 @@ def test_a_question_that_was_too_long_to_be_sent_does_not_hide_what_came_before_
 
 
 def test_a_provider_with_a_smaller_limit_is_asked_once_more_and_the_limit_learnt(
-    product: Product, person: Person, scripted_model_row: Model
+    application: Application, person: Person, scripted_model_row: Model
 ) -> None:
-    name = product.model.set_script(f"narrow-{uuid4().hex[:6]}", {"text": "It fits now.", "context_limit": 3_000})
+    name = application.model.set_script(f"narrow-{uuid4().hex[:6]}", {"text": "It fits now.", "context_limit": 3_000})
     model = Model.objects.create(provider=scripted_model_row.provider, name=name, context_window=16_000)
     conversation = past(person.user, 60, words=60)
     body = {"text": "Narrower than we think?", "models": [str(model.pk)]}
@@ -166,37 +166,39 @@ def test_a_provider_with_a_smaller_limit_is_asked_once_more_and_the_limit_learnt
     assert "3,000" in report["refused"] and report["window"] == 3_000
     model.refresh_from_db()
     assert model.learnt_window == 3_000
-    assert len(product.model.requests("Narrower than we think?")) == 2
+    assert len(application.model.requests("Narrower than we think?")) == 2
 
 
 def test_a_provider_that_refuses_again_is_an_error_and_not_a_loop(
-    product: Product, person: Person, scripted_model_row: Model
+    application: Application, person: Person, scripted_model_row: Model
 ) -> None:
-    name = product.model.set_script(f"stubborn-{uuid4().hex[:6]}", {"context_limit": 1})
+    name = application.model.set_script(f"stubborn-{uuid4().hex[:6]}", {"context_limit": 1})
     model = Model.objects.create(provider=scripted_model_row.provider, name=name, context_window=16_000)
     body = {"text": "Stubborn provider?", "models": [str(model.pk)]}
     turn = person.caller.post(f"conversations/{person.caller.conversation()}/turns/", body)["turns"][0]
     assert person.caller.ended(turn["id"])["error"]["code"] == "context_too_long"
-    assert len(product.model.requests("Stubborn provider?")) <= 2
+    assert len(application.model.requests("Stubborn provider?")) <= 2
 
 
 @pytest.mark.parametrize(("status", "mark"), [("stopped", "stopped before its end"), ("failed", "broke off")])
 def test_an_answer_that_did_not_end_well_is_replayed_with_a_mark_and_without_its_error(
-    product: Product, person: Person, status: str, mark: str
+    application: Application, person: Person, status: str, mark: str
 ) -> None:
     error: Any = {"error_code": "stream_cut", "error_detail": "Never show this to the model."}
     conversation = past(person.user, 1, status=status, **error)
     question = f"After {status}?"
     person.caller.ended(person.caller.ask(question, None, str(conversation.pk))["id"])
-    replayed = sent(product, question)[2]["content"]
+    replayed = sent(application, question)[2]["content"]
     assert replayed.startswith("assistant 0:") and mark in replayed
-    assert "Never show this" not in str(sent(product, question))
+    assert "Never show this" not in str(sent(application, question))
 
 
 def test_the_ratio_of_reported_to_counted_tokens_is_learnt(
-    product: Product, person: Person, scripted_model_row: Model
+    application: Application, person: Person, scripted_model_row: Model
 ) -> None:
-    name = product.model.set_script(f"heavy-{uuid4().hex[:6]}", {"text": "ok", "usage": {"input": 3_000, "output": 1}})
+    name = application.model.set_script(
+        f"heavy-{uuid4().hex[:6]}", {"text": "ok", "usage": {"input": 3_000, "output": 1}}
+    )
     model = Model.objects.create(provider=scripted_model_row.provider, name=name, context_window=32_000)
     conversation = past(person.user, 40, words=20)
     body = {"text": "Count with me.", "models": [str(model.pk)]}

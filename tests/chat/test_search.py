@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import User
-from chat.conversations.search.messages import search
-from chat.conversations.search.words import excerpt, phrases, tsquery
+from chat.conversations.search import excerpt, phrases, search, tsquery
 from chat.models import Conversation, Message
 from tests.chat.conversations import past
 

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
-from chat.conversations.deletion import purge
+from chat.conversations.services import purge
 from chat.models import Conversation, Message
 from llm.models import Model, Provider
 from projects.models import Project

@@ -9,7 +9,7 @@ from django.test import Client
 from jsonschema import Draft7Validator, FormatChecker
 
 from accounts.models import ApiToken
-from accounts.realtime.user_channel import News
+from accounts.realtime import News
 from accounts.services import create_token, revoke_token
 from chat.realtime import events
 from chat.realtime.events import EventType

@@ -16,11 +16,10 @@ import pytest
 import redis
 
 from config.embedded import children as children_module
-from config.embedded import lock, paths
+from config.embedded import paths
 from config.embedded.children import Children, Program
-from config.embedded.errors import StartError
-from config.embedded.services import WEIGHTS, start_services
-from config.embedded.wheels import wheel_file
+from config.embedded.paths import StartError
+from config.embedded.services import WEIGHTS, start_services, wheel_file
 from tests.product import ROOT, WAIT, free_port, until
 
 FAST = ("fsync=off",)
@@ -35,7 +34,7 @@ class Supervised:
         self.stack = AsyncExitStack()
 
     async def __aenter__(self) -> Children:
-        held = self.stack.enter_context(lock.held(self.data))
+        held = self.stack.enter_context(paths.held(self.data))
         children = Children(held, self.output)
         self.stack.push_async_callback(children.stop)
         return children
@@ -163,9 +162,9 @@ async def test_waiting_ends_with_a_sentence_when_a_child_ends(tmp_path: Path) ->
 
 
 def test_a_start_waits_for_the_last_process_of_an_earlier_one(tmp_path: Path) -> None:
-    with lock.held(tmp_path) as descriptor:
+    with paths.held(tmp_path) as descriptor:
         leftover = subprocess.Popen(["/bin/sleep", "1"], pass_fds=(descriptor,))
-    with lock.held(tmp_path):
+    with paths.held(tmp_path):
         assert not running(leftover.pid)
     leftover.wait()
 

@@ -9,7 +9,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from config import service_urls
-from core import event_loop, jobs
+from core import background
 from tests.product import until
 
 pytestmark = pytest.mark.django_db
@@ -22,7 +22,7 @@ ELSEWHERE = service_urls.redis(django_settings.REDIS_URL, service_urls.CACHE_DB)
 def _no_workers(settings: Settings) -> None:
     settings.STREAMS_URL = ELSEWHERE
     with redis.Redis.from_url(ELSEWHERE) as connection:
-        connection.delete(*(f"worker:{queue}:heard" for queue in jobs.QUEUES))
+        connection.delete(*(f"worker:{queue}:heard" for queue in background.QUEUES))
 
 
 def asked(client: Client, status: int = 200) -> Any:
@@ -33,8 +33,8 @@ def asked(client: Client, status: int = 200) -> Any:
 
 def heard(*queues: str) -> None:
     """As long as it takes until it has been said."""
-    telling = event_loop.submit(jobs.tell_queues(queues))
-    until(lambda: set(queues) <= set(jobs.queues_heard()), "a worker has said that it is there")
+    telling = background.submit(background.tell_queues(queues))
+    until(lambda: set(queues) <= set(background.queues_heard()), "a worker has said that it is there")
     telling.cancel()
 
 
@@ -52,7 +52,7 @@ def test_a_worker_that_has_been_silent_for_too_long_is_gone(client: Client) -> N
     with redis.Redis.from_url(ELSEWHERE) as connection:
         connection.set("worker:turns:heard", float(connection.get("worker:turns:heard") or 0) - 25)
     assert asked(client)["worker"] == "none of turns has been heard of for 20 s; start one"
-    assert 25 <= jobs.queues_heard()["turns"] < 60
+    assert 25 <= background.queues_heard()["turns"] < 60
 
 
 def test_without_redis_it_is_not_ready(client: Client, settings: Settings) -> None:

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from config.api_docs.schema_parts import EXAMPLES
+from config.api_docs.schema import EXAMPLES
 
 ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:]\s*["']([^"']+)["']""")
 LOADED = re.compile(r"""(?:src|href)="([^"]+)\"""")

@@ -17,10 +17,9 @@ from django.test import Client, override_settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from accounts.models import User
-from config.embedded.errors import StartError
+from config.embedded.paths import StartError
 from config.http.middleware import PageCompressionMiddleware
-from config.static_files.collecting import collect_changed
-from config.static_files.storage import HashedStaticFiles, Stylesheets
+from config.static_files import HashedStaticFiles, Stylesheets, collect_changed
 from tests.product import ROOT
 
 FIRST = "static/css/app.css"
@@ -82,7 +81,7 @@ def answered(root: Path, path: str, encodings: str) -> HttpResponseBase:
 def _hashed() -> dict[str, dict[str, str]]:
     return {
         **settings.STORAGES,
-        "staticfiles": {"BACKEND": "config.static_files.storage.HashedStaticFiles"},
+        "staticfiles": {"BACKEND": "config.static_files.HashedStaticFiles"},
     }
 
 

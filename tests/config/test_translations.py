@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils.translation import deactivate, ngettext, override
 
 from accounts.models import User
-from config import compile_messages
+from config import apps
 from core.errors import NotFound
 from core.i18n import translated
 from scripts import messages
@@ -31,7 +31,7 @@ def _english_afterwards() -> Iterator[None]:
 
 @pytest.fixture(params=LANGUAGES)
 def entries(request: pytest.FixtureRequest) -> list[polib.POEntry]:
-    (source,) = (path for path in compile_messages.sources() if path.parents[1].name == request.param)
+    (source,) = (path for path in apps.sources() if path.parents[1].name == request.param)
     return list(polib.pofile(str(source)))
 
 
@@ -92,13 +92,13 @@ def test_numbers_have_the_form_of_their_language() -> None:
 
 def test_a_catalogue_is_compiled_when_its_source_changes(tmp_path: Path, settings: object) -> None:
     settings.LOCALE_PATHS = [tmp_path]  # type: ignore[attr-defined]  # pytest-django's
-    compile_messages.compile_changed()
+    apps.compile_changed()
     made = tmp_path / "vi" / "LC_MESSAGES" / "django.mo"
     first = made.stat().st_ino
-    compile_messages.compile_changed()
+    apps.compile_changed()
     assert made.stat().st_ino == first
     made.write_bytes(b"an earlier release's")
-    compile_messages.compile_changed()
+    apps.compile_changed()
     assert len(polib.mofile(str(made))) > 500
 
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from core import event_loop
+from core import background
 from tests.product import WAIT
 
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
     yield
-    event_loop.end(0)
-    event_loop.join()
+    background.end(0)
+    background.join()
 
 
 def test_whoever_hands_work_over_does_not_wait_for_it() -> None:
@@ -24,19 +24,19 @@ def test_whoever_hands_work_over_does_not_wait_for_it() -> None:
         await go_on.wait()
         done.set()
 
-    event_loop.carry(work())
+    background.carry(work())
     assert not done.is_set()
-    event_loop.loop().call_soon_threadsafe(go_on.set)
-    event_loop.join()
+    background.loop().call_soon_threadsafe(go_on.set)
+    background.join()
     assert done.is_set()
 
 
 def test_a_thousand_that_wait_take_no_thread() -> None:
-    event_loop.submit(asyncio.sleep(0)).result()
+    background.submit(asyncio.sleep(0)).result()
     threads = threading.active_count()
     for _ in range(1_000):
-        event_loop.carry(asyncio.Event().wait())
-    event_loop.submit(asyncio.sleep(0)).result()
+        background.carry(asyncio.Event().wait())
+    background.submit(asyncio.sleep(0)).result()
     assert threading.active_count() <= threads
 
 
@@ -53,28 +53,28 @@ def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_
             await asyncio.sleep(0)
             said.append("in order")
 
-    event_loop.carry(work())
+    background.carry(work())
     assert begun.wait(WAIT)
-    event_loop.end(0)
-    event_loop.join()
+    background.end(0)
+    background.join()
     assert said == ["told to end", "in order"]
 
 
 def test_what_was_handed_over_just_before_the_end_holds_nobody_up() -> None:
     for _ in range(1_000):
-        event_loop.carry(asyncio.Event().wait())
-        event_loop.end(0)
-        event_loop.join()
+        background.carry(asyncio.Event().wait())
+        background.end(0)
+        background.join()
 
 
 def test_an_error_in_one_is_logged_and_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
     async def fails() -> None:
         raise RuntimeError("of this one alone")
 
-    event_loop.carry(fails())
-    event_loop.join()
+    background.carry(fails())
+    background.join()
     assert "of this one alone" in caplog.text
-    assert event_loop.submit(asyncio.sleep(0, "alive")).result() == "alive"
+    assert background.submit(asyncio.sleep(0, "alive")).result() == "alive"
 
 
 async def test_what_must_not_be_left_half_done_is_done_although_whoever_waits_is_cancelled() -> None:
@@ -85,7 +85,7 @@ async def test_what_must_not_be_left_half_done_is_done_although_whoever_waits_is
         await go_on.wait()
         return "whole"
 
-    waiting = asyncio.create_task(event_loop.completed(work()))
+    waiting = asyncio.create_task(background.completed(work()))
     await half.wait()
     waiting.cancel()
     go_on.set()

@@ -12,8 +12,8 @@ from django.utils import timezone
 from accounts.models import User
 from chat.models import Import
 from config.celery import app
-from core import jobs
-from tests.product import ROOT
+from core import background
+from tests.product import ROOT, until
 
 SOURCES = ("accounts", "chat", "config", "core", "files", "llm", "personas", "projects")
 TASK_NAME = re.compile(r"\"((?:\w+\.)+tasks\.\w+)\"")
@@ -39,7 +39,7 @@ def broker_away() -> Iterator[None]:
 
 @pytest.mark.usefixtures("broker_away")
 def test_a_broker_that_is_away_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    jobs.enqueue("chat.tasks.run_turn", 7)
+    background.enqueue("chat.tasks.run_turn", 7)
     assert "chat.tasks.run_turn(7,) waits for the sweeper" in caplog.text
 
 
@@ -56,22 +56,35 @@ def since(row: Import, seconds: int) -> None:
 def test_one_of_all_who_claim_a_row_gets_it_with_a_fresh_heartbeat(waiting: Import) -> None:
     since(waiting, 100)
     queued = Import.objects.filter(status=Import.Status.QUEUED)
-    claims = [jobs.claim(queued, waiting.pk, status=Import.Status.RUNNING) for _ in range(3)]
+    claims = [background.claim(queued, waiting.pk, status=Import.Status.RUNNING) for _ in range(3)]
     assert claims == [True, False, False]
-    assert not jobs.silent(Import.objects.all()).exists()
+    assert not background.silent(Import.objects.all()).exists()
 
 
 def test_whoever_says_nothing_for_half_a_minute_is_gone(waiting: Import) -> None:
     since(waiting, 29)
-    assert not jobs.silent(Import.objects.all()).exists()
+    assert not background.silent(Import.objects.all()).exists()
     since(waiting, 31)
-    assert jobs.silent(Import.objects.all()).get() == waiting
+    assert background.silent(Import.objects.all()).get() == waiting
 
 
 def test_what_nobody_claims_is_told_once_in_ten_seconds(waiting: Import) -> None:
     queued = Import.objects.filter(status=Import.Status.QUEUED)
     since(waiting, 9)
-    assert jobs.unclaimed(queued) == []
+    assert background.unclaimed(queued) == []
     since(waiting, 11)
-    assert jobs.unclaimed(queued) == [waiting.pk]
-    assert jobs.unclaimed(queued) == []
+    assert background.unclaimed(queued) == [waiting.pk]
+    assert background.unclaimed(queued) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_is_at_work_is_heard_of_until_the_claim_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "EVERY", 0.01)
+    long_ago = timezone.now() - timedelta(days=1)
+    job = Import.objects.create(owner=User.objects.create_user("olga"), name="export", status=Import.Status.RUNNING)
+    rows = Import.objects.filter(pk=job.pk)
+    rows.update(heartbeat=long_ago)
+    with background.heartbeat(rows.filter(attempt=job.attempt)):
+        until(lambda: rows.filter(heartbeat__gt=long_ago).exists(), "a heartbeat")
+        rows.update(attempt=job.attempt + 1, heartbeat=long_ago)
+    assert rows.get().heartbeat == long_ago

@@ -1,13 +1,12 @@
-"""Files as programs upload, read and download them, through the running product."""
+"""Files as programs upload, read and download them, through the running application."""
 
 import pytest
 
 from accounts.services import create_token
+from tests.application import Application
 from tests.conftest import Person
-from tests.product import Caller, Product
+from tests.product import Caller
 from tests.projects.uploads import pdf, read, searchable, upload, uploaded
-
-pytestmark = pytest.mark.product
 
 
 def test_an_upload_is_acknowledged_and_then_read(caller: Caller) -> None:
@@ -106,8 +105,8 @@ def test_a_strangers_file_does_not_exist(caller: Caller, stranger: Person) -> No
     assert stranger.caller.get(f"files/{file['id']}/")["status"] == "ready"
 
 
-def test_a_token_needs_the_scope(person: Person, product: Product) -> None:
+def test_a_token_needs_the_scope(person: Person, application: Application) -> None:
     _, token = create_token(user=person.user, name="chat only", scopes=["chat"])
-    caller = Caller(product, token)
+    caller = Caller(application, token)
     assert caller.get("files/", expect=403)["code"] == "missing_scope"
     assert caller.get("projects/", expect=403)["code"] == "missing_scope"

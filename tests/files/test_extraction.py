@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from files.extraction import process
-from files.extraction.confinement import MEMORY
+from files.extraction.__main__ import MEMORY
 from files.extraction.process import extract
 from files.extraction.readers.result import SENTENCES, Extracted, ExtractionError
 from tests.files import samples
@@ -179,7 +179,7 @@ def test_a_reader_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.M
 
 
 def confined(parent: str, then: str) -> "subprocess.CompletedProcess[str]":
-    code = f"import os\nfrom files.extraction.confinement import confine\nconfine({parent})\n{then}"
+    code = f"import os\nfrom files.extraction.__main__ import confine\nconfine({parent})\n{then}"
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 

@@ -17,17 +17,16 @@ from files import ingest, services, storage, tasks
 from files.models import Chunk, File, FileText
 from llm import tokens
 from llm.models import Model
+from tests.application import Application
 from tests.conftest import Person
 from tests.files import samples
 from tests.files.stored import settled, upload
-from tests.product import Product, until
-
-pytestmark = pytest.mark.product
+from tests.product import until
 
 
 @pytest.fixture(autouse=True)
-def _one_storage(product: Product, committed: None, settings: Any) -> None:
-    settings.MEDIA_ROOT = product.directory / "files"  # where the product's worker looks
+def _one_storage(application: Application, committed: None, settings: Any) -> None:
+    settings.MEDIA_ROOT = application.directory / "files"  # where the product's worker looks
 
 
 def refused(person: Person, content: Any, name: str = "a") -> ProductError:

@@ -7,9 +7,7 @@ import pytest_asyncio
 
 from core.errors import ModelError
 from llm.providers import create
-from llm.types.client import Provider
-from llm.types.events import StepEvent, TextDelta
-from llm.types.messages import Message, ModelRequest
+from llm.types.model_call import Message, ModelRequest, Provider, StepEvent, TextDelta
 from tests.scripted_model import ScriptedModel
 
 

@@ -5,8 +5,20 @@ from typing import Any
 import pytest
 
 from llm.providers.openai import limit_name
-from llm.types.events import ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
-from llm.types.messages import Image, Message, ModelRequest, Sampling, ToolCall, ToolDefinition
+from llm.types.model_call import (
+    Image,
+    Message,
+    ModelRequest,
+    ReasoningDelta,
+    Sampling,
+    StepFinished,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallStarted,
+    ToolDefinition,
+    Usage,
+)
 from tests.llm.conftest import Connect, asking, events_of, failure_after
 from tests.scripted_model import ScriptedModel
 

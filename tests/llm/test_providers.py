@@ -6,8 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from core.errors import ModelError
-from llm.types.events import ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
-from llm.types.messages import Message
+from llm.types.model_call import Message, ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
 from tests.llm.conftest import Connect, asking, events_of, text_of
 from tests.scripted_model import DEFAULT_TEXT, ScriptedModel, expected_text
 

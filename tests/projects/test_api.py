@@ -1,14 +1,13 @@
-"""Projects as programs use them, and what readers, editors and strangers may do, through the running product."""
+"""Projects as programs use them, and what readers, editors and strangers may do, through the running application."""
 
 from typing import Any
 
 import pytest
 
+from tests.application import Application
 from tests.conftest import Person, make_person
-from tests.product import Caller, Product
+from tests.product import Caller
 from tests.projects.uploads import pdf, read, searchable, upload, uploaded
-
-pytestmark = pytest.mark.product
 
 
 @pytest.fixture
@@ -17,13 +16,13 @@ def project(caller: Caller) -> str:
 
 
 @pytest.fixture
-def reader(person: Person, project: str, product: Product) -> Person:
-    return joined(person, project, make_person(product), "reader")
+def reader(person: Person, project: str, application: Application) -> Person:
+    return joined(person, project, make_person(application), "reader")
 
 
 @pytest.fixture
-def editor(person: Person, project: str, product: Product) -> Person:
-    return joined(person, project, make_person(product), "editor")
+def editor(person: Person, project: str, application: Application) -> Person:
+    return joined(person, project, make_person(application), "editor")
 
 
 def joined(owner: Person, project: str, member: Person, role: str) -> Person:

@@ -7,7 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from core.errors import ProductError
-from projects.planner.quick_add import ARCHETYPES, WEEKDAYS, Period, QuickItem, QuickTask, parse, parse_items
+from projects.planner.quick_add import ARCHETYPES, WEEKDAYS, Period, QuickTask, parse, parse_items
+from projects.planner.rules import DraftItem
 
 TODAY = date(2026, 11, 21)  # a Saturday
 ON = Period("day", TODAY)
@@ -36,7 +37,7 @@ def test_everything_can_be_said_in_one_line() -> None:
         archetype="model",
         project="Chocolate shop",
         parent="M2026-11-T03",
-        items=[QuickItem("which kind", True, "ask Lan"), QuickItem("pay")],
+        items=[DraftItem("which kind", True, "ask Lan"), DraftItem("pay")],
     )
 
 
@@ -146,9 +147,9 @@ def test_a_checklist_keeps_its_items_and_their_order(items: list[list[str]], bet
 @given(plain_words, plain_words)
 def test_stop_makes_a_breakpoint_with_what_it_needs(before: list[str], after: list[str]) -> None:
     title, needs = " ".join(before), " ".join(after)
-    assert parse_items(f"{title} !stop {needs}") == [QuickItem(title, True, needs)]
-    assert parse_items(f"{title} !STOP") == [QuickItem(title, True)]
-    assert parse_items(f"{title}!stop {needs}") == [QuickItem(f"{title}!stop {needs}")]
+    assert parse_items(f"{title} !stop {needs}") == [DraftItem(title, True, needs)]
+    assert parse_items(f"{title} !STOP") == [DraftItem(title, True)]
+    assert parse_items(f"{title}!stop {needs}") == [DraftItem(f"{title}!stop {needs}")]
 
 
 @given(st.sampled_from(WEEKDAYS), days.filter(lambda day: day < date(9999, 12, 1)))

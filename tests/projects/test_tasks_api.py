@@ -1,15 +1,13 @@
-"""Objectives, tasks and checklists as programs use them, through the running product."""
+"""Objectives, tasks and checklists as programs use them, through the running application."""
 
 from typing import Any
 
-import httpx
 import pytest
 
 from accounts.services import create_token
 from tests.conftest import Person
 from tests.product import Caller
 
-pytestmark = pytest.mark.product
 DAY = "2026-11-21"
 
 
@@ -188,5 +186,5 @@ def test_other_peoples_tasks_do_not_exist(caller: Caller, stranger: Person) -> N
 
 def test_a_token_needs_the_scope_for_tasks(person: Person) -> None:
     _, token = create_token(user=person.user, name="files only", scopes=["files"])
-    response = httpx.get(str(person.caller.http.base_url) + "tasks/", headers={"Authorization": f"Bearer {token}"})
+    response = Caller(person.caller.server, token).http.get("tasks/")
     assert (response.status_code, response.json()["code"]) == (403, "missing_scope")

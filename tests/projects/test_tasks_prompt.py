@@ -1,5 +1,6 @@
 """Which tasks the model is shown, and the text it is shown."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -11,14 +12,18 @@ from accounts.models import User
 from projects.models import codes
 from projects.models.task import Task
 from projects.planner import services
-from projects.planner.queries import PromptTasks, TaskEntry, prompt_tasks, render, tasks_for_prompt, today
+from projects.planner.queries import PromptTasks, prompt_tasks, render, tasks_for_prompt, today
 from projects.planner.rules import Actor, DraftItem, NewTask
 
 TODAY = date(2026, 11, 21)
 
 
-def entry(code: str, **fields: object) -> TaskEntry:
-    return TaskEntry(code, f"Title of {code}", "open", **fields)  # type: ignore[arg-type]  # a test's shorthand
+def entry(code: str, title: str = "Title", items: Sequence[Task] = (), **fields: object) -> Task:
+    """A row that is not stored."""
+    read = codes.parse(code)
+    row = Task(code=code, title=title, level=read.level, horizon=read.horizon, date=read.start, **fields)
+    row.checklist = list(items)
+    return row
 
 
 ALL = [
@@ -49,7 +54,7 @@ def test_what_was_mentioned_comes_along_and_brings_nothing_else() -> None:
 
 @given(st.permutations(ALL), st.sets(st.sampled_from([each.code for each in ALL])))
 def test_the_rule_holds_and_the_text_is_the_same_for_every_order_of_rows_and_mentions(
-    rows: list[TaskEntry], mentioned: set[str]
+    rows: list[Task], mentioned: set[str]
 ) -> None:
     found = prompt_tasks(rows, on=TODAY, mentioned=mentioned)
     of_today = {each.code for each in ALL if each.code.startswith("D2026-11-21")}
@@ -60,14 +65,15 @@ def test_the_rule_holds_and_the_text_is_the_same_for_every_order_of_rows_and_men
 
 def test_the_text_says_state_kind_and_what_a_breakpoint_needs() -> None:
     items = (
-        TaskEntry("D2026-11-21-T01.C02", "Book", "waiting", needs="Which dates?", position=1),
-        TaskEntry("D2026-11-21-T01.C01", "Find flights", "done", position=0),
+        entry("D2026-11-21-T01.C02", "Book", status="waiting", breakpoint=True, needs="Which dates?", position=1),
+        entry("D2026-11-21-T01.C01", "Find flights", status="done", position=0),
     )
     rows = [
-        TaskEntry("D2026-11-21-T01", "Plan the trip", "doing", "hybrid", items=items, notes="With Ana."),
-        TaskEntry("D2026-11-21-T02", "Gym", "moved", "user", position=1, moved_to="D2026-11-22-T01", notes="Legs"),
-        TaskEntry("Y2026-O01", "Better English", "open", notes="Read.\nWrite."),
+        entry("D2026-11-21-T01", "Plan the trip", items, status="doing", archetype="hybrid", notes="With Ana."),
+        entry("D2026-11-21-T02", "Gym", status="moved", archetype="user", position=1, notes="Legs"),
+        entry("Y2026-O01", "Better English", notes="Read.\nWrite."),
     ]
+    rows[1].moved_to = entry("D2026-11-22-T01")
     text = render(prompt_tasks(rows, on=TODAY, mentioned=["Y2026-O01", "D2026-11-21-T02"]))
     assert text == (
         "Tasks of today, 2026-11-21:\n"
@@ -108,7 +114,7 @@ def test_the_rows_of_a_person_follow_the_rule(actor: Actor, django_assert_max_nu
     with django_assert_max_num_queries(2):  # type: ignore[operator]  # pytest-django's fixture
         found = tasks_for_prompt(user=actor.user, on=TODAY, mentioned={goal.code, f"{yesterday.code}.C01"})
     assert shown(found) == ([done.code, plan.code], [yesterday.code, goal.code])
-    assert [(item.title, item.needs) for item in found.today[1].items] == [("Look", ""), ("Ask", "Which one?")]
+    assert [(item.title, item.needs) for item in found.today[1].checklist] == [("Look", ""), ("Ask", "Which one?")]
 
 
 def test_the_text_changes_with_the_tasks_and_only_then(actor: Actor) -> None:

@@ -1,34 +1,65 @@
-"""One import from its claim to its end. What a dead worker left is begun anew by the next: nothing comes twice."""
+"""Bringing along what was written in another product: the upload is kept, and a worker does the rest.
+
+What a dead worker left is begun anew by the next: nothing comes twice.
+"""
 
 import logging
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+from django.core.files.base import File
 from django.core.files.storage import default_storage
-from django.db import DatabaseError, IntegrityError
+from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
+from uuid_utils.compat import uuid7
 
-from accounts.realtime.user_channel import News, tell
-from chat.conversations.importing import chatgpt, claude, persist, reading
-from chat.conversations.importing.normalised import Foreign, Unusable, text_of
-from chat.models import Conversation, Import
+from accounts.models import User
+from accounts.realtime import News, tell
+from chat.conversations.importing import reading
+from chat.conversations.importing.reading import Foreign, Said, Unusable, reader_of, text_of
+from chat.models import Attachment, Conversation, Import, Message
+from chat.models.conversation import title_from
+from core.background import claim, enqueue, silent
 from core.errors import ProductError
-from core.jobs import claim, silent
+from core.requests import get_or_404
 
 STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
 SAVE_EVERY = 1.0  # seconds
 MAX_TITLE = 200
-FORMATS: tuple[tuple[Callable[[Any], bool], Callable[[dict[str, Any]], Foreign]], ...] = (
-    (chatgpt.is_ours, chatgpt.conversation),
-    (claude.is_ours, claude.conversation),
-)
+STEP = timedelta(milliseconds=1)
+AT_ONCE = 500  # rows
+FIRST = datetime(1990, 1, 1, tzinfo=UTC)
 
 logger = logging.getLogger(__name__)
+
+
+def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
+    """Raises `file_too_large` (413), and `import_running` (409) while one is under way."""
+    if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
+        most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f} MB"
+        detail = f"This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone."
+        raise ProductError("file_too_large", detail, status=413)
+    pk = uuid7()
+    with transaction.atomic():
+        User.objects.select_for_update().get(pk=user.pk)  # two uploads at once come one after the other
+        if Import.objects.visible_to(user).live().exists():
+            raise ProductError("import_running", "An import is under way. Wait until it is done.", status=409)
+        blob = default_storage.save(f"imports/{pk}", content)
+        job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob)
+        transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
+    return job
+
+
+def visible_import(user: User, pk: UUID) -> Import:
+    """Raises `NotFound`."""
+    return get_or_404(Import.objects.visible_to(user), pk, "import")
 
 
 def unclaimed() -> list[UUID]:
@@ -69,7 +100,7 @@ def _import(job: Import) -> None:
     results, recognised = [], False
     with default_storage.open(job.blob) as upload:
         for row, percent in reading.rows(upload):
-            parse = next((parse for is_ours, parse in FORMATS if is_ours(row)), None)
+            parse = reader_of(row)
             recognised |= parse is not None
             result = _one(job, row, parse)
             results.append(result)
@@ -91,10 +122,10 @@ def _one(job: Import, row: Any, parse: Callable[[dict[str, Any]], Foreign] | Non
         return {**result, "why": "It has the shape of neither ChatGPT's nor Claude's conversations."}
     try:
         foreign = parse(row)
-        there = persist.known(job.owner, foreign.source)
+        there = Conversation.objects.filter(owner=job.owner, imported_from=foreign.source).first()
         if there is not None:
             return {**result, **_known(there)}
-        made = persist.store(job.owner, foreign)
+        made = store(job.owner, foreign)
     except Unusable as error:
         return {**result, "why": str(error)}
     except IntegrityError:  # two imports of the same export at once
@@ -125,3 +156,68 @@ def _save(job: Import, **fields: Any) -> bool:
     saved = ours.update(**{"progress": job.progress, **counts, **fields})
     tell(job.owner_id, News.CONVERSATIONS)  # here, not at each conversation: there are thousands
     return bool(saved)
+
+
+@transaction.atomic
+def store(owner: User, foreign: Foreign) -> Conversation:
+    """Times are those of the export, and ids are made of them, so lists and branches keep their order."""
+    now = timezone.now()
+    created = _past(foreign.created, now)
+    title = " ".join(foreign.title.split())[:MAX_TITLE] or title_from(foreign.messages[0].text)
+    conversation = Conversation.objects.create(
+        owner=owner, title=title, titled=True, archived=foreign.archived, imported_from=foreign.source
+    )
+    times = _times(foreign.messages, created, now)
+    made = _messages(conversation, foreign.messages, times)
+    Message.objects.bulk_create(made.values(), AT_ONCE)
+    for key, message in made.items():
+        message.created = times[key]  # the insert sets it to its own moment
+    Message.objects.bulk_update(made.values(), ["created"], AT_ONCE)
+    _attach(made, foreign.messages)
+    leaf = made.get(foreign.leaf or "") or max(made.values(), key=lambda each: each.pk)
+    updated = _past(foreign.updated or max(times.values()), now)
+    Conversation.objects.filter(pk=conversation.pk).update(leaf=leaf, created=created, updated=updated)
+    return conversation
+
+
+def _times(said: list[Said], created: datetime, now: datetime) -> dict[str, datetime]:
+    """Each after the message above it, whatever the export says."""
+    times: dict[str, datetime] = {}
+    for each in said:
+        earliest = times[each.parent] + STEP if each.parent else created
+        times[each.id] = max(earliest, _past(each.created or earliest, now))
+    return times
+
+
+def _messages(conversation: Conversation, said: list[Said], times: dict[str, datetime]) -> dict[str, Message]:
+    made: dict[str, Message] = {}
+    for each in said:
+        parent = made[each.parent] if each.parent else None
+        made[each.id] = Message(
+            id=_id(times[each.id]),
+            conversation=conversation,
+            parent=parent,
+            depth=parent.depth + 1 if parent else 0,
+            role=Message.Role.USER if each.question else Message.Role.ASSISTANT,
+            parts=[{"type": "text", "text": each.text}] if each.text else [],
+        )
+    return made
+
+
+def _id(moment: datetime) -> UUID:
+    return uuid7(nanoseconds=int(moment.timestamp() * 1_000_000_000))
+
+
+def _past(moment: datetime | None, now: datetime) -> datetime:
+    return min(max(moment, FIRST), now) if moment else now
+
+
+def _attach(made: dict[str, Message], said: list[Said]) -> None:
+    Attachment.objects.bulk_create(
+        (
+            Attachment(message=made[each.id], file=None, name=name, ordinal=number)
+            for each in said
+            for number, name in enumerate(each.files)
+        ),
+        AT_ONCE,
+    )

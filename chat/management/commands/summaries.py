@@ -7,7 +7,7 @@ from chat.models import Conversation, SummaryJob
 from chat.models.summary import in_force
 from chat.summaries import jobs
 from chat.summaries import services as summary_services
-from core import event_loop
+from core import background
 from core.errors import ProductError
 from personas.models import SummaryPrompt
 
@@ -40,7 +40,7 @@ class Command(BaseCommand):
         except ProductError as error:
             return error.detail
         # Whoever claims it first writes it: this process or a worker.
-        event_loop.submit(jobs.run(job.pk)).result()
+        background.submit(jobs.run(job.pk)).result()
         while SummaryJob.objects.live().filter(pk=job.pk).exists():
             time.sleep(0.2)
             jobs.stale()

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from config.embedded import paths
-from config.embedded.errors import StartError
+from config.embedded.paths import StartError
 from config.embedded.supervisor import Site, run
 
 DEFAULT_PORT = "8000"

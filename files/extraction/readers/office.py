@@ -10,8 +10,7 @@ from typing import IO
 
 from files.extraction.readers.archive import Archive, Element, walk
 from files.extraction.readers.media_types import DOCX
-from files.extraction.readers.pages import paged, whole
-from files.extraction.readers.result import Extracted
+from files.extraction.readers.result import Extracted, paged, whole
 
 _DOCUMENT = "word/document.xml"
 _NOTES = ("word/footnotes.xml", "word/endnotes.xml")

@@ -4,8 +4,7 @@ from pathlib import Path
 import pypdfium2
 from pypdfium2 import raw
 
-from files.extraction.readers.pages import MAX_PAGES, paged
-from files.extraction.readers.result import Extracted, ExtractionError
+from files.extraction.readers.result import MAX_PAGES, Extracted, ExtractionError, paged
 
 _HYPHEN = "\ufffe"  # what PDFium puts for a hyphen that divides a word at the end of a line
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from charset_normalizer import from_bytes
 
-from files.extraction.readers.pages import MAX_CHARACTERS, whole
-from files.extraction.readers.result import Extracted, ExtractionError
+from files.extraction.readers.result import MAX_CHARACTERS, Extracted, ExtractionError, whole
 
 _MAX_BYTES = 4 * MAX_CHARACTERS  # no encoding in use takes more for a character
 _SAMPLE = 65_536

@@ -1,8 +1,19 @@
-"""What an extractor gives back, and the ways in which it can fail."""
+"""What a reader gives back: text that PostgreSQL can store, within the limits, or the way in which it failed."""
 
 import json
+import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
+
+MAX_PAGES = 5_000
+MAX_CHARACTERS = 20_000_000
+_BETWEEN_PAGES = "\n\n"
+
+_LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+# NUL and lone surrogates are what PostgreSQL refuses; the other control characters mean nothing in text.
+_UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 SENTENCES = {
     "encrypted": "It is protected with a password. Remove the protection and upload it again.",
@@ -50,6 +61,41 @@ class Extracted:
     def page_at(self, position: int) -> int:
         """The page that holds or follows this character, counted from 1; 0 where there are no pages."""
         return bisect_right(self.spans, position, key=lambda span: span[0])
+
+
+def cleaned(text: str) -> str:
+    """With `\\n` as the only line end, without control characters, spaces at line ends and blank ends."""
+    text = _UNWANTED.sub("", _LINE_ENDS.sub("\n", text))
+    return "\n".join([line.rstrip() for line in text.split("\n")]).strip("\n")
+
+
+def whole(media_type: str, parts: Iterable[str]) -> Extracted:
+    """A text without pages, from its parts."""
+    return Extracted(media_type, cleaned("".join(limited(parts))))
+
+
+def paged(media_type: str, pages: Iterable[str]) -> Extracted:
+    texts: list[str] = []
+    spans: list[tuple[int, int]] = []
+    position = 0
+    for page in limited(islice(pages, MAX_PAGES + 1)):
+        text = cleaned(page)
+        if len(spans) == MAX_PAGES:
+            raise ExtractionError("too_large")
+        spans.append((position, position + len(text)))
+        position += len(text) + len(_BETWEEN_PAGES)
+        texts.append(text)
+    return Extracted(media_type, _BETWEEN_PAGES.join(texts), spans)
+
+
+def limited(parts: Iterable[str]) -> Iterable[str]:
+    """The same parts; raises `too_large` as soon as there are too many characters, so that memory stays bounded."""
+    left = MAX_CHARACTERS
+    for part in parts:
+        left -= len(part)
+        if left < 0:
+            raise ExtractionError("too_large")
+        yield part
 
 
 def encoded(result: Extracted | ExtractionError) -> bytes:

@@ -8,8 +8,7 @@ from defusedxml.common import DefusedXmlException
 from openpyxl.utils.exceptions import InvalidFileException
 
 from files.extraction.readers.archive import Archive
-from files.extraction.readers.pages import limited, paged
-from files.extraction.readers.result import Extracted, ExtractionError
+from files.extraction.readers.result import Extracted, ExtractionError, limited, paged
 
 _BLANK_ROWS = 1_000  # so many in a row end a sheet: some programs save a million of them
 

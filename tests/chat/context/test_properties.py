@@ -12,7 +12,7 @@ from chat.context.rendering import LAYOUTS
 from chat.context.report import Prompt
 from chat.context.types import Block, ContextError, ContextMessage, ContextRequest, Document, PromptMessage, Room
 from llm.tokens import tokenizer
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
 
 COUNTER = tokenizer("o200k_base")
 OVERHEAD = 4

@@ -6,7 +6,7 @@ from typing import Any
 from chat.context.build import build
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, Room, SourceReport
 from llm.tokens import tokenizer
-from llm.types.messages import ToolCall
+from llm.types.model_call import ToolCall
 
 CALL = ToolCall("c", "search", "{}")
 

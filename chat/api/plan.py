@@ -1,0 +1,130 @@
+"""`/api/v1/`: the plan of a draft and the report of a turn as programs see them, and the room for documents."""
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.access.permissions import ScopedView
+from chat.conversations.services import visible_model, visible_persona
+from chat.models.conversation_state import ChatScope
+from chat.prompts.preview import budget
+from chat.prompts.turn_context import base_context
+from personas.services import model_for
+
+
+class ErrorSerializer(serializers.Serializer[dict[str, str]]):
+    code = serializers.CharField()
+    detail = serializers.CharField()
+
+
+class DraftSerializer(serializers.Serializer[dict[str, Any]]):
+    text = serializers.CharField(max_length=1_000_000, trim_whitespace=False, allow_blank=True, default="")
+    files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
+    model = serializers.UUIDField(required=False, allow_null=True, default=None)
+
+
+class SourceSerializer(serializers.Serializer[dict[str, Any]]):
+    kind = serializers.CharField(help_text="message, file, project_file, image, or a section's name")
+    id = serializers.CharField(allow_null=True)
+    title = serializers.CharField()
+    tokens = serializers.IntegerField(required=False)
+    state = serializers.ChoiceField(choices=["full", "shortened", "stubbed", "by_search", "left_out"])
+    reason = serializers.CharField(allow_null=True)
+    cut_from = serializers.IntegerField(required=False)
+    exact = serializers.BooleanField()
+
+
+class PromptMessageSerializer(serializers.Serializer[dict[str, Any]]):
+    section = serializers.CharField()
+    # As with `parent` below, the declared field leaves the class.
+    source = serializers.CharField(allow_null=True)  # type: ignore[assignment]  # see above
+    role = serializers.CharField()
+    tokens = serializers.IntegerField()
+    state = serializers.CharField()
+    text = serializers.CharField(allow_null=True)
+
+
+class CallSerializer(serializers.Serializer[dict[str, Any]]):
+    cycle = serializers.IntegerField()
+    model = serializers.CharField()
+    limit = serializers.IntegerField()
+    used = serializers.IntegerField()
+    refused = serializers.CharField(help_text="What the provider said to a longer prompt before this one.")
+
+
+class CoveredSerializer(serializers.Serializer[dict[str, Any]]):
+    """The summary in a prompt, and what it stands for."""
+
+    id = serializers.UUIDField()
+    messages = serializers.IntegerField(help_text="How many messages it stands for.")
+    first = serializers.UUIDField()
+    last = serializers.UUIDField()
+    span_start = serializers.DateTimeField()
+    span_end = serializers.DateTimeField()
+    tokens_before = serializers.IntegerField(help_text="Tokens of those messages.")
+
+
+class ReportSerializer(CallSerializer):
+    """What the model saw in one call; all numbers in tokens."""
+
+    window = serializers.IntegerField()
+    reserved_output = serializers.IntegerField()
+    buffer = serializers.IntegerField()
+    margin = serializers.FloatField()
+    tools_tokens = serializers.IntegerField(
+        help_text="What the definitions of the tools, and the schema of an answer in JSON, take beside the messages."
+    )
+    tools = serializers.ListField(child=serializers.CharField(), help_text="The names of the tools it could call.")
+    policy = serializers.CharField()
+    layout = serializers.CharField()
+    profile = serializers.CharField()
+    left = serializers.IntegerField()
+    exact = serializers.BooleanField()
+    sections = serializers.DictField(child=serializers.IntegerField())
+    dropped = serializers.ListField(child=serializers.CharField())
+    unloaded = serializers.IntegerField(help_text="Older messages that were not even read, since there was no room.")
+    sources = SourceSerializer(many=True)
+    versions = serializers.DictField(child=serializers.CharField())
+    summary = CoveredSerializer(allow_null=True)
+    notes = serializers.ListField(child=serializers.CharField(), help_text="What should have been there and was not.")
+    messages = PromptMessageSerializer(many=True)
+    calls = CallSerializer(many=True, required=False)
+
+
+class BudgetSerializer(serializers.Serializer[Any]):
+    available = serializers.IntegerField()
+    offered = serializers.IntegerField()
+    selectable_up_to = serializers.IntegerField()
+
+
+class SelectionSerializer(BudgetSerializer):
+    selected = serializers.IntegerField(allow_null=True, help_text="Tokens of the draft's files; null while unknown.")
+
+
+class PlanErrorSerializer(ErrorSerializer):
+    sections = serializers.DictField(child=serializers.IntegerField(), required=False)
+
+
+class PlanSerializer(ReportSerializer):
+    """Of a draft that does not fit there is only `fits`, `limit`, `error` and `documents`."""
+
+    fits = serializers.BooleanField()
+    documents = SelectionSerializer()
+    error = PlanErrorSerializer(allow_null=True)
+
+
+class DocumentBudgetView(ScopedView):
+    @extend_schema(
+        responses=BudgetSerializer,
+        parameters=[OpenApiParameter("persona", OpenApiTypes.UUID), OpenApiParameter("model", OpenApiTypes.UUID)],
+    )
+    def get(self, request: Request) -> Response:
+        """How many tokens of documents may be selected with a persona and a model."""
+        persona = visible_persona(self.person, request.query_params.get("persona"))
+        model = visible_model(request.query_params.get("model")) or model_for(persona)
+        found = base_context(user=self.person, model=model, scope=ChatScope(persona=persona))
+        return Response(BudgetSerializer(budget(found)).data)

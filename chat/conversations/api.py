@@ -1,0 +1,257 @@
+"""`/api/v1/`: search, shares, imports and a day's messages and summaries, for programs."""
+
+import json
+from datetime import date, datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http import StreamingHttpResponse
+from django.urls import reverse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import generics, mixins, serializers, status, viewsets
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
+
+from accounts.access.permissions import ScopedView
+from chat.conversations import daily, sharing
+from chat.conversations import search as searching
+from chat.conversations.importing.jobs import start_import
+from chat.models import Import, Message, Share, Summary
+from chat.models.conversation_state import visible_conversation
+from core.errors import ProductError
+from core.requests import OldestFirst, identifier, pages
+from files.api import UploadSerializer
+from llm.serializers import SentenceField
+
+
+class MessageHitSerializer(serializers.Serializer[searching.Hit]):
+    message = serializers.UUIDField(source="message.pk")
+    conversation = serializers.UUIDField(source="message.conversation_id")
+    title = serializers.CharField(source="message.conversation.title", help_text="Of the conversation.")
+    role = serializers.ChoiceField(source="message.role", choices=Message.Role.choices)
+    created = serializers.DateTimeField(source="message.created")
+    text = serializers.CharField(help_text="The place of the first match.")
+    highlights = serializers.ListField(
+        child=serializers.ListField(child=serializers.IntegerField(), min_length=2, max_length=2),
+        help_text="Characters [start, end) of `text` that match.",
+    )
+
+
+class MessageHitsSerializer(serializers.Serializer[Any]):
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True, help_text="Always null: pages lead from new to old.")
+    results = MessageHitSerializer(many=True)
+
+
+class SearchView(ScopedView):
+    @extend_schema(
+        responses=MessageHitsSerializer,
+        parameters=[
+            OpenApiParameter("q", str, required=True, description="Words; each may be the beginning of one."),
+            OpenApiParameter("after", OpenApiTypes.UUID, description="From the link `next`."),
+        ],
+    )
+    def get(self, request: Request) -> Response:
+        """Messages with all words of the query, newest first. Case and accents do not matter."""
+        after = request.query_params.get("after")
+        found = searching.search(
+            user=self.person,
+            query=request.query_params.get("q", ""),
+            after=identifier(after, "page") if after else None,
+        )
+        following = replace_query_param(request.build_absolute_uri(), "after", str(found.after))
+        body = {"next": following if found.after else None, "previous": None, "results": found.hits}
+        return Response(MessageHitsSerializer(body).data)
+
+
+class ShareSerializer(serializers.ModelSerializer[Share]):
+    url = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Share
+        fields = ("id", "conversation", "leaf", "title", "url", "created")
+        read_only_fields = fields
+
+    @extend_schema_field(serializers.URLField())
+    def get_url(self, share: Share) -> str:
+        path = reverse("chat:shared", args=[share.token])
+        return str(self.context["request"].build_absolute_uri(path))
+
+
+class ConversationSharesView(ScopedView):
+    @extend_schema(responses=ShareSerializer(many=True))
+    def get(self, request: Request, pk: UUID) -> Response:
+        """The links of a conversation, newest first, at most 50."""
+        rows = sharing.shares_of(self.person).filter(conversation=visible_conversation(self.person, pk))
+        return Response(ShareSerializer(rows, many=True, context={"request": request}).data)
+
+    @extend_schema(request=None, responses={201: ShareSerializer})
+    def post(self, request: Request, pk: UUID) -> Response:
+        """Makes a link to the branch on show as it is now: whoever has it may read that, without signing in."""
+        made = sharing.share(user=self.person, conversation=visible_conversation(self.person, pk))
+        return Response(ShareSerializer(made, context={"request": request}).data, status=status.HTTP_201_CREATED)
+
+
+class ShareViewSet(
+    ScopedView,
+    mixins.ListModelMixin,
+    mixins.RetrieveModelMixin,
+    mixins.DestroyModelMixin,
+    viewsets.GenericViewSet[Share],
+):
+    """All links of a person; deleting one ends it."""
+
+    serializer_class = ShareSerializer
+    pagination_class = pages("-id", at_most=None)
+    queryset = Share.objects.none()
+
+    def get_queryset(self) -> QuerySet[Share]:
+        return sharing.shares_of(self.person)
+
+    def perform_destroy(self, instance: Share) -> None:
+        sharing.end_share(user=self.person, share=instance)
+
+
+class ResultSerializer(serializers.Serializer[dict[str, str]]):
+    title = serializers.CharField()
+    outcome = serializers.ChoiceField(choices=["imported", "known", "skipped"])
+    why = SentenceField()
+    conversation = serializers.UUIDField(allow_null=True)
+
+
+class ImportSerializer(serializers.ModelSerializer[Import]):
+    results = ResultSerializer(many=True)
+    error_detail = SentenceField()
+
+    class Meta:
+        model = Import
+        fields: ClassVar = [
+            *("id", "name", "status", "progress", "imported", "known", "skipped", "results"),
+            *("error_code", "error_detail", "created", "finished"),
+        ]
+
+
+class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Import]):
+    serializer_class = ImportSerializer
+    pagination_class = pages("-id", size=20, at_most=None)
+    parser_classes = (MultiPartParser,)
+    queryset = Import.objects.none()
+
+    def get_queryset(self) -> QuerySet[Import]:
+        return Import.objects.visible_to(self.person)
+
+    def rate(self) -> str:
+        return "uploads" if self.action == "create" else super().rate()
+
+    @extend_schema(request={"multipart/form-data": UploadSerializer}, responses={202: ImportSerializer})
+    def create(self, request: Request) -> Response:
+        """Takes an export of ChatGPT or Claude (the zip or its conversations.json); ask again until it is done."""
+        if "file" not in request.FILES:
+            raise ProductError("no_file", "Send the export as multipart/form-data in the field “file”.")
+        given = request.FILES["file"]
+        job = start_import(user=self.person, name=given.name or "", content=given)
+        return Response(self.get_serializer(job).data, status=status.HTTP_202_ACCEPTED)
+
+
+class MomentField(serializers.DateTimeField):
+    """With its offset in digits, as the daily files have had it from the start."""
+
+    def to_representation(self, value: datetime) -> str:
+        return value.isoformat()
+
+
+class ChatEntrySerializer(serializers.Serializer[Message]):
+    id = serializers.UUIDField()
+    conversation = serializers.UUIDField(source="conversation_id")
+    timestamp = MomentField(source="created")
+    role = serializers.ChoiceField(choices=Message.Role.choices)
+    content = serializers.CharField(source="text")
+    model = serializers.CharField(source="model.name", allow_null=True)
+    status = serializers.CharField()
+
+
+class SpanSerializer(serializers.Serializer[Summary]):
+    start = MomentField(source="span_start")
+    end = MomentField(source="span_end")
+
+
+class CoversSerializer(serializers.Serializer[Summary]):
+    first = serializers.UUIDField(source="first_id")
+    last = serializers.UUIDField(source="last_id")
+    messages = serializers.IntegerField()
+
+
+class TokensSerializer(serializers.Serializer[Summary]):
+    before = serializers.IntegerField(source="tokens_in")
+    after = serializers.IntegerField(source="tokens_out")
+
+
+class DailySectionSerializer(serializers.Serializer[dict[str, str]]):
+    name = serializers.CharField()
+    text = serializers.CharField()
+
+
+class SummaryEntrySerializer(serializers.Serializer[Summary]):
+    id = serializers.UUIDField()
+    conversation = serializers.UUIDField(source="conversation_id")
+    timestamp = MomentField(source="created")
+    span = SpanSerializer(source="*", help_text="When the first and the last message it stands for were written.")
+    covers = CoversSerializer(source="*")
+    sections = DailySectionSerializer(many=True)
+    tokens = TokensSerializer(source="*")
+    model = serializers.CharField(source="model_name", allow_null=True)
+    prompt_version = serializers.IntegerField()
+    supersedes = serializers.UUIDField(source="supersedes_id", allow_null=True)
+    withdrawn = MomentField(allow_null=True)
+
+    def to_representation(self, instance: Summary) -> dict[str, Any]:
+        return {**super().to_representation(instance), "model": instance.model_name or None}
+
+
+class DailyChatView(ScopedView, generics.ListAPIView[Message]):
+    """What was said on a day of the person's own time zone, oldest first."""
+
+    serializer_class = ChatEntrySerializer
+    pagination_class = OldestFirst
+    queryset = Message.objects.none()
+
+    def get_queryset(self) -> QuerySet[Message]:
+        return daily.messages(self.person, self.kwargs["day"])
+
+
+class DailySummaryView(ScopedView, generics.ListAPIView[Summary]):
+    """The summaries written on a day of the person's own time zone, oldest first."""
+
+    serializer_class = SummaryEntrySerializer
+    pagination_class = OldestFirst
+    queryset = Summary.objects.none()
+
+    def get_queryset(self) -> QuerySet[Summary]:
+        return daily.summaries(self.person, self.kwargs["day"])
+
+
+def _file(name: str, entry: serializers.Serializer[Any], rows: QuerySet[Any]) -> StreamingHttpResponse:
+    texts = (json.dumps(entry.to_representation(row), ensure_ascii=False) for row in rows.iterator(200))
+    response = StreamingHttpResponse(daily.listed(texts), content_type="application/json")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+class DailyChatFileView(ScopedView):
+    @extend_schema(operation_id="daily_chat_file", responses=ChatEntrySerializer(many=True))
+    def get(self, request: Request, day: date) -> StreamingHttpResponse:
+        """All messages of the day in one file, as `daily/<date>/chat/` lists them."""
+        rows = daily.messages(self.person, day).order_by("created", "id")
+        return _file("Daily_chat.json", ChatEntrySerializer(), rows)
+
+
+class DailySummaryFileView(ScopedView):
+    @extend_schema(operation_id="daily_summary_file", responses=SummaryEntrySerializer(many=True))
+    def get(self, request: Request, day: date) -> StreamingHttpResponse:
+        """All summaries of the day in one file, as `daily/<date>/summary/` lists them."""
+        rows = daily.summaries(self.person, day).order_by("created", "id")
+        return _file("Daily_summary.json", SummaryEntrySerializer(), rows)

@@ -1,0 +1,191 @@
+"""The tree of messages: what changes it, where it branches as pages show it, and what a deletion takes along."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from accounts.models import User
+from chat.models import Conversation, Message, Turn
+from chat.models.conversation_state import busy, idle, lock, require_owner
+from chat.models.tree import asked_together, below, newest_leaf, with_rows
+from chat.prompts.preview import chosen_files
+from chat.turns.submit import Ask, submit
+from core.errors import ProductError
+from llm.models import Model
+
+CONTINUE = "Continue exactly where your last answer stopped."
+
+
+def edit_question(
+    *, user: User, message: Message, text: str, files: Sequence[UUID] | None = None, key: str | None = None
+) -> list[Turn]:
+    """Asks in other words: a new branch beside the old question, which is kept, answered by the same model.
+
+    The old question's files go along unless `files` says which. Raises `not_a_question` and what `submit` raises.
+    """
+    require_owner(user, message.conversation)
+    if message.role != Message.Role.USER:
+        raise ProductError("not_a_question", "Only your own messages can be edited. Send a new one instead.")
+    ask = Ask(
+        text=text,
+        files=_carried(user, message) if files is None else files,
+        models=_usable(_model_of_newest_answer(message)),
+        key=key,
+        beside=message.pk,
+    )
+    return submit(user=user, conversation=message.conversation, ask=ask)
+
+
+def continue_answer(*, user: User, message: Message, key: str | None = None) -> list[Turn]:
+    """Goes on with an answer that was cut off, as a follow-up question with a fixed text, shown small on the page.
+
+    No protocol lets a model go on inside a message it has sent, and not every model takes up an unfinished one. Asking
+    is what all of them understand, and the conversation stays what the model really saw.
+    Raises `nothing_to_continue` for a whole or empty answer, and what `submit` raises.
+    """
+    require_owner(user, message.conversation)
+    if message.status in (Message.Status.DONE, Message.Status.PENDING) or not message.text.strip():
+        raise ProductError(
+            "nothing_to_continue", "Only an answer that was cut off can be continued. Ask a new question instead."
+        )
+    ask = Ask(CONTINUE, models=_usable(message.model_id), key=key, parent=message.pk)
+    return submit(user=user, conversation=message.conversation, ask=ask)
+
+
+def choose_branch(*, user: User, message: Message) -> Conversation:
+    """Shows the branch of this message, down to its newest end. Raises `already_answering` (409)."""
+    with idle(user, message.conversation) as conversation:
+        conversation.leaf_id = newest_leaf(message.pk) or conversation.leaf_id
+        conversation.save(update_fields=["leaf"])
+    return conversation
+
+
+def delete_message(*, user: User, message: Message) -> Conversation:
+    """Deletes the message with everything below it. Raises `already_answering` (409) while an answer in there is live.
+
+    When the branch on show goes, the newest one that is left below the message's parent is shown.
+    """
+    require_owner(user, message.conversation)
+    with transaction.atomic():
+        conversation = lock(message.conversation)
+        doomed = [row.id for row in below(message.pk)]
+        if Turn.objects.live().filter(Q(answer__in=doomed) | Q(user_message__in=doomed)).exists():
+            raise busy()
+        was_on_show = conversation.leaf_id in doomed
+        # All at once: Django would otherwise go down the tree call by call, and a long branch is too deep for that.
+        Message.objects.filter(pk__in=doomed).delete()
+        if was_on_show:
+            conversation.leaf_id = _left(conversation, message.parent_id)
+            conversation.save(update_fields=["leaf"])
+    return conversation
+
+
+def give_feedback(*, user: User, message: Message, feedback: str) -> Message:
+    """`feedback` is a value of `Message.Feedback`; the empty one takes it back. Raises `not_an_answer`."""
+    require_owner(user, message.conversation)
+    if message.role != Message.Role.ASSISTANT:
+        raise ProductError("not_an_answer", "Only answers can be judged.")
+    if feedback not in Message.Feedback.values:
+        raise ProductError("bad_feedback", "Say “good”, “bad”, or nothing to take it back.")
+    message.feedback = feedback
+    message.save(update_fields=["feedback"])
+    return message
+
+
+def _left(conversation: Conversation, parent: UUID | None) -> UUID | None:
+    if parent is not None:
+        return newest_leaf(parent)
+    newest = Message.objects.filter(conversation=conversation).order_by("-id").values_list("pk", flat=True).first()
+    return newest_leaf(newest) if newest else None
+
+
+def _carried(user: User, message: Message) -> list[UUID]:
+    """The message's files that are still there for this user, in their order."""
+    ids = [pk for pk in message.attachments.values_list("file", flat=True) if pk is not None]
+    there = {file.pk for file in chosen_files(user=user, ids=ids)}
+    return [pk for pk in ids if pk in there]
+
+
+def _model_of_newest_answer(question: Message) -> UUID | None:
+    return question.children.order_by("-id").values_list("model", flat=True).first()
+
+
+def _usable(model: UUID | None) -> Sequence[UUID]:
+    """None for a model that was switched off since: then the conversation's own model answers."""
+    return list(Model.objects.usable().filter(pk=model).values_list("pk", flat=True)) if model else ()
+
+
+@dataclass(frozen=True, slots=True)
+class BranchView:
+    """The message is number `number`, from 1, of the `count` at its place; `previous` and `next` are those beside it.
+
+    `pick`: it stands beside other answers to the newest question, and one of them is to go on with; `picked`: this one.
+    """
+
+    number: int
+    count: int
+    previous: UUID | None
+    next: UUID | None
+    pick: bool
+    picked: bool
+
+    @property
+    def switch(self) -> bool:
+        return (not self.pick or self.picked) and bool(self.previous or self.next)
+
+
+def branches_of(
+    messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UUID | None
+) -> dict[UUID, BranchView]:
+    """Messages of one conversation by id; `places` as `siblings` finds them, `leaf` is the conversation's."""
+    group = _group(messages, places, leaf)
+    return {message.pk: _view(message.pk, places[message.pk], group, leaf) for message in messages}
+
+
+def side_by_side(answer: Message) -> list[Message]:
+    """The answers that were asked for together with this one, itself included; empty when it was alone."""
+    if answer.role != Message.Role.ASSISTANT:
+        return []
+    ids = asked_together(answer)
+    if len(ids) == 1:
+        return []
+    rows = {message.pk: message for message in with_rows(Message.objects.filter(pk__in=ids))}
+    return [rows[pk] for pk in ids]
+
+
+def removal(message: Message) -> str:
+    """What goes when the message is deleted, in words."""
+    asked = sum(row.role == Message.Role.USER for row in below(message.pk))
+    what = ngettext("%(count)d message and its answers", "%(count)d messages and their answers", asked)
+    words = what % {"count": asked}
+    if message.role == Message.Role.USER:
+        return words
+    return _("this answer, and below it %(words)s") % {"words": words} if asked else _("this answer")
+
+
+def _group(messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UUID | None) -> list[UUID]:
+    """The newest answers when they stand side by side."""
+    for message in messages:
+        if message.role == Message.Role.ASSISTANT and leaf in places[message.pk] and len(places[message.pk]) > 1:
+            group = asked_together(message)
+            return group if leaf in group and len(group) > 1 else []
+    return []
+
+
+def _view(pk: UUID, place: list[UUID], group: list[UUID], leaf: UUID | None) -> BranchView:
+    pick = pk in group
+    first, last = (group[0], group[-1]) if pick else (pk, pk)
+    before, after = place[: place.index(first)], place[place.index(last) + 1 :]
+    return BranchView(
+        number=place.index(pk) + 1,
+        count=len(place),
+        previous=before[-1] if before else None,
+        next=after[0] if after else None,
+        pick=pick,
+        picked=pick and pk == leaf,
+    )

@@ -1,0 +1,49 @@
+"""What was said and summarised on one day, the day being the person's own (seed: Daily_chat, Daily_summary)."""
+
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from accounts.models import User
+from chat.models import Conversation, Message, Summary
+
+
+def bounds(user: User, day: date) -> tuple[datetime, datetime]:
+    """When the day begins and when the next one does; 23 to 25 hours, where clocks change."""
+    zone = user.zone
+    begins = datetime.combine(day, time(), zone)
+    try:
+        return begins, datetime.combine(day + timedelta(days=1), time(), zone)
+    except OverflowError:  # the last day there is
+        return begins, datetime.max.replace(tzinfo=zone)
+
+
+def messages(user: User, day: date) -> "QuerySet[Message]":
+    begins, ends = bounds(user, day)
+    rows = Message.objects.visible_to(user).filter(created__gte=begins, created__lt=ends)
+    return rows.filter(conversation__origin=Conversation.Origin.WORKSPACE).select_related("model", "conversation")
+
+
+def following(rows: "QuerySet[Message]", after: UUID | None, count: int) -> list[Message]:
+    """The next `count` of the rows, oldest first, from the first or from after a message."""
+    if after is not None:
+        last = rows.filter(pk=after).first()
+        rows = rows.filter(Q(created__gt=last.created) | Q(created=last.created, pk__gt=after)) if last else rows.none()
+    return list(rows.order_by("created", "pk")[:count])
+
+
+def summaries(user: User, day: date) -> "QuerySet[Summary]":
+    """Those written on that day, in force or not."""
+    begins, ends = bounds(user, day)
+    return Summary.objects.visible_to(user).filter(created__gte=begins, created__lt=ends)
+
+
+def listed(entries: Iterator[str]) -> Iterator[str]:
+    """The JSON texts as one JSON list, an entry a line, without holding them all."""
+    separator = "["
+    for entry in entries:
+        yield f"{separator}\n{entry}"
+        separator = ","
+    yield "[]\n" if separator == "[" else "\n]\n"

@@ -1,0 +1,92 @@
+"""The parts of personas' and projects' pages that only the conversation's side knows.
+
+What would be sent, who uses a persona, and whether a project's files all fit.
+"""
+
+from dataclasses import dataclass
+
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+
+from accounts.access.sessions import SignedInRequest as Request
+from accounts.models import User
+from chat.context.rendering import Numbers
+from chat.models import Conversation
+from chat.models.conversation_state import ChatScope
+from chat.prompts import builder, inspector
+from chat.prompts.history import Documents, ProjectFiles, project_files
+from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.turn_context import base_context
+from core.requests import with_row
+from llm.models import Model
+from personas import services
+from personas.models import Persona
+from personas.services import model_for, visible_persona
+from projects.models import Project
+from projects.services import visible_project
+
+SHOWN = 50  # conversations of a project
+
+
+@with_row(visible_persona)
+def plan(request: Request, persona: Persona) -> HttpResponse:
+    """What a model would get for a sample message with the persona as it is stored: a fragment, or a page."""
+    draft = Draft(request.POST.get("text", ""))
+    planned = plan_ahead(user=request.user, scope=ChatScope(persona=persona), draft=draft)
+    context = {"panel": inspector.of_plan(planned), "line": inspector.plan_line(planned), "persona": persona}
+    return render(request, "chat/_context.html" if request.htmx else "personas/plan.html", context)
+
+
+@with_row(visible_persona, "GET", "POST")
+def delete(request: Request, persona: Persona) -> HttpResponse:
+    """Asks with a page that says what goes on without the persona; a POST deletes it."""
+    services.require_owner(user=request.user, persona=persona)
+    if request.method == "POST":
+        services.delete_persona(user=request.user, persona=persona)
+        return redirect("personas:list")
+    # A number tells nothing of what others talk about, and the owner of a shared persona has to know it.
+    uses = {
+        "conversations": Conversation.objects.filter(persona=persona, origin=Conversation.Origin.WORKSPACE).count(),
+        "projects": Project.objects.filter(persona=persona).count(),
+    }
+    return render(request, "personas/delete.html", {"persona": persona, **uses})
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """How a project's files would go to the `model` that would answer in it; `failed`: ids of those that cannot.
+
+    `models`: the name of every model, and whether all of the files would be inline for it.
+    """
+
+    model: Model
+    files: ProjectFiles
+    failed: list[str]
+    models: list[tuple[str, bool]]
+
+
+def project_meter(*, user: User, project: Project) -> Meter:
+    scope, chosen = ChatScope(None, project, project.persona), model_for(project.persona)
+    files, failed = _files(user, project, scope, chosen)
+    usable = Model.objects.usable()
+    fits = [(model.name, not _files(user, project, scope, model)[0].by_search) for model in usable]
+    return Meter(chosen, files, failed, fits)
+
+
+def _files(user: User, project: Project, scope: ChatScope, model: Model) -> tuple[ProjectFiles, list[str]]:
+    context = base_context(user=user, model=model, scope=scope)
+    documents = Documents(context.tokenizer, model.vision, Numbers())
+    files = project_files(project, documents, room=builder.project_room(context), profile=context.profile)
+    return files, [report.id or "" for report in documents.reports if report.reason == "failed_file"]
+
+
+@with_row(visible_project, "GET")
+def meter(request: Request, project: Project) -> HttpResponse:
+    return render(request, "projects/_meter.html", {"meter": project_meter(user=request.user, project=project)})
+
+
+@with_row(visible_project, "GET")
+def conversations(request: Request, project: Project) -> HttpResponse:
+    """One's own conversations in the project, the newest first: members share files, not what they talk about."""
+    rows = Conversation.objects.listed_for(request.user).filter(project=project, archived=False)[:SHOWN]
+    return render(request, "projects/_conversations.html", {"conversations": rows, "project": project})

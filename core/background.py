@@ -1,0 +1,224 @@
+"""Work beside requests: coroutines on the process's event loop, and jobs that workers claim.
+
+One event loop a process, on its own thread, for all work that mostly waits: answers, summaries, titles, deliveries. A
+thread for each would cost a database connection each and could not be cancelled while a model is silent.
+
+Of a job its row is the truth, the broker only makes it prompt. Whoever changes a row's state by `claim` does the work,
+nobody else. While at it they renew its `heartbeat`. What the broker or a dead worker lost shows in that field, and a
+sweeper finds it by `silent` and `unclaimed`. Each worker says every few seconds which queues it serves.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
+
+import redis
+from celery import current_app
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
+from django.db.models import Model, QuerySet
+from django.utils import timezone
+from kombu.exceptions import KombuError
+from redis import asyncio as aioredis
+from redis.exceptions import RedisError
+
+STALE_AFTER = timedelta(seconds=30)  # without a heartbeat, whoever was at work is gone
+UNCLAIMED_AFTER = timedelta(seconds=10)  # what waits longer has been lost by the broker, or all workers are busy
+
+QUEUES = ("turns", "background")
+EVERY = 5.0  # seconds
+HEARD_WITHIN = 20.0  # seconds; who has not been heard of for so long is gone
+_REMEMBERED = 86_400  # seconds
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+Row = TypeVar("Row", bound=Model)
+logger = logging.getLogger(__name__)
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_carried: "set[asyncio.Task[Any]]" = set()  # touched on the loop alone
+# Few threads on purpose: they bound the database connections of a worker, whatever the number of turns.
+_executor = ThreadPoolExecutor(6, thread_name_prefix="database")
+_apart = ThreadPoolExecutor(1, thread_name_prefix="heartbeats")
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """The process's loop, started at the first call."""
+    global _loop
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="turns", daemon=True).start()
+        return _loop
+
+
+def submit(work: Coroutine[Any, Any, Result]) -> "Future[Result]":
+    return asyncio.run_coroutine_threadsafe(work, loop())
+
+
+def carry(work: Coroutine[Any, Any, object]) -> None:
+    """Has it done while the caller goes on. What it raises is logged; a worker that ends waits for it, see `end`."""
+    loop().call_soon_threadsafe(_begin, work)
+
+
+def _begin(work: Coroutine[Any, Any, object]) -> None:
+    # Noted before its first step: an end that comes in between must reach it, too. It is never begun then.
+    task = loop().create_task(_logged(work))
+    _carried.add(task)
+    task.add_done_callback(_carried.discard)
+    task.add_done_callback(lambda _: work.close())
+
+
+async def _logged(work: Coroutine[Any, Any, object]) -> None:
+    try:
+        await work
+    except asyncio.CancelledError:
+        logger.info("%r was cut off by the end of the worker", work)
+    except Exception:
+        logger.exception("%r failed", work)
+
+
+def end(grace: float) -> None:
+    """What is carried has `grace` seconds to get done, then it is cancelled. Returns at once; `join` waits."""
+    if grace > 0:
+        loop().call_soon_threadsafe(loop().call_later, grace, _cancel)
+    else:
+        loop().call_soon_threadsafe(_cancel)
+
+
+def _cancel() -> None:
+    for task in _carried:
+        task.cancel()
+
+
+def join() -> None:
+    """Returns when nothing is carried any more."""
+    submit(_join()).result()
+
+
+async def _join() -> None:
+    while _carried:
+        await asyncio.wait(_carried)
+
+
+async def completed(work: Coroutine[Any, Any, Result]) -> Result:
+    """What it returns, once it is done: also when whoever waits is cancelled meanwhile, which is noted by the task."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        return await task
+
+
+def _with_connection(work: Callable[[], Result]) -> Result:
+    close_old_connections()
+    try:
+        return work()
+    finally:
+        close_old_connections()
+
+
+async def on_database(
+    function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result:
+    """Runs ORM code off the event loop; its connection goes back to the pool afterwards."""
+    work = partial(_with_connection, partial(function, *args, **kwargs))
+    return await asyncio.get_running_loop().run_in_executor(_executor, work)
+
+
+async def persistently(work: Callable[[], Result], *, seconds: float = 60.0, apart: bool = False) -> Result:
+    """`on_database`, tried again while the database is away, for example restarting.
+
+    `apart`: on a thread for such work alone. Heartbeats must not wait until hundreds of prompts are prepared.
+    """
+    deadline = asyncio.get_running_loop().time() + seconds
+    work = partial(_with_connection, work)
+    while True:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(_apart if apart else _executor, work)
+        except (OperationalError, InterfaceError):
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(0.5)
+
+
+def enqueue(task: str, *args: object) -> None:
+    """Hands work to a worker: a task by its name, so that nobody imports it. A broker that is away is no error here."""
+    try:
+        current_app.send_task(task, [str(each) for each in args], retry=False)
+    except (KombuError, RedisError, OSError):
+        logger.warning("the broker is away; %s%s waits for the sweeper", task, args)
+
+
+def claim(rows: "QuerySet[Row]", pk: UUID, **changes: Any) -> bool:
+    """Whether the row, if it is one of `rows`, is ours from now on. `changes` must take it out of `rows`."""
+    return bool(rows.filter(pk=pk).update(**{"heartbeat": timezone.now(), **changes}))
+
+
+@contextmanager
+def heartbeat(rows: "QuerySet[Row]") -> Iterator[None]:
+    """While it is open, the row of `rows` tells that somebody is at work on it; none is left once the claim is lost."""
+    beat = submit(_beat(rows))
+    try:
+        yield
+    finally:
+        beat.cancel()
+
+
+async def _beat(rows: "QuerySet[Row]") -> None:
+    while True:
+        await asyncio.sleep(EVERY)
+        with suppress(DatabaseError):
+            await persistently(lambda: rows.update(heartbeat=timezone.now()), apart=True)
+
+
+def silent(rows: "QuerySet[Row]", since: timedelta = STALE_AFTER) -> "QuerySet[Row]":
+    """Those without a heartbeat for so long."""
+    return rows.filter(heartbeat__lt=timezone.now() - since)
+
+
+def unclaimed(waiting: "QuerySet[Row]") -> list[UUID]:
+    """Those that nobody has claimed, to be enqueued again; each is told once in `UNCLAIMED_AFTER`."""
+    lost: list[UUID] = list(silent(waiting, UNCLAIMED_AFTER).values_list("pk", flat=True))
+    waiting.filter(pk__in=lost).update(heartbeat=timezone.now())
+    return lost
+
+
+def _key(queue: str) -> str:
+    return f"worker:{queue}:heard"
+
+
+async def tell_queues(queues: Collection[str]) -> None:
+    """Says so of these queues, until it is cancelled. On the event loop: one that is stuck says nothing."""
+    connection = aioredis.Redis.from_url(settings.STREAMS_URL, protocol=2, socket_timeout=EVERY)
+    while True:
+        try:
+            async with connection.pipeline(transaction=False) as pipe:
+                for queue in queues:
+                    pipe.set(_key(queue), f"{time.time():.3f}", ex=_REMEMBERED)
+                await pipe.execute()
+        except (redis.RedisError, OSError):
+            pass  # Redis is away, which everybody sees who asks it
+        await asyncio.sleep(EVERY)
+
+
+def queues_heard() -> dict[str, float]:
+    """Seconds since a worker of a queue was heard of, by queue; without those of the last day. Raises RedisError."""
+    with redis.Redis.from_url(settings.STREAMS_URL, protocol=2, socket_timeout=2) as connection:
+        said = connection.mget([_key(queue) for queue in QUEUES])
+    return {queue: max(0.0, time.time() - float(at)) for queue, at in zip(QUEUES, said, strict=True) if at}
+
+
+def missing_queues() -> list[str]:
+    """The queues that have no worker, as far as one can hear. Raises redis.RedisError."""
+    heard = queues_heard()
+    return [queue for queue in QUEUES if heard.get(queue, HEARD_WITHIN) >= HEARD_WITHIN]

@@ -1,0 +1,174 @@
+"""What requests name and carry: rows, ids and days in addresses; pages of lists, bodies and entity tags of the API.
+
+Lists come in pages with cursors. Serializers refuse fields that they do not have. Entity tags (RFC 9110, sections 8.8.3
+and 13.1.1): who changes something says which state they have read.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from uuid import UUID
+
+from django.db.models import Model, QuerySet
+from django.http.response import HttpResponseBase
+from django.views.decorators.http import require_http_methods
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field
+from rest_framework import serializers
+from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+from core.errors import NotFound
+
+Row = TypeVar("Row", bound=Model)
+Asked = TypeVar("Asked")
+Rest = ParamSpec("Rest")
+Answer = TypeVar("Answer", bound=HttpResponseBase)
+
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="The ETag that was read. Refused with 412 when something has changed since; without it, never.",
+)
+ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, description="For If-Match.")
+
+_TAG = re.compile(r'(W/)?"([^"]*)"')
+
+
+def identifier(value: object, what: str) -> UUID:
+    """A row's id as it came from outside; raises `NotFound` for what is none, as for a row that is not there."""
+    try:
+        return UUID(str(value))
+    except ValueError as error:
+        raise NotFound(what) from error
+
+
+def get_or_404(rows: QuerySet[Row], pk: object, what: str) -> Row:
+    """The one of `rows` with this id, as it came from outside; raises `NotFound` when there is none."""
+    return or_404(rows.filter(pk=identifier(pk, what)).first(), what)
+
+
+def or_404(row: Row | None, what: str) -> Row:
+    """Raises `NotFound` for a row that was not found."""
+    if row is None:
+        raise NotFound(what)
+    return row
+
+
+def with_row(
+    find: Callable[[Any, UUID], Row], *methods: str
+) -> Callable[
+    [Callable[Concatenate[Asked, Row, Rest], Answer]], Callable[Concatenate[Asked, UUID, Rest], HttpResponseBase]
+]:
+    """A view of the row whose id is in the address: it gets the row itself.
+
+    `find` loads it for a user, and raises `NotFound` for one that is not theirs. `methods` are those that the view
+    answers; POST when none is named.
+    """
+
+    def decorate(view: Callable[Concatenate[Asked, Row, Rest], Answer]) -> Any:
+        @require_http_methods(methods or ["POST"])
+        @wraps(view)
+        def found(request: Any, pk: UUID, *args: Any, **kwargs: Any) -> Answer:
+            return view(request, find(request.user, pk), *args, **kwargs)
+
+        return found
+
+    return decorate
+
+
+class DayConverter:
+    """A day as in ISO 8601; `length` is how much of it an address shows, the rest is the first day."""
+
+    regex = r"\d{4}-\d{2}-\d{2}"
+    length = 10
+
+    def to_python(self, value: str) -> date:
+        return date.fromisoformat((value + "-01-01")[:10])
+
+    def to_url(self, value: date) -> str:
+        return value.isoformat()[: self.length]
+
+
+class Pages(CursorPagination):
+    page_size = 50
+    page_size_query_param = "page_size"
+    max_page_size = 200
+
+
+def pages(*ordering: str, size: int = 50, at_most: int | None = 200) -> type[Pages]:
+    """A paginator of `size` rows a page in this order, by fields that are never null.
+
+    `at_most` is the largest `page_size` that a request may ask for; None: it gets `size` whatever it asks for.
+    """
+    asked = None if at_most is None else "page_size"
+    members = {"ordering": ordering, "page_size": size, "page_size_query_param": asked, "max_page_size": at_most}
+    return type("Pages", (Pages,), members)
+
+
+NewestFirst = pages("-created", "-id")
+OldestFirst = pages("created", "id")
+ByUpdate = pages("-updated", "-id")
+ByName = pages("name")
+
+
+def valid(kind: type[BaseSerializer[Any]], request: Request, given: Any = None) -> dict[str, Any]:
+    """What was sent, or `given` in its place, as the serializer reads it; raises its `ValidationError`."""
+    body = kind(data=request.data if given is None else given, context={"request": request})
+    body.is_valid(raise_exception=True)
+    return dict(body.validated_data)
+
+
+def expected(request: Request) -> frozenset[str] | None:
+    """The tags of `If-Match`; None for a request that takes any. A weak tag never matches."""
+    header = request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return None
+    return frozenset(tag for weak, tag in _TAG.findall(header) if not weak)
+
+
+def tagged(response: Response, tag: str) -> Response:
+    response["ETag"] = f'"{tag}"'
+    return response
+
+
+class Strict(serializers.Serializer[Any]):
+    """Refuses fields that it does not have, and those that only it sets, by their names."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        wrong: dict[str, Any] = {}
+        if isinstance(data, Mapping):
+            known = [name for name, field in self.fields.items() if not field.read_only]
+            for name in map(str, data):
+                if name in self.fields and name not in known:
+                    wrong[name] = ["This field cannot be set."]
+                elif name not in known:
+                    wrong[name] = [f"There is no such field. The fields are: {', '.join(known)}."]
+        try:
+            valid = super().to_internal_value(data)
+        except serializers.ValidationError as error:
+            if not wrong or not isinstance(error.detail, dict):
+                raise
+            raise serializers.ValidationError({**error.detail, **wrong}) from error
+        if wrong:
+            raise serializers.ValidationError(wrong)
+        return valid
+
+
+@extend_schema_field(OpenApiTypes.UUID)
+class VisibleField(serializers.PrimaryKeyRelatedField[Any]):
+    """A row of `model` that the caller may see; the serializer's context has their request."""
+
+    def __init__(self, model: type[Model], **options: Any) -> None:
+        self.model = model
+        super().__init__(**options)
+
+    def get_queryset(self) -> QuerySet[Any]:
+        manager: Any = self.model._default_manager
+        rows: QuerySet[Any] = manager.visible_to(self.context["request"].user)
+        return rows

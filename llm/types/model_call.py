@@ -1,0 +1,199 @@
+"""One model call as plain values: what a model is sent, what happens while it answers, and who carries it out.
+
+The row (`chat.models.Message`) and the engine's value (`chat.context.types.ContextMessage`) are other forms of a
+message, each for its own layer; nothing here knows of them. The events are those of one step, and those that the agent
+loop adds around steps.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+Role = Literal["system", "user", "assistant", "tool"]
+ToolChoice = Literal["auto", "none", "required"]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """`arguments` is the JSON text exactly as the model wrote it; it may be invalid."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a prompt.
+
+    `images` only on user messages, `tool_calls` only on assistant messages, `tool_call_id` only on tool messages.
+    """
+
+    role: Role
+    text: str = ""
+    images: tuple[Image, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """`parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the model is to choose its words, in the names and ranges of OpenAI's protocol; None leaves it open."""
+
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    reasoning_effort: str | None = None
+    verbosity: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+NO_SAMPLING = Sampling()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One model call. `model` is the provider's own name; `max_output` is in tokens; None leaves it to the provider.
+
+    `tool_choice`: "auto" lets the model decide, "none" forbids calls (the definitions are still sent), "required"
+    demands one, of `required_tool` where that is named. `response_format` is that of OpenAI's protocol for an answer
+    in JSON: of the type `json_object`, or `json_schema` with its schema.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    max_output: int | None
+    tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    required_tool: str | None = None
+    several_system_messages: bool = True
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    sampling: Sampling = NO_SAMPLING
+    response_format: Mapping[str, Any] | None = None
+    parallel_tool_calls: bool = True
+
+
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """`index` numbers the calls of one step from 0, in the order the model began them."""
+
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A piece of the JSON text of call `index`'s arguments."""
+
+    index: int
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counts them. `input` includes `cached_input`; `output` includes `reasoning`."""
+
+    input: int
+    output: int
+    cached_input: int = 0
+    reasoning: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cached_input + other.cached_input,
+            self.reasoning + other.reasoning,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepFinished:
+    """The last event of a step. `usage` is None when the provider reports none."""
+
+    reason: FinishReason
+    usage: Usage | None = None
+
+
+StepEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | StepFinished
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """A model call begins; `cycle` counts from 1."""
+
+    cycle: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRunStarted:
+    """The arguments are complete and the tool begins; `label` says to a person what it does."""
+
+    call: ToolCall
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRunFinished:
+    """`text` is what the model will see, `data` what the page may show; `error` tells whether the tool failed.
+
+    The arguments of `call` are those the tool really used, which may be more than the model wrote.
+    """
+
+    call: ToolCall
+    text: str
+    error: bool
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+LoopEvent = StepEvent | StepStarted | ToolRunStarted | ToolRunFinished
+
+
+class Provider(Protocol):
+    """A client of one provider row. Safe to share between coroutines of one event loop."""
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
+        """Yields the events of one model call, `StepFinished` last and exactly once.
+
+        Raises `core.errors.ModelError`. Closing the iterator closes the HTTP stream at once.
+        """
+        ...
+
+    async def list_models(self) -> list[str]:
+        """The names the endpoint offers; used to test a connection. Raises `core.errors.ModelError`."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,176 @@
+"""The application in the test's own process, for tests of rows, rights, statuses and bodies.
+
+Requests go to the ASGI handler without a socket in between. What is enqueued is done by threads of this process and on
+its event loop, as a worker would do it. Rows are committed, since all of these see them from connections of their own.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+from celery import Celery
+from django.core.asgi import get_asgi_application
+from django.db import connections
+
+from config.celery import app as celery_app
+from config.http.middleware import App, BodyLimit
+from core import background
+from tests.product import WAIT
+from tests.scripted_model import ScriptedModel
+
+
+class Application:
+    """What a running product is to a test, without processes: `http` reaches it, and `model` answers its turns."""
+
+    url = "http://testserver"  # which Django lets tests use
+
+    def __init__(self, model: ScriptedModel, directory: Path) -> None:
+        self.model, self.directory = model, directory
+
+    def http(self, path: str = "/", **options: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url + path, timeout=WAIT, transport=InProcess(_handler()), **options)
+
+
+@cache
+def _handler() -> App:
+    return BodyLimit(get_asgi_application())
+
+
+@contextmanager
+def working() -> Iterator[None]:
+    """What is enqueued meanwhile is done here. Nothing of it is left afterwards; what then still runs is cut off."""
+    worker = Worker()
+    worker.begin()
+    try:
+        yield
+        worker.settle()
+    finally:
+        worker.end()
+
+
+class Worker(Celery):
+    """A Celery application whose tasks are done by threads of this process, without a broker."""
+
+    def __init__(self) -> None:
+        super().__init__("tests", fixups=[], set_as_current=False)
+        celery_app.loader.import_default_modules()
+        self._threads = ThreadPoolExecutor(8, thread_name_prefix="worker")
+        self._handed: set[Future[None]] = set()
+        self._lock = threading.Lock()
+
+    def send_task(self, name: str, args: Any = None, *_: Any, **__: Any) -> None:  # type: ignore[override]
+        future = self._threads.submit(_carry_out, name, args)
+        with self._lock:
+            self._handed = {each for each in self._handed if not each.done()} | {future}
+
+    def begin(self) -> None:
+        self.set_default()
+        self.set_current()
+
+    def settle(self) -> None:
+        """Returns when nothing is under way. What a task or an answer hands on at its end is waited for, too."""
+        background.end(grace=0)
+        while True:
+            background.join()
+            with self._lock:
+                handed = [each for each in self._handed if not each.cancel() and not each.done()]
+            if not handed:
+                return
+            wait(handed)
+            background.end(grace=0)
+
+    def end(self) -> None:
+        celery_app.set_default()
+        celery_app.set_current()
+        self._threads.shutdown(wait=False)
+
+
+def _carry_out(name: str, args: Any) -> None:
+    try:
+        celery_app.tasks[name](*args)
+    finally:
+        connections.close_all()
+
+
+class InProcess(httpx.BaseTransport):
+    """Takes requests to an ASGI handler on the process's event loop. Bodies come as they are made."""
+
+    def __init__(self, handler: App) -> None:
+        self._handler = handler
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        exchange = _Exchange(request.read(), request.extensions["timeout"]["read"])
+        background.submit(exchange.carry_out(self._handler, _scope(request)))
+        start = exchange.next()
+        return httpx.Response(start["status"], headers=start["headers"], stream=exchange)
+
+
+def _scope(request: httpx.Request) -> dict[str, Any]:
+    path, _, query = request.url.raw_path.partition(b"?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": request.url.scheme,
+        "path": unquote(path.decode("ascii")),
+        "raw_path": path,
+        "query_string": query,
+        "root_path": "",
+        "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        "client": ("127.0.0.1", 1),
+        "server": (request.url.host, request.url.port or 80),
+    }
+
+
+class _Exchange(httpx.SyncByteStream):
+    """One request and its response, whose messages come from the event loop's thread."""
+
+    def __init__(self, body: bytes, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._unread = [{"type": "http.request", "body": body}]
+        self._messages: queue.Queue[Any] = queue.Queue()
+        self._closed = asyncio.Event()
+
+    async def carry_out(self, handler: App, scope: dict[str, Any]) -> None:
+        try:
+            await handler(scope, self._receive, self._send)
+        except Exception as error:
+            self._messages.put(error)
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._unread:
+            return self._unread.pop()
+        await self._closed.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        self._messages.put(message)
+
+    def next(self) -> Any:
+        """The next message; raises what the handler raised, and `httpx.ReadTimeout`."""
+        try:
+            message = self._messages.get(timeout=self._seconds)
+        except queue.Empty:
+            raise httpx.ReadTimeout(f"Nothing came for {self._seconds} s.") from None
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+    def __iter__(self) -> Iterator[bytes]:
+        more = True
+        while more:
+            message = self.next()
+            more = message.get("more_body", False)
+            yield message.get("body", b"")
+
+    def close(self) -> None:
+        background.loop().call_soon_threadsafe(self._closed.set)
