@@ -30,6 +30,7 @@ from personas.services import default_profile, reminders_for
 from projects.models import Project, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
 
+RESIDUE = Decimal("0.01")  # what a learnt ratio leaves uncertain
 MAX_TOOLS = 128  # of a program's own
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
@@ -80,9 +81,6 @@ def options_of(stored: Mapping[str, Any]) -> Options:
 
 
 NO_OPTIONS = Options()
-
-
-RESIDUE = Decimal("0.01")  # what a learnt ratio leaves uncertain
 
 
 @dataclass(frozen=True)
