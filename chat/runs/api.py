@@ -7,7 +7,6 @@ from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status, viewsets
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,7 +16,7 @@ from chat.models import Run, RunStep
 from chat.runs import services
 from chat.runs.limits import Used, profile_of, used
 from core.lookups import identifier
-from core.rest import pages, valid
+from core.rest import pages, posts, valid
 from llm.serializers import SentenceField
 from projects.planner.queries import visible_task
 
@@ -106,7 +105,7 @@ class TaskRunsView(ScopedView):
             model=visible_model(fields["model"]),
             starts_itself=fields["start"],
         )
-        return _accepted(made)
+        return Response(RunSerializer(made).data, status=status.HTTP_202_ACCEPTED)
 
 
 class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Run]):
@@ -126,31 +125,22 @@ class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, v
         """Newest first."""
         return super().list(request, *args, **kwargs)
 
-    @extend_schema(request=None, responses={202: RunSerializer})
-    @action(detail=True, methods=["post"])
-    def start(self, request: Request, pk: str) -> Response:
+    @posts(RunSerializer, status=202)
+    def start(self, run: Run) -> Run:
         """Accepts the drafted checklist as it is now, and begins with it."""
-        return _accepted(services.start_run(user=self.person, run=self.get_object()))
+        return services.start_run(user=self.person, run=run)
 
-    @extend_schema(request=None, responses={202: RunSerializer})
-    @action(detail=True, methods=["post"])
-    def stop(self, request: Request, pk: str) -> Response:
+    @posts(RunSerializer, status=202)
+    def stop(self, run: Run) -> Run:
         """Stops it, and the answer that is being written; what was written stays."""
-        return _accepted(services.stop_run(user=self.person, run=self.get_object()))
+        return services.stop_run(user=self.person, run=run)
 
-    @extend_schema(request=AnswerSerializer, responses={202: RunSerializer})
-    @action(detail=True, methods=["post"])
-    def answer(self, request: Request, pk: str) -> Response:
+    @posts(RunSerializer, AnswerSerializer, status=202)
+    def answer(self, run: Run, text: str) -> Run:
         """Confirms the breakpoint it waits at, or tells it what it asked."""
-        run, body = self.get_object(), valid(AnswerSerializer, request)
-        return _accepted(services.answer_run(user=self.person, run=run, **body))
+        return services.answer_run(user=self.person, run=run, text=text)
 
-    @extend_schema(request=None, responses={202: RunSerializer})
-    @action(detail=True, methods=["post"])
-    def retry(self, request: Request, pk: str) -> Response:
+    @posts(RunSerializer, status=202)
+    def retry(self, run: Run) -> Run:
         """Goes on where it waits, failed or was stopped."""
-        return _accepted(services.retry_run(user=self.person, run=self.get_object()))
-
-
-def _accepted(run: Run) -> Response:
-    return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
+        return services.retry_run(user=self.person, run=run)
