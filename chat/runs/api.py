@@ -1,7 +1,6 @@
 """`/api/v1/runs/` and `tasks/<id>/runs/`: a model works through a checklist, for programs."""
 
 from typing import Any, ClassVar
-from uuid import UUID
 
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
@@ -41,15 +40,14 @@ class AnswerSerializer(serializers.Serializer[dict[str, Any]]):
 
 class RunStepSerializer(serializers.ModelSerializer[RunStep]):
     item = serializers.CharField(source="code", help_text="The item's code; empty for drafting the checklist.")
-    message = serializers.SerializerMethodField(help_text="The answer's message.")
+    message = serializers.UUIDField(
+        source="turn.answer_id", read_only=True, allow_null=True, help_text="The answer's message."
+    )
 
     class Meta:
         model = RunStep
         fields: ClassVar = ["number", "item", "attempt", "reminds", "status", "question", "turn", "message", "created"]
         read_only_fields: ClassVar = fields
-
-    def get_message(self, step: RunStep) -> UUID | None:
-        return step.turn.answer_id if step.turn else None
 
 
 class UsedSerializer(serializers.Serializer[dict[str, Any]]):
@@ -115,8 +113,7 @@ class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, v
     queryset = Run.objects.none()
 
     def get_queryset(self) -> QuerySet[Run]:
-        related = ("item", "conversation__owner", "conversation__project", "conversation__persona__budget_profile")
-        rows = Run.objects.visible_to(self.request.user).select_related(*related)
+        rows = services.runs_of(self.person)
         task = self.request.query_params.get("task") if self.action == "list" else None
         return rows.filter(task=identifier(task, "task")) if task else rows
 
