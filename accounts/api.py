@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from accounts import services
 from accounts.access.permissions import ScopedView
 from accounts.models import ApiToken, User
-from core.rest import NewestFirst, valid
+from core.requests import NewestFirst, valid
 
 
 class MeSerializer(serializers.ModelSerializer[User]):

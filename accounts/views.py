@@ -20,7 +20,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.access.sessions import sessions_of
 from accounts.forms import PasswordForm, PreferencesForm, TokenForm
 from accounts.models import ApiToken, User
-from core.lookups import get_or_404
+from core.requests import get_or_404
 
 ENDED = 20  # tokens of the past that are listed
 

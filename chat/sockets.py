@@ -21,7 +21,7 @@ from chat.sending.services import send_or_queue
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask
 from core.errors import NotFound, ProductError
-from core.lookups import get_or_404
+from core.requests import get_or_404
 
 
 class ConversationConsumer(SignedInConsumer):

@@ -4,8 +4,8 @@ from chat.conversations import views as conversations
 from chat.runs import views as run_views
 from chat.summaries import views as summary_views
 from chat.web import branches, conversation, file_picker, persona_and_project, sources
-from core.lookups import DayConverter
 from core.permissions import signed_in
+from core.requests import DayConverter
 
 register_converter(DayConverter, "chat_day")
 

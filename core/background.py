@@ -4,7 +4,7 @@ One event loop a process, on its own thread, for all work that mostly waits: ans
 thread for each would cost a database connection each and could not be cancelled while a model is silent.
 
 Of a job its row is the truth, the broker only makes it prompt. Whoever changes a row's state by `claim` does the work,
-nobody else. While at it they renew `heartbeat`. What the broker or a dead worker lost shows in that field, and a
+nobody else. While at it they renew its `heartbeat`. What the broker or a dead worker lost shows in that field, and a
 sweeper finds it by `silent` and `unclaimed`. Each worker says every few seconds which queues it serves.
 """
 
@@ -12,8 +12,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -22,7 +23,7 @@ from uuid import UUID
 import redis
 from celery import current_app
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, close_old_connections
+from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 from kombu.exceptions import KombuError
@@ -161,6 +162,23 @@ def enqueue(task: str, *args: object) -> None:
 def claim(rows: "QuerySet[Row]", pk: UUID, **changes: Any) -> bool:
     """Whether the row, if it is one of `rows`, is ours from now on. `changes` must take it out of `rows`."""
     return bool(rows.filter(pk=pk).update(**{"heartbeat": timezone.now(), **changes}))
+
+
+@contextmanager
+def heartbeat(rows: "QuerySet[Row]") -> Iterator[None]:
+    """While it is open, the row of `rows` tells that somebody is at work on it; none is left once the claim is lost."""
+    beat = submit(_beat(rows))
+    try:
+        yield
+    finally:
+        beat.cancel()
+
+
+async def _beat(rows: "QuerySet[Row]") -> None:
+    while True:
+        await asyncio.sleep(EVERY)
+        with suppress(DatabaseError):
+            await persistently(lambda: rows.update(heartbeat=timezone.now()), apart=True)
 
 
 def silent(rows: "QuerySet[Row]", since: timedelta = STALE_AFTER) -> "QuerySet[Row]":

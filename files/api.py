@@ -16,7 +16,7 @@ from rest_framework.utils.urls import replace_query_param
 from accounts.access.permissions import ScopedView
 from core.errors import ProductError
 from core.i18n import translated
-from core.rest import NewestFirst
+from core.requests import NewestFirst
 from files import services
 from files.models import File
 from files.pages import Piece, Reading, download

@@ -4,16 +4,15 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
 from accounts.webhooks.services import emit
-from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, silent
+from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
 from files import storage
 from files.extraction.process import extract
 from files.extraction.readers.result import Extracted, ExtractionError
@@ -23,7 +22,6 @@ from llm import tokens
 from llm.models import Model
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
-BEAT_SECONDS = 5.0
 MAX_READS = 2
 MAX_INDEXINGS = 10
 RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/context.md, “The room”
@@ -74,25 +72,9 @@ def claim_index(file_id: UUID) -> File | None:
     return File.objects.get(pk=file_id) if claim(free, file_id, attempt=F("attempt") + 1) else None
 
 
-@contextmanager
-def heartbeat(file: File) -> Iterator[None]:
-    """While it is open, the row tells that somebody is at work on the file."""
-    done = threading.Event()
-
-    def beat() -> None:
-        try:
-            while not done.wait(BEAT_SECONDS):
-                File.objects.filter(pk=file.pk, attempt=file.attempt).update(heartbeat=timezone.now())
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=beat, name=f"heartbeat-{file.pk}", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+def claimed(file: File) -> "QuerySet[File]":
+    """The row, as long as it is ours."""
+    return File.objects.filter(pk=file.pk, attempt=file.attempt)
 
 
 def largest_input() -> int | None:
@@ -127,7 +109,7 @@ def _next_waiting() -> UUID | None:
 def _read(file: File) -> bool:
     """Whether the file has text now. What is not the file's fault is logged, and the sweeper tries again."""
     try:
-        with heartbeat(file):
+        with heartbeat(claimed(file)):
             return _outcome(file)
     except Exception:
         logger.exception("file %s could not be read", file.pk)
@@ -161,7 +143,7 @@ def _fail(file: File, code: str, sentence: str) -> bool:
 
 def _finish(file: File, **fields: object) -> bool:
     """Writes what became of the file, unless it was claimed anew or deleted meanwhile."""
-    ours = File.objects.filter(pk=file.pk, attempt=file.attempt, status=File.Status.PROCESSING)
+    ours = claimed(file).filter(status=File.Status.PROCESSING)
     return bool(ours.update(**{"attempt": 0, "heartbeat": None, **fields}))
 
 

@@ -15,7 +15,7 @@ from django.utils.http import content_disposition_header
 
 from accounts.models import User
 from core.errors import ProductError
-from core.lookups import identifier
+from core.requests import identifier
 from files import services
 from files.models import File, FileText
 from files.models.file import Uses

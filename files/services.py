@@ -13,7 +13,7 @@ from django.utils import timezone
 from accounts.models import User
 from core.background import enqueue
 from core.errors import NotFound, ProductError
-from core.lookups import get_or_404
+from core.requests import get_or_404
 from files import ingest, storage
 from files.models import File, FileText
 from llm import tokens

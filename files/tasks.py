@@ -8,7 +8,7 @@ from uuid import UUID
 from celery import shared_task
 from celery.signals import worker_ready
 
-from core.background import enqueue
+from core.background import enqueue, heartbeat
 from files import ingest, storage
 from files.index import indexing
 from files.models import File
@@ -28,7 +28,7 @@ def index_file(file_id: str) -> None:
     file = ingest.claim_index(UUID(file_id))
     if file is None:
         return
-    with ingest.heartbeat(file), suppress(File.DoesNotExist):  # it may be deleted meanwhile
+    with heartbeat(ingest.claimed(file)), suppress(File.DoesNotExist):  # it may be deleted meanwhile
         indexing.index_chunks(file)
 
 

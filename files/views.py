@@ -5,10 +5,11 @@ from uuid import UUID
 
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import NotFound, ProductError
+from core.requests import with_row
 from files import services
 from files.api import whole_number
 from files.models import File
@@ -77,25 +78,24 @@ def _passage(request: Request) -> tuple[int, int] | None:
     return None if start is None or end is None else (start, end)
 
 
-@require_GET
-def content(request: Request, pk: UUID) -> HttpResponseBase:
-    return download(services.visible_file(request.user, pk))
+@with_row(services.visible_file, "GET")
+def content(request: Request, found: File) -> HttpResponseBase:
+    return download(found)
 
 
-@require_GET
-def chip(request: Request, pk: UUID) -> HttpResponse:
+@with_row(services.visible_file, "GET")
+def chip(request: Request, found: File) -> HttpResponse:
     """A file at the composer, in its present state."""
-    return render(request, "files/_chip.html", {"file": services.visible_file(request.user, pk)})
+    return render(request, "files/_chip.html", {"file": found})
 
 
-@require_POST
-def retry(request: Request, pk: UUID) -> HttpResponse:
-    found = services.visible_file(request.user, pk)
+@with_row(services.visible_file)
+def retry(request: Request, found: File) -> HttpResponse:
     services.retry(user=request.user, file=found)
     return redirect("files:file", found.pk)
 
 
-@require_POST
-def delete(request: Request, pk: UUID) -> HttpResponse:
-    services.delete(user=request.user, file=services.visible_file(request.user, pk))
+@with_row(services.visible_file)
+def delete(request: Request, found: File) -> HttpResponse:
+    services.delete(user=request.user, file=found)
     return redirect("files:list")

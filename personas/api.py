@@ -17,9 +17,20 @@ from rest_framework.serializers import BaseSerializer
 from accounts.access.permissions import ScopedView
 from accounts.models import ApiToken
 from core.errors import ProductError
-from core.lookups import or_404
 from core.permissions import require_right
-from core.rest import ETAG, IF_MATCH, ByName, ByUpdate, OldestFirst, Strict, VisibleField, expected, pages, tagged
+from core.requests import (
+    ETAG,
+    IF_MATCH,
+    ByName,
+    ByUpdate,
+    OldestFirst,
+    Strict,
+    VisibleField,
+    expected,
+    or_404,
+    pages,
+    tagged,
+)
 from llm.models import Model
 from llm.serializers import ModelSerializer
 from personas import services, tools

@@ -12,8 +12,8 @@ from django.utils import timezone
 from accounts.models import User
 from core.errors import NotFound, ProductError
 from core.locks import lock
-from core.lookups import get_or_404
 from core.permissions import has_right, require_right, require_store
+from core.requests import get_or_404
 from llm import tokens
 from llm.models import Model
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SavedPrompt

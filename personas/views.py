@@ -1,7 +1,6 @@
 """The pages of personas and of saved prompts. A view reads the request, calls one service, and renders."""
 
 from typing import Any
-from uuid import UUID
 
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
@@ -9,6 +8,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
+from core.requests import with_row
 from llm import tokens
 from llm.models import Model, WebSearch
 from personas import services, tools
@@ -34,10 +34,9 @@ def new(request: Request) -> HttpResponse:
     return redirect("personas:persona", made.pk)
 
 
-@require_http_methods(["GET", "POST"])
-def persona(request: Request, pk: UUID) -> HttpResponse:
+@with_row(services.visible_persona, "GET", "POST")
+def persona(request: Request, found: Persona) -> HttpResponse:
     """The persona to read, or to edit for whoever may; a POST saves it."""
-    found = services.visible_persona(request.user, pk)
     if request.method == "POST":
         services.require_owner(user=request.user, persona=found)
         return _save(request, found)
@@ -98,9 +97,9 @@ def _form_page(
     return render(request, "personas/edit.html", context, status=wrong)
 
 
-@require_POST
-def duplicate(request: Request, pk: UUID) -> HttpResponse:
-    copy = services.duplicate_persona(user=request.user, persona=services.visible_persona(request.user, pk))
+@with_row(services.visible_persona)
+def duplicate(request: Request, found: Persona) -> HttpResponse:
+    copy = services.duplicate_persona(user=request.user, persona=found)
     return redirect("personas:persona", copy.pk)
 
 
@@ -147,10 +146,9 @@ def prompts(request: Request) -> HttpResponse:
     return redirect("personas:prompts")
 
 
-@require_POST
-def prompt(request: Request, pk: UUID) -> HttpResponse:
+@with_row(services.visible_saved_prompt)
+def prompt(request: Request, found: SavedPrompt) -> HttpResponse:
     """Changes one."""
-    found = services.visible_saved_prompt(request.user, pk)
     fields = {name: request.POST[name] for name in ("name", "text") if name in request.POST}
     try:
         services.update_saved_prompt(user=request.user, prompt=found, fields=fields)
@@ -159,9 +157,9 @@ def prompt(request: Request, pk: UUID) -> HttpResponse:
     return redirect("personas:prompts")
 
 
-@require_POST
-def delete_prompt(request: Request, pk: UUID) -> HttpResponse:
-    services.delete_saved_prompt(user=request.user, prompt=services.visible_saved_prompt(request.user, pk))
+@with_row(services.visible_saved_prompt)
+def delete_prompt(request: Request, found: SavedPrompt) -> HttpResponse:
+    services.delete_saved_prompt(user=request.user, prompt=found)
     return redirect("personas:prompts")
 
 

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from accounts.access.permissions import ScopedView
-from core.rest import ByUpdate, OldestFirst, VisibleField, pages, valid
+from core.requests import ByUpdate, OldestFirst, VisibleField, pages, valid
 from files.index.search import MAX_LIMIT, MAX_QUERY, search
 from files.services import visible_file
 from personas.models import Persona

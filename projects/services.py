@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from core.errors import NotFound, ProductError
-from core.lookups import get_or_404, identifier, or_404
+from core.requests import get_or_404, identifier, or_404
 from files.models import File
 from files.services import visible_file
 from personas.models import Persona

@@ -6,11 +6,11 @@ from uuid import UUID
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from core.lookups import get_or_404
+from core.requests import get_or_404, with_row
 from files.api import whole_number
 from files.index.search import Result, passages
 from files.models import File
@@ -33,10 +33,9 @@ def projects(request: Request) -> HttpResponse:
     return render(request, "projects/list.html", {"section": "projects", "projects": rows})
 
 
-@require_http_methods(["GET", "POST"])
-def project(request: Request, pk: UUID) -> HttpResponse:
+@with_row(services.visible_project, "GET", "POST")
+def project(request: Request, found: Project) -> HttpResponse:
     """Everything about a project; a POST saves its name, instructions and persona."""
-    found = services.visible_project(request.user, pk)
     if request.method == "POST":
         services.require_editor(user=request.user, project=found)
         based_on = whole_number(request.POST, "version")
@@ -81,10 +80,9 @@ def _persona(request: Request, found: Project, pk: str) -> Persona | None:
     return get_or_404(Persona.objects.visible_to(request.user), pk, "persona")
 
 
-@require_GET
-def search(request: Request, pk: UUID) -> HttpResponse:
+@with_row(services.visible_project, "GET")
+def search(request: Request, found: Project) -> HttpResponse:
     """The results alone, for the page that is there already."""
-    found = services.visible_project(request.user, pk)
     query = request.GET.get("q", "")
     context = {"project": found, "query": query, "results": _results(found, query)}
     return render(request, "projects/_results.html", context)
@@ -94,10 +92,9 @@ def _results(found: Project, query: str) -> list[Result] | None:
     return passages(services.files_of(found), query, limit=RESULTS) if query.strip() else None
 
 
-@require_http_methods(["GET", "POST"])
-def files(request: Request, pk: UUID) -> HttpResponse:
+@with_row(services.visible_project, "GET", "POST")
+def files(request: Request, found: Project) -> HttpResponse:
     """The rows of the project's files; a POST adds one of one's own."""
-    found = services.visible_project(request.user, pk)
     if request.method == "POST":
         services.require_editor(user=request.user, project=found)
         file = visible_file(request.user, request.POST.get("file", ""))
@@ -105,36 +102,32 @@ def files(request: Request, pk: UUID) -> HttpResponse:
     return _entries(request, found)
 
 
-@require_POST
-def upload_files(request: Request, pk: UUID) -> HttpResponse:
+@with_row(services.visible_project)
+def upload_files(request: Request, found: Project) -> HttpResponse:
     """Uploads files and puts them into the project."""
-    found = services.visible_project(request.user, pk)
     services.require_editor(user=request.user, project=found)
     for file in upload(request):
         services.add_file(user=request.user, project=found, file=file)
     return _entries(request, found)
 
 
-@require_POST
-def change_file(request: Request, pk: UUID, file: UUID) -> HttpResponse:
+@with_row(services.visible_project)
+def change_file(request: Request, found: Project, file: UUID) -> HttpResponse:
     """Pins (`pinned`: true or false) or moves (`position`)."""
-    found = services.visible_project(request.user, pk)
     pinned = {"true": True, "false": False}.get(request.POST.get("pinned", ""))
     position = whole_number(request.POST, "position")
     services.change_file(user=request.user, project=found, file=file, pinned=pinned, position=position)
     return _entries(request, found)
 
 
-@require_POST
-def remove_file(request: Request, pk: UUID, file: UUID) -> HttpResponse:
-    found = services.visible_project(request.user, pk)
+@with_row(services.visible_project)
+def remove_file(request: Request, found: Project, file: UUID) -> HttpResponse:
     services.remove_file(user=request.user, project=found, file=file)
     return _entries(request, found)
 
 
-@require_POST
-def add_member(request: Request, pk: UUID) -> HttpResponse:
-    found = services.visible_project(request.user, pk)
+@with_row(services.visible_project)
+def add_member(request: Request, found: Project) -> HttpResponse:
     services.add_member(
         user=request.user,
         project=found,
@@ -144,26 +137,24 @@ def add_member(request: Request, pk: UUID) -> HttpResponse:
     return _go(request, reverse("projects:project", args=[found.pk]))
 
 
-@require_POST
-def change_member(request: Request, pk: UUID, member: UUID) -> HttpResponse:
-    found = services.visible_project(request.user, pk)
+@with_row(services.visible_project)
+def change_member(request: Request, found: Project, member: UUID) -> HttpResponse:
     role = request.POST.get("role", "")
     services.change_role(user=request.user, project=found, member=member, role=role)
     return redirect("projects:project", found.pk)
 
 
-@require_POST
-def remove_member(request: Request, pk: UUID, member: UUID) -> HttpResponse:
-    found = services.visible_project(request.user, pk)
+@with_row(services.visible_project)
+def remove_member(request: Request, found: Project, member: UUID) -> HttpResponse:
     services.remove_member(user=request.user, project=found, member=member)
     if member == request.user.pk:
         return redirect("projects:list")
     return redirect("projects:project", found.pk)
 
 
-@require_POST
-def delete(request: Request, pk: UUID) -> HttpResponse:
-    services.delete_project(user=request.user, project=services.visible_project(request.user, pk))
+@with_row(services.visible_project)
+def delete(request: Request, found: Project) -> HttpResponse:
+    services.delete_project(user=request.user, project=found)
     return redirect("projects:list")
 
 

@@ -14,8 +14,7 @@ from rest_framework.serializers import BaseSerializer
 from accounts.access.permissions import ScopedView
 from accounts.models import Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
-from core.lookups import identifier
-from core.rest import NewestFirst, valid
+from core.requests import NewestFirst, identifier, valid
 
 
 class WebhookSerializer(serializers.ModelSerializer[Webhook]):

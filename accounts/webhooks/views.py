@@ -7,13 +7,13 @@ from django import forms
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.models import Webhook, WebhookDelivery
+from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
 from core.errors import ProductError
-from core.lookups import get_or_404
+from core.requests import get_or_404, with_row
 
 SHOWN = 10  # deliveries of each webhook
 
@@ -47,32 +47,33 @@ def page(request: Request) -> HttpResponse:
     return render(request, "accounts/webhooks.html", context, status=422 if form.is_bound else 200)
 
 
-@require_POST
-def switch(request: Request, pk: UUID) -> HttpResponse:
-    webhook = _own(request, pk)
+def _webhook(user: User, pk: UUID) -> Webhook:
+    return get_or_404(Webhook.objects.visible_to(user), pk, "webhook")
+
+
+def _delivery(user: User, pk: UUID) -> WebhookDelivery:
+    return get_or_404(WebhookDelivery.objects.visible_to(user).select_related("webhook"), pk, "delivery")
+
+
+@with_row(_webhook)
+def switch(request: Request, webhook: Webhook) -> HttpResponse:
     webhooks.update_webhook(user=request.user, webhook=webhook, fields={"enabled": not webhook.enabled})
     return redirect("settings:webhooks")
 
 
-@require_POST
-def test(request: Request, pk: UUID) -> HttpResponse:
-    webhooks.send_test(user=request.user, webhook=_own(request, pk))
+@with_row(_webhook)
+def test(request: Request, webhook: Webhook) -> HttpResponse:
+    webhooks.send_test(user=request.user, webhook=webhook)
     return redirect("settings:webhooks")
 
 
-@require_POST
-def remove(request: Request, pk: UUID) -> HttpResponse:
-    webhooks.delete_webhook(user=request.user, webhook=_own(request, pk))
+@with_row(_webhook)
+def remove(request: Request, webhook: Webhook) -> HttpResponse:
+    webhooks.delete_webhook(user=request.user, webhook=webhook)
     return redirect("settings:webhooks")
 
 
-@require_POST
-def retry(request: Request, pk: UUID) -> HttpResponse:
-    rows = WebhookDelivery.objects.visible_to(request.user).select_related("webhook")
-    delivery = get_or_404(rows, pk, "delivery")
+@with_row(_delivery)
+def retry(request: Request, delivery: WebhookDelivery) -> HttpResponse:
     webhooks.retry_delivery(user=request.user, delivery=delivery)
     return redirect("settings:webhooks")
-
-
-def _own(request: Request, pk: UUID) -> Webhook:
-    return get_or_404(Webhook.objects.visible_to(request.user), pk, "webhook")

@@ -33,7 +33,7 @@ from chat.turns.services import decide_call, stop_turn
 from chat.turns.submit import Ask, regenerate
 from core.errors import ProductError
 from core.i18n import translated
-from core.rest import ByUpdate, VisibleField, pages, posts, valid
+from core.requests import ByUpdate, VisibleField, pages, posts, valid
 from llm.serializers import SentenceField
 from personas.models import Persona
 from projects.models import Project

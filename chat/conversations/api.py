@@ -23,8 +23,7 @@ from chat.conversations.importing.jobs import start_import
 from chat.models import Import, Message, Share, Summary
 from chat.models.conversation_state import visible_conversation
 from core.errors import ProductError
-from core.lookups import identifier
-from core.rest import OldestFirst, pages
+from core.requests import OldestFirst, identifier, pages
 from files.api import UploadSerializer
 from llm.serializers import SentenceField
 

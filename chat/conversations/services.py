@@ -14,7 +14,7 @@ from chat.models import RESTORABLE_FOR, Conversation, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
 from core.errors import NotFound, ProductError
-from core.lookups import get_or_404, identifier
+from core.requests import get_or_404, identifier
 from llm.models import Model
 from personas.models import Persona
 from projects.models import Project

@@ -13,7 +13,7 @@ from chat.models.tree import branch_rows
 from chat.rendering.markdown import render
 from chat.rendering.references import Sources
 from core.errors import ProductError
-from core.lookups import get_or_404, or_404
+from core.requests import get_or_404, or_404
 
 PAGE = 100  # messages
 MAX_SHARES = 50  # of one conversation

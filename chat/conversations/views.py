@@ -27,7 +27,7 @@ from chat.conversations.sidebar import chosen_view, side
 from chat.models import Conversation, Import, Share
 from chat.models.conversation_state import visible_conversation
 from core.errors import ProductError
-from core.lookups import get_or_404, identifier, with_row
+from core.requests import get_or_404, identifier, with_row
 from projects.models import Project
 from projects.services import visible_project
 

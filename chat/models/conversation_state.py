@@ -19,7 +19,7 @@ from accounts.realtime import News, tell
 from chat.models import Conversation, Message, NextMessage, Run, SummaryJob, Turn
 from chat.models.tree import with_rows
 from core.errors import NotFound, ProductError
-from core.lookups import get_or_404
+from core.requests import get_or_404
 from personas.models import Persona
 from projects.models import Project
 

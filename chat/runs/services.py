@@ -14,8 +14,8 @@ from chat.runs.transitions import end, locked, save
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask
 from core.errors import NotFound, ProductError
-from core.lookups import get_or_404
 from core.permissions import has_right
+from core.requests import get_or_404
 from llm.models import Model
 from personas.models import Persona
 from personas.services import model_for

@@ -23,7 +23,7 @@ from chat.runs.limits import profile_of, used
 from chat.runs.transitions import NO_CHECKLIST, checklist
 from core.errors import NotFound, ProductError
 from core.i18n import grouped
-from core.lookups import with_row
+from core.requests import with_row
 from projects.models import codes
 from projects.models.task import Task
 from projects.planner.queries import visible_task

@@ -7,12 +7,10 @@ bounds until the next turn asks again.
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
@@ -29,7 +27,6 @@ from personas.models import SummaryPrompt
 from personas.services import model_for
 
 TIMEOUT = 110.0  # seconds of work, so that a job gives up by itself before its patience ends
-HEARTBEAT = 5.0  # seconds
 
 logger = logging.getLogger(__name__)
 
@@ -64,10 +61,10 @@ async def run(job_id: UUID) -> UUID | None:
     job = await on_database(claim, job_id)
     if job is None:
         return None
-    beat = asyncio.create_task(_beat(job))
     try:
-        async with asyncio.timeout(TIMEOUT):
-            await _carry_out(job)
+        with background.heartbeat(SummaryJob.objects.live().filter(pk=job.pk)):
+            async with asyncio.timeout(TIMEOUT):
+                await _carry_out(job)
     except asyncio.CancelledError:
         await asyncio.shield(on_database(fail, job.pk, "summary_interrupted", "The server stopped while writing it."))
         raise
@@ -80,8 +77,6 @@ async def run(job_id: UUID) -> UUID | None:
     except Exception:
         logger.exception("summary job %s failed", job.pk)
         await persistently(lambda: fail(job.pk, "internal_error", "Something went wrong on the server."))
-    finally:
-        beat.cancel()
     return job.conversation_id
 
 
@@ -104,14 +99,6 @@ async def _carry_out(job: SummaryJob) -> None:
             logger.info("summary job %s came too late; what it wrote is not used", job.pk)
             return
         before = stored
-
-
-async def _beat(job: SummaryJob) -> None:
-    while True:
-        await asyncio.sleep(HEARTBEAT)
-        with suppress(DatabaseError):
-            live = SummaryJob.objects.live().filter(pk=job.pk)
-            await persistently(partial(live.update, heartbeat=timezone.now()), apart=True)
 
 
 def load(job: SummaryJob) -> Work | None:

@@ -17,7 +17,7 @@ from chat.summaries import due
 from chat.summaries.jobs import decided_for
 from core.background import enqueue
 from core.errors import ProductError
-from core.lookups import get_or_404
+from core.requests import get_or_404
 from llm import tokens
 
 MAX_SECTION = 20_000  # characters

@@ -15,7 +15,7 @@ from chat.models.conversation_state import visible_conversation
 from chat.models.summary import in_force
 from chat.summaries import services
 from core.errors import ProductError
-from core.lookups import with_row
+from core.requests import with_row
 from personas.models import SummaryPrompt
 
 NAMES = {

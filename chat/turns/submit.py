@@ -32,7 +32,7 @@ from chat.prompts.turn_context import base_context
 from chat.rendering.references import remember
 from core.background import enqueue
 from core.errors import NotFound, ProductError
-from core.lookups import get_or_404
+from core.requests import get_or_404
 from files.models import File
 from llm.models import Model
 from personas.services import model_for

@@ -13,7 +13,7 @@ from chat.models.conversation_state import visible_message
 from chat.web.conversation import turns_response
 from chat.web.messages import files_of
 from core.errors import ProductError
-from core.lookups import with_row
+from core.requests import with_row
 
 
 @with_row(visible_message, "GET", "POST")

@@ -30,7 +30,7 @@ from chat.turns.submit import Ask
 from chat.turns.submit import regenerate as answer_anew
 from chat.web import messages as pages
 from core.errors import ProductError
-from core.lookups import get_or_404, identifier, with_row
+from core.requests import get_or_404, identifier, with_row
 from files.models import File
 from personas.services import offered_prompts
 from projects.models import Project

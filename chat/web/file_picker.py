@@ -17,7 +17,7 @@ from chat.prompts.preview import budget, chosen_files, counted
 from chat.prompts.turn_context import base_context
 from chat.web.conversation import asked_scope
 from core.i18n import grouped
-from core.lookups import identifier
+from core.requests import identifier
 from files.index.search import Result, passages
 from files.models import File
 from personas.services import model_for

@@ -17,7 +17,7 @@ from chat.prompts import builder, inspector
 from chat.prompts.history import Documents, ProjectFiles, project_files
 from chat.prompts.preview import Draft, plan_ahead
 from chat.prompts.turn_context import base_context
-from core.lookups import with_row
+from core.requests import with_row
 from llm.models import Model
 from personas import services
 from personas.models import Persona

@@ -24,7 +24,7 @@ from chat.models.tree import branch_rows
 from chat.rendering.references import CITED, Source
 from chat.web.messages import sources_of, titles_of
 from core.errors import NotFound
-from core.lookups import with_row
+from core.requests import with_row
 from files.models import File, FileText
 
 PASSAGE = 600  # characters of one passage

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.permissions import ScopedView
-from core.rest import Pages, VisibleField, pages, valid
+from core.requests import Pages, VisibleField, pages, valid
 from projects.models import Project, codes
 from projects.models.task import MAX_NEEDS, MAX_TITLE, Task, TaskChange, TaskQuerySet
 from projects.planner import services

@@ -10,7 +10,7 @@ from django.db.models import Prefetch, Q
 from django.utils import timezone
 
 from accounts.models import User
-from core.lookups import identifier, or_404
+from core.requests import identifier, or_404
 from projects.models import codes
 from projects.models.task import Progress, Task, TaskQuerySet
 

@@ -1,7 +1,7 @@
 from django.urls import path, register_converter
 
-from core.lookups import DayConverter
 from core.permissions import signed_in
+from core.requests import DayConverter
 from projects.planner import views
 
 

@@ -10,17 +10,17 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.formats import date_format
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
-from core.lookups import get_or_404
+from core.requests import get_or_404, with_row
 from projects.models import Project
 from projects.models.task import Task
 from projects.planner import pages, services
@@ -47,9 +47,8 @@ def period(request: Request, horizon: str = "day", start: date | None = None) ->
     return redirect(f"{request.path}?added={made.pk}")
 
 
-@require_GET
-def task(request: Request, pk: UUID) -> HttpResponse:
-    found = visible_task(request.user, pk)
+@with_row(visible_task, "GET")
+def task(request: Request, found: Task) -> HttpResponse:
     if found.level == Task.Level.ITEM:
         return redirect(reverse("tasks:task", args=[found.parent_id]) + f"#task-{found.pk}")
     context = pages.task_page(request.user, found, _asked(request))
@@ -57,23 +56,22 @@ def task(request: Request, pk: UUID) -> HttpResponse:
     return render(request, "tasks/task.html", {**_common(request), **context})
 
 
-def _posted(act: Callable[[Request, Actor, Task], str]) -> Callable[[Request, UUID], HttpResponse]:
+def _posted(act: Callable[[Request, Actor, Task], str]) -> Callable[[Request, UUID], HttpResponseBase]:
     """The view of a form: does it, says so on the page it came from, or says at the form why not.
 
     `act` changes the row and returns what it did, in a sentence with the place `%(code)s`.
     """
 
-    @require_POST
+    @with_row(visible_task)
     @wraps(act)
-    def view(request: Request, pk: UUID) -> HttpResponse:
-        row = visible_task(request.user, pk)
+    def view(request: Request, row: Task) -> HttpResponse:
         code = row.code
         try:
             said = act(request, Actor(request.user), row)
         except ProductError as error:
             if request.htmx:
                 return _at_its_place(request, error)
-            return _refused(request, pk, error)
+            return _refused(request, row.pk, error)
         messages.success(request, said % {"code": code})
         return redirect(_back(request, row))
 

@@ -13,7 +13,7 @@ from accounts.models import User
 from chat.models import Import
 from config.celery import app
 from core import background
-from tests.product import ROOT
+from tests.product import ROOT, until
 
 SOURCES = ("accounts", "chat", "config", "core", "files", "llm", "personas", "projects")
 TASK_NAME = re.compile(r"\"((?:\w+\.)+tasks\.\w+)\"")
@@ -75,3 +75,16 @@ def test_what_nobody_claims_is_told_once_in_ten_seconds(waiting: Import) -> None
     since(waiting, 11)
     assert background.unclaimed(queued) == [waiting.pk]
     assert background.unclaimed(queued) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_is_at_work_is_heard_of_until_the_claim_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "EVERY", 0.01)
+    long_ago = timezone.now() - timedelta(days=1)
+    job = Import.objects.create(owner=User.objects.create_user("olga"), name="export", status=Import.Status.RUNNING)
+    rows = Import.objects.filter(pk=job.pk)
+    rows.update(heartbeat=long_ago)
+    with background.heartbeat(rows.filter(attempt=job.attempt)):
+        until(lambda: rows.filter(heartbeat__gt=long_ago).exists(), "a heartbeat")
+        rows.update(attempt=job.attempt + 1, heartbeat=long_ago)
+    assert rows.get().heartbeat == long_ago

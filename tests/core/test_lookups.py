@@ -7,7 +7,7 @@ import pytest
 
 from accounts.models import User
 from core.errors import NotFound
-from core.lookups import DayConverter, get_or_404, or_404
+from core.requests import DayConverter, get_or_404, or_404
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
 
 from accounts.models import User
-from core.rest import expected, pages
+from core.requests import expected, pages
 
 NAMES = ["ann", "bob", "cid", "dot", "eve"]
 

@@ -27,7 +27,7 @@ from chat.models import Attachment, Conversation, Import, Message
 from chat.models.conversation import title_from
 from core.background import claim, enqueue, silent
 from core.errors import ProductError
-from core.lookups import get_or_404
+from core.requests import get_or_404
 
 STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3

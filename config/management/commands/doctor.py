@@ -1,9 +1,212 @@
+"""Everything the product needs, checked one by one: what is wrong and how to mend it.
+
+A check yields findings and raises nothing; what needs the database is not asked when that does not answer.
+"""
+
+import platform
 import sys
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
+import redis
+from django.conf import settings
 from django.core.management.base import BaseCommand
+from django.db import DatabaseError, connection
+from django.db.models import CharField
+from django.db.models.functions import Cast, Length
+from kombu.exceptions import KombuError
 
-from config.doctor import findings
+from config.celery import app as celery
+from config.embedded.paths import StartError, make_data_dir
+from config.embedded.services import check_database, check_redis
+from config.http.health import missing_migrations
+from core import background
+from core.errors import ModelError
+from llm import tokens
+from llm.models import Model, Provider
+from llm.services import test_connection
+
+State = Literal["ok", "warn", "fail"]
+LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
+SHORTEST_KEY = 50  # characters, as `manage.py check --deploy` wants
+FEWEST_CHARACTERS = 5  # different ones
+SECONDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`mend` is what to do about it; empty when all is well."""
+
+    state: State
+    subject: str
+    detail: str
+    mend: str = ""
+
+
+def findings() -> Iterator[Finding]:
+    for check in (_python, _data_dir, _secret_key, _hosts, _proxies, _encodings, _redis, _broker):
+        yield from check()
+    reached = _database()
+    yield reached
+    if reached.state == "ok":
+        for check in (_extensions, _migrations, _stored_keys, _model):
+            yield from check()
+
+
+def _python() -> Iterator[Finding]:
+    state: State = "ok" if sys.version_info >= (3, 11) else "fail"
+    yield Finding(state, "Python", platform.python_version(), "" if state == "ok" else "Use Python 3.11 or later.")
+
+
+def _data_dir() -> Iterator[Finding]:
+    try:
+        make_data_dir(settings.DATA_DIR)
+    except StartError as error:
+        yield Finding("fail", "Data directory", str(error), "Set DATA_DIR to a directory that this user can write.")
+    else:
+        yield Finding("ok", "Data directory", f"{settings.DATA_DIR} can be written")
+
+
+def _database() -> Finding:
+    try:
+        # Not through Django's pool of connections, which tries for long and logs every try.
+        check_database(settings.DATABASE_URL)
+    except StartError as error:
+        return Finding("fail", "Database", str(error))
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW server_version")
+        return Finding("ok", "Database", f"PostgreSQL {cursor.fetchone()[0]}")
+
+
+def _extensions() -> Iterator[Finding]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
+        found = cursor.fetchone()
+    if found is None:
+        yield Finding("fail", "pgvector", "is not on the server", "Install the extension pgvector there.")
+    else:
+        yield Finding("ok", "pgvector", found[0])
+
+
+def _migrations() -> Iterator[Finding]:
+    if missing := missing_migrations():
+        yield Finding("fail", "Migrations", f"{missing} are missing", "Run manage.py migrate.")
+    else:
+        yield Finding("ok", "Migrations", "all applied")
+
+
+def _redis() -> Iterator[Finding]:
+    try:
+        check_redis(settings.STREAMS_URL)
+        heard, missing = background.queues_heard(), background.missing_queues()
+    except (StartError, redis.RedisError) as error:
+        yield Finding("fail", "Redis", str(error))
+        return
+    yield Finding("ok", "Redis", "answers")
+    if missing:
+        mend = f"Start one: celery -A config worker --pool threads --concurrency 16 -Q {','.join(missing)}."
+        yield Finding("fail", "Worker", f"none of {' and '.join(missing)} has been heard of for 20 seconds", mend)
+    else:
+        ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in heard.items())
+        yield Finding("ok", "Worker", f"last heard of: {ages}")
+
+
+def _broker() -> Iterator[Finding]:
+    scheme = urlsplit(settings.CELERY_BROKER_URL).scheme
+    try:
+        with celery.connection_for_write(connect_timeout=SECONDS) as broker:
+            broker.ensure_connection(max_retries=1, timeout=SECONDS)
+    except (KombuError, OSError, redis.RedisError) as error:
+        reason = type(error).__name__  # its text may hold the broker's password
+        yield Finding("fail", "Broker", f"{scheme} does not answer ({reason})", "Start it, or correct BROKER_URL.")
+    else:
+        yield Finding("ok", "Broker", f"{scheme} answers")
+
+
+def _secret_key() -> Iterator[Finding]:
+    key = settings.SECRET_KEY
+    if len(key) < SHORTEST_KEY or len(set(key)) < FEWEST_CHARACTERS or key.startswith("django-insecure-"):
+        mend = f"Set SECRET_KEY to at least {SHORTEST_KEY} random characters; keep the old one in ENCRYPTION_KEYS."
+        yield Finding("fail", "Secret key", "can be guessed", mend)
+    else:
+        yield Finding("ok", "Secret key", f"{len(key)} characters")
+
+
+def _stored_keys() -> Iterator[Finding]:
+    try:
+        stored = Provider.objects.annotate(size=Length(Cast("api_key", CharField()))).filter(size__gt=0)
+        lost = [provider.name for provider in stored if not provider.api_key]
+    except DatabaseError:
+        return  # a migration is missing, which has been said
+    if lost:
+        mend = "Add the key they were stored under to ENCRYPTION_KEYS, or enter them again in the admin."
+        yield Finding("fail", "Stored API keys", f"cannot be decrypted: {', '.join(lost)}", mend)
+
+
+def _hosts() -> Iterator[Finding]:
+    outside = [host for host in settings.ALLOWED_HOSTS if host not in LOOPBACK]
+    if not outside:
+        yield Finding("ok", "Hosts", "this machine only")
+        return
+    if settings.DEBUG:
+        yield Finding("fail", "Debug", "is on while others can reach this", "Set DEBUG=false.")
+    if "*" in outside:
+        yield Finding("warn", "Hosts", "any name is allowed", "Set ALLOWED_HOSTS to the names people use.")
+    else:
+        yield Finding("ok", "Hosts", ", ".join(outside))
+    if not settings.HTTPS_ONLY:
+        mend = "Put a TLS proxy in front and set HTTPS_ONLY=true."
+        yield Finding("warn", "HTTPS", "passwords may travel in the clear", mend)
+    elif not settings.CSRF_TRUSTED_ORIGINS:
+        mend = "If forms are refused, set CSRF_TRUSTED_ORIGINS=https://your-name."
+        yield Finding("warn", "Trusted origins", "none are named", mend)
+
+
+def _proxies() -> Iterator[Finding]:
+    if settings.TRUSTED_PROXIES:
+        yield Finding("ok", "Client addresses", f"from X-Forwarded-For, through {settings.TRUSTED_PROXIES} of yours")
+    elif settings.HTTPS_ONLY:
+        mend = "Have the proxy set X-Forwarded-For, then set TRUSTED_PROXIES to the number of your proxies."
+        yield Finding("warn", "Client addresses", "all are the proxy's, so failed sign-ins of all count as one's", mend)
+    else:
+        yield Finding("ok", "Client addresses", "those of the connections")
+
+
+def _encodings() -> Iterator[Finding]:
+    try:
+        counts = {name: tokens.count("one two three", name) for name in tokens.NAMES}
+    except (RuntimeError, OSError, ValueError) as error:
+        mend = "Install the requirements again; the package bpe-openai carries the vocabularies."
+        yield Finding("fail", "Encodings", str(error), mend)
+    else:
+        yield Finding("ok", "Encodings", f"{', '.join(counts)}, without the network")
+
+
+def _model() -> Iterator[Finding]:
+    try:
+        usable = list(Model.objects.usable().order_by("-default", "created")[:1])
+    except DatabaseError:
+        return  # a migration is missing, which has been said
+    if not usable:
+        mend = "Add a provider and a model in the admin, or with manage.py provider."
+        yield Finding("fail", "Model", "none can be used", mend)
+        return
+    model = usable[0]
+    if not model.default:
+        yield Finding("warn", "Default model", f"none; {model} stands in", "Choose “Make default” on a model's page.")
+    try:
+        offered = test_connection(provider=model.provider)
+    except ModelError as error:
+        mend = f"Correct the provider “{model.provider}” in the admin; its page can test the connection."
+        yield Finding("fail", "Model", f"{model}: {error.detail}", mend)
+        return
+    if len(offered) > 1 and model.name not in offered:  # a server of one model often answers to any name
+        mend = "Check the model's name; its page in the admin says what the provider offers."
+        yield Finding("warn", "Model", f"{model} is not among the {len(offered)} that {model.provider} lists", mend)
+    else:
+        yield Finding("ok", "Model", f"{model} of {model.provider} answers, with {model.context_window:,} tokens")
 
 
 class Command(BaseCommand):

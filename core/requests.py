@@ -1,4 +1,4 @@
-"""What the API views of all apps share.
+"""What requests name and carry: rows, ids and days in addresses; pages of lists, bodies and entity tags of the API.
 
 Lists come in pages with cursors. Serializers refuse fields that they do not have. Entity tags (RFC 9110, sections 8.8.3
 and 13.1.1): who changes something says which state they have read.
@@ -6,10 +6,14 @@ and 13.1.1): who changes something says which state they have read.
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import date
 from functools import wraps
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from uuid import UUID
 
 from django.db.models import Model, QuerySet
+from django.http.response import HttpResponseBase
+from django.views.decorators.http import require_http_methods
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
@@ -18,6 +22,13 @@ from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
+
+from core.errors import NotFound
+
+Row = TypeVar("Row", bound=Model)
+Asked = TypeVar("Asked")
+Rest = ParamSpec("Rest")
+Answer = TypeVar("Answer", bound=HttpResponseBase)
 
 IF_MATCH = OpenApiParameter(
     "If-Match",
@@ -28,6 +39,61 @@ IF_MATCH = OpenApiParameter(
 ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, description="For If-Match.")
 
 _TAG = re.compile(r'(W/)?"([^"]*)"')
+
+
+def identifier(value: object, what: str) -> UUID:
+    """A row's id as it came from outside; raises `NotFound` for what is none, as for a row that is not there."""
+    try:
+        return UUID(str(value))
+    except ValueError as error:
+        raise NotFound(what) from error
+
+
+def get_or_404(rows: QuerySet[Row], pk: object, what: str) -> Row:
+    """The one of `rows` with this id, as it came from outside; raises `NotFound` when there is none."""
+    return or_404(rows.filter(pk=identifier(pk, what)).first(), what)
+
+
+def or_404(row: Row | None, what: str) -> Row:
+    """Raises `NotFound` for a row that was not found."""
+    if row is None:
+        raise NotFound(what)
+    return row
+
+
+def with_row(
+    find: Callable[[Any, UUID], Row], *methods: str
+) -> Callable[
+    [Callable[Concatenate[Asked, Row, Rest], Answer]], Callable[Concatenate[Asked, UUID, Rest], HttpResponseBase]
+]:
+    """A view of the row whose id is in the address: it gets the row itself.
+
+    `find` loads it for a user, and raises `NotFound` for one that is not theirs. `methods` are those that the view
+    answers; POST when none is named.
+    """
+
+    def decorate(view: Callable[Concatenate[Asked, Row, Rest], Answer]) -> Any:
+        @require_http_methods(methods or ["POST"])
+        @wraps(view)
+        def found(request: Any, pk: UUID, *args: Any, **kwargs: Any) -> Answer:
+            return view(request, find(request.user, pk), *args, **kwargs)
+
+        return found
+
+    return decorate
+
+
+class DayConverter:
+    """A day as in ISO 8601; `length` is how much of it an address shows, the rest is the first day."""
+
+    regex = r"\d{4}-\d{2}-\d{2}"
+    length = 10
+
+    def to_python(self, value: str) -> date:
+        return date.fromisoformat((value + "-01-01")[:10])
+
+    def to_url(self, value: date) -> str:
+        return value.isoformat()[: self.length]
 
 
 class Pages(CursorPagination):
