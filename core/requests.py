@@ -138,8 +138,8 @@ def posts(
         @action(detail=True, methods=["post"], **options)
         @wraps(act)
         def posted(view: Any, request: Request, pk: str) -> Response:
-            fields = valid(body, request) if body else {}
-            done = act(view, view.get_object(), **fields)
+            row = view.get_object()  # first, so that nobody hears what is wrong with a change of what is not theirs
+            done = act(view, row, **(valid(body, request) if body else {}))
             return Response(answer(done, context=view.get_serializer_context()).data, status=status)
 
         return posted
