@@ -4,6 +4,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED_TO_RUN := .venv/.installed-to-run
 INSTALLED_TO_TEST := .venv/.installed-to-test
 NODE_CLIENT := tests/node/node_modules/.installed
+NODE_CHECKS := scripts/node/node_modules/.installed
+NODE_BIN := scripts/node/node_modules/.bin
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run lint test coverage fuzz bench screenshots messages chromium
@@ -19,12 +21,12 @@ help:
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
 	@echo "make messages   every sentence of the product into locale/, where it is translated"
 
-setup: $(INSTALLED_TO_TEST) $(NODE_CLIENT)
+setup: $(INSTALLED_TO_TEST) $(NODE_CLIENT) $(NODE_CHECKS)
 
 run: $(INSTALLED_TO_RUN)
 	@exec $(BIN)/python manage.py up
 
-lint: $(INSTALLED_TO_TEST)
+lint: $(INSTALLED_TO_TEST) $(NODE_CHECKS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
@@ -32,6 +34,8 @@ lint: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m scripts.services manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/mypy .
+	@test ! -x $(NODE_BIN)/biome || { set -x; \
+	  $(NODE_BIN)/biome ci --error-on-warnings static scripts/node && $(NODE_BIN)/tsc --project scripts/node; }
 
 test: $(INSTALLED_TO_TEST) $(NODE_CLIENT) chromium lint
 	$(BIN)/python -m pytest -n 2 --durations=10
@@ -76,11 +80,15 @@ $(INSTALLED_TO_TEST): requirements-dev.txt $(INSTALLED_TO_RUN)
 	@$(PIP) -r requirements-dev.txt
 	@touch $@
 
-# The clients for Node of OpenAI's protocol and AG-UI, which tests drive; without npm those are skipped and say so.
-$(NODE_CLIENT): tests/node/package-lock.json
+# The clients for Node of OpenAI's protocol and AG-UI, which tests drive, and the checks of scripts and stylesheets. Without
+# npm both are skipped and say so, but not where CI is set. Not `npm ci`: it wants the optional packages of every system in
+# the lock file.
+$(NODE_CLIENT) $(NODE_CHECKS): %/node_modules/.installed: %/package-lock.json
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
-	  echo "Installing the clients for Node into tests/node." && \
-	  npm ci --prefix tests/node --silent --no-audit --no-fund && touch $@; \
+	  echo "Installing the packages for Node into $*." && \
+	  npm install --prefix $* --no-save --silent --no-audit --no-fund && touch $@; \
+	elif [ -n "$$CI" ]; then \
+	  echo "There is no npm here, and CI is set: install the package npm." >&2; exit 1; \
 	else \
-	  echo "There is no npm here: the tests with clients for Node will be skipped."; \
+	  echo "There is no npm here: what needs the packages of $* is skipped."; \
 	fi

@@ -1,17 +1,26 @@
 """What a person has open, on all their devices: the sockets, and how they hear that something of theirs has changed.
 
 Pages and programs hear that it has, not what, nor how, and ask again for what they show. Only services tell it.
+
+A page is on its way from when the server begins to write it until its socket is there. What changes meanwhile reaches
+it, too: each hint is noted with its time before it is sent, and the socket joins its groups before it looks at the
+notes. So a page that is up to date asks for nothing.
 """
 
 import asyncio
 import logging
+import math
+import time
 from enum import StrEnum
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qs
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from channels.layers import channel_layers
+from django.core.cache import cache
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
@@ -23,6 +32,8 @@ from accounts.models import ApiToken, User
 from core import background
 
 NOT_SIGNED_IN = 4401  # close code
+NOTED_FOR = 3600  # seconds; for a page that is older everything has changed
+SKEW = 1.0  # seconds between the clocks of two machines
 GATHERED_FOR = 0.1  # seconds: many changes in a row are one piece of news, and the first token goes before it
 
 logger = logging.getLogger(__name__)
@@ -63,16 +74,51 @@ async def _send(owner_id: UUID, news: News) -> None:
     _gathering.discard((owner_id, news))
     hint = {"type": "person.news", "news": str(news)}
     try:
-        await channel_layers["default"].group_send(group_of_person(owner_id), hint)
+        await tell_group(group_of_person(owner_id), hint, _subject(owner_id, news))
     except (RedisError, OSError):
         logger.warning("no news to open pages: Redis is away")
 
 
+def _subject(user_id: UUID, news: News) -> str:
+    return f"{group_of_person(user_id)}.{news}"
+
+
+async def tell_group(group: str, hint: dict[str, str], subject: str) -> None:
+    """Notes that the subject has changed, and sends the hint to the group. Raises the errors of Redis."""
+    await sync_to_async(cache.set, thread_sensitive=False)(_note(subject), time.time(), NOTED_FOR)
+    await channel_layers["default"].group_send(group, hint)
+
+
+async def has_changed(subject: str, since: float) -> bool:
+    """Whether a hint of the subject was told after `since`, Unix time in seconds."""
+    if time.time() - since > NOTED_FOR:
+        return True
+    noted = await sync_to_async(cache.get, thread_sensitive=False)(_note(subject), 0.0)
+    return bool(noted >= since - SKEW)
+
+
+def _note(subject: str) -> str:
+    return f"changed:{subject}"
+
+
+def _since(query: bytes) -> float:
+    """The number of `since=…`; infinity, which nothing comes after, where there is none."""
+    try:
+        moment = float(parse_qs(query.decode("latin-1"))["since"][0])
+    except (KeyError, ValueError):
+        return math.inf
+    return math.inf if math.isnan(moment) else moment
+
+
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with is ended."""
+    """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with is ended.
+
+    With `?since=…`, Unix time in seconds, it tells at once what there was to tell since then.
+    """
 
     user: User
     language: str  # of what the socket says to them
+    since: float
     _expiry: asyncio.TimerHandle | None = None
 
     async def connect(self) -> None:
@@ -85,6 +131,10 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         self.language = user.language or self._browsers_language()
         for group in self._groups():
             await self.channel_layer.group_add(group, self.channel_name)
+        self.since = _since(self.scope["query_string"])
+        for news in News:
+            if await has_changed(_subject(user.pk, news), self.since):
+                await self.person_news({"news": news})
         token = self._token()
         if token is not None and token.expires is not None:
             left = (token.expires - timezone.now()).total_seconds()

@@ -11,7 +11,7 @@ from django.utils.translation import override
 
 from accounts.access.permissions import LONGEST_KEY
 from accounts.models import User
-from accounts.realtime import SignedInConsumer
+from accounts.realtime import SignedInConsumer, has_changed
 from chat.models import Conversation
 from chat.models.conversation_state import visible_turn
 from chat.realtime import event_stream
@@ -66,6 +66,8 @@ class ConversationConsumer(SignedInConsumer):
         self.watched.add(group)
         state = {"conversation": str(conversation.pk), "state": conversation.state, "title": conversation.title}
         await self.send_json({"type": "STATE", **state})
+        if await has_changed(group, self.since):
+            await self.conversation_next({"conversation": str(conversation.pk)})
 
     async def on_subscribe(self, frame: dict[str, Any]) -> None:
         turn = await event_stream.threaded(visible_turn)(self.user, frame.get("turn"))

@@ -61,6 +61,19 @@ def or_404(row: Row | None, what: str) -> Row:
     return row
 
 
+def choices(rows: QuerySet[Row], chosen: Row | None) -> list[Row]:
+    """Those to choose from, and the one that is chosen, which may be somebody's that one does not see."""
+    found = list(rows)
+    return found if chosen is None or chosen in found else [chosen, *found]
+
+
+def choice(rows: QuerySet[Row], chosen: Row | None, pk: str, what: str) -> Row | None:
+    """The one of `choices` that a form names, None for an empty id; raises `NotFound`."""
+    if chosen is not None and pk == str(chosen.pk):
+        return chosen
+    return get_or_404(rows, pk, what) if pk else None
+
+
 def with_row(
     find: Callable[[Any, UUID], Row], *methods: str
 ) -> Callable[

@@ -109,7 +109,11 @@ class InProcess(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         exchange = _Exchange(request.read(), request.extensions["timeout"]["read"])
         background.submit(exchange.carry_out(self._handler, _scope(request)))
-        start = exchange.next()
+        try:
+            start = exchange.next()
+        except httpx.ReadTimeout:
+            exchange.close()
+            raise
         return httpx.Response(start["status"], headers=start["headers"], stream=exchange)
 
 

@@ -117,11 +117,21 @@ def make_person(server: Server) -> Person:
     return Person(name, PASSWORD, user, token, Caller(server, token))
 
 
+def _needs_product(item: pytest.Item) -> bool:
+    marked = any(item.get_closest_marker(name) for name in ("product", "browser"))
+    return marked or "product" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the running product come last: what it does on its own would else get in the way of the others."""
+    items.sort(key=_needs_product)
+
+
 @pytest.fixture
 def server(request: pytest.FixtureRequest, committed: None) -> Server:
     """What a test's people use: the running product where the test has its mark or fixture, else the application."""
-    marked = any(request.node.get_closest_marker(name) for name in ("product", "browser"))
-    found: Server = request.getfixturevalue("product" if marked or "product" in request.fixturenames else "application")
+    found: Server = request.getfixturevalue("product" if _needs_product(request.node) else "application")
     return found
 
 

@@ -50,20 +50,25 @@ class Socket:
 
 @contextmanager
 def socket_of(
-    product: Product, person: Person | None, origin: str | None = None, headers: dict[str, str] | None = None
+    product: Product,
+    person: Person | None,
+    origin: str | None = None,
+    headers: dict[str, str] | None = None,
+    since: str = "",
 ) -> Iterator[Socket]:
+    """`since`: when the server began to write the page, as it stands in it."""
     headers = dict(headers or {})
     if person is not None:
         client = Client()
         client.force_login(person.user)
         headers["Cookie"] = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
-    with opened(product, headers, origin or product.url) as socket:
+    with opened(product, headers, origin or product.url, f"?since={since}" if since else "") as socket:
         yield socket
 
 
 @contextmanager
-def opened(product: Product, headers: dict[str, str], origin: str | None = None) -> Iterator[Socket]:
+def opened(product: Product, headers: dict[str, str], origin: str | None = None, query: str = "") -> Iterator[Socket]:
     """Programs send no origin."""
-    url = product.url.replace("http", "ws") + "/ws/"
+    url = product.url.replace("http", "ws") + "/ws/" + query
     with connect(url, additional_headers=headers, origin=Origin(origin) if origin else None) as connection:
         yield Socket(connection)

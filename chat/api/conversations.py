@@ -8,7 +8,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import get_language, override
 from django.views.decorators.http import require_GET
 from drf_spectacular.types import OpenApiTypes
@@ -351,12 +351,7 @@ async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     if not (after.isascii() and after.isdigit() and len(after) < 10):
         raise ProductError("bad_sequence", "Last-Event-ID must be the seq of an event, a whole number from 0.")
     turn = await sync_to_async(_turn_to_follow)(request, pk)
-    response = StreamingHttpResponse(
-        _lines(turn.pk, int(after), get_language() or ""), content_type="text/event-stream"
-    )
-    response["Cache-Control"] = "no-store"
-    response["X-Accel-Buffering"] = "no"  # nginx would hold events back
-    return response
+    return event_stream.response(_lines(turn.pk, int(after), get_language() or ""))
 
 
 def _turn_to_follow(request: HttpRequest, pk: UUID) -> Turn:

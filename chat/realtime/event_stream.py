@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -20,11 +20,12 @@ from weakref import WeakKeyDictionary
 import redis
 from asgiref.sync import async_to_sync
 from channels.db import database_sync_to_async
-from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import transaction
+from django.http import StreamingHttpResponse
 from redis import asyncio as aioredis
 
+from accounts.realtime import tell_group
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import state_of
 from chat.realtime.events import LAST, Approval, Event, EventType
@@ -249,6 +250,17 @@ async def wire_events(turn_id: UUID, after_seq: int, *, idle: bool = False) -> A
             yield {}
 
 
+async def ended_turn(turn_id: UUID | str) -> Turn:
+    """The turn with its answer, which are complete: for whoever was sent to the row by a SNAPSHOT."""
+    return await threaded(Turn.objects.select_related("answer").get)(pk=turn_id)
+
+
+def response(lines: AsyncIterable[str]) -> StreamingHttpResponse:
+    """Server-sent events."""
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would hold events back
+    return StreamingHttpResponse(lines, content_type="text/event-stream", headers=headers)
+
+
 def readable(wire: dict[str, Any]) -> dict[str, Any]:
     """An event with what it says to people in the active language."""
     return {**wire, **{name: translated(wire[name]) for name in ("detail", "label") if name in wire}}
@@ -271,10 +283,9 @@ async def announce_state(conversation_id: UUID, **more: str) -> None:
 
 async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:
     """A hint to open pages; a page that misses it sees the same at its next request."""
-    layer = get_channel_layer()
+    group = group_of(conversation_id)
     try:
-        if layer is not None:
-            await layer.group_send(group_of(conversation_id), hint)
+        await tell_group(group, hint, group)
     except CONNECTION_ERRORS:
         logger.warning("no hint to open pages: Redis is away")
 

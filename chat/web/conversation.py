@@ -3,6 +3,7 @@
 A view reads the request, calls one service or one page function, and renders.
 """
 
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,7 @@ from chat.web import messages as pages
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_row
 from files.models import File
+from llm.models import Model
 from personas.services import offered_prompts
 from projects.models import Project
 from projects.services import visible_project
@@ -106,17 +108,21 @@ def report(request: Request, pk: UUID) -> HttpResponse:
 @require_POST
 def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     """What sending the draft would mean: the line under the composer and the panel behind it."""
-    planned = plan_ahead(
-        user=request.user,
-        scope=asked_scope(request, pk, request.POST),
-        draft=Draft(request.POST.get("text", ""), _ids(request, "files", "file")),
-        model=services.visible_model(next(iter(request.POST.getlist("model")), None)),
+    shown = _plan(
+        request.user,
+        asked_scope(request, pk, request.POST),
+        Draft(request.POST.get("text", ""), _ids(request, "files", "file")),
+        services.visible_model(next(iter(request.POST.getlist("model")), None)),
     )
-    context = {"panel": inspector.of_plan(planned), "line": inspector.plan_line(planned), "fits": planned["fits"]}
     if "panel" in request.GET:
-        context["conversation"] = visible_conversation(request.user, pk) if pk else None
-        return render(request, "chat/_context.html", context)
-    return render(request, "chat/_plan.html", context)
+        found = visible_conversation(request.user, pk) if pk else None
+        return render(request, "chat/_context.html", {"panel": shown["panel"], "conversation": found})
+    return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path})
+
+
+def _plan(user: User, scope: ChatScope, draft: Draft, model: Model | None) -> dict[str, Any]:
+    planned = plan_ahead(user=user, scope=scope, draft=draft, model=model)
+    return {"panel": inspector.of_plan(planned), "line": inspector.plan_line(planned), "fits": planned["fits"]}
 
 
 @with_row(visible_turn)
@@ -204,7 +210,8 @@ def starters(request: Request) -> HttpResponse:
 
 def page(request: Request, found: Conversation | None, status: int = 200, **more: Any) -> HttpResponse:
     messages, older = pages.branch_page(found) if found and "messages" not in more else ([], None)
-    context = {
+    scope = scope_of(found) if found else _new_scope(request, request.GET)
+    context: dict[str, Any] = {
         "conversation": found,
         "messages": messages,
         "older": older,
@@ -214,9 +221,13 @@ def page(request: Request, found: Conversation | None, status: int = 200, **more
         "next": next_view(found) if getattr(found, "waits", True) else None,
         "run": run_views.of_conversation(request.user, found),
         "first": first_steps(request.user) if found is None and not request.GET else None,
-        **pages.choices(request.user, scope_of(found) if found else _new_scope(request, request.GET)),
+        **pages.choices(request.user, scope),
         **more,
     }
+    if context["chosen_model"] and not context.get("excerpt"):
+        draft = Draft(context["draft"], [file.pk for file in context["chips"]])
+        with suppress(ProductError):  # asked again with the first change, and then said
+            context["plan"] = _plan(request.user, scope, draft, context["chosen_model"])
     return render(request, "chat/conversation.html", context, status=status)
 
 

@@ -4,6 +4,7 @@ and its errors in words."""
 import json
 import logging
 import secrets
+import time
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -43,7 +44,10 @@ _ADMIN = (
 
 
 class RequestIdMiddleware:
-    """`X-Request-ID` of the caller when it is a plain word, else a new one; sent back with every response."""
+    """`X-Request-ID` of the caller when it is a plain word, else a new one; sent back with every response.
+
+    Pages also say when their request began, in Unix time: their socket asks what has changed since.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -52,6 +56,7 @@ class RequestIdMiddleware:
         given = request.headers.get("X-Request-ID", "")
         plain = given.replace("-", "").isalnum() and given.isascii() and len(given) <= 64
         request.request_id = given if plain else uuid.uuid4().hex
+        request.began = f"{time.time():.3f}"
         response = self.get_response(request)
         response["X-Request-ID"] = request.request_id
         return response

@@ -40,6 +40,7 @@ class Request(HttpRequest):
     """For type checkers: what middlewares add."""
 
     request_id: str
+    began: str
     csp_nonce: object
     htmx: HtmxDetails
 

@@ -1,4 +1,4 @@
-"""`{% modules "js/chat.js" … %}`: the scripts of a page, and at once everything that they import.
+"""`{% modules "js/conversation.js" … %}`: the scripts of a page, and at once everything that they import.
 
 Imports are rewritten to hashed names where files are collected, so no import map is needed; but a browser would find
 what is imported only when it has read what imports it, one level after the other.

@@ -1,27 +1,28 @@
 /**
- * The field in which a message is written. Enter sends, Shift+Enter is a new line, Esc stops the answer, and the arrow up
- * takes back the last message to edit it, as long as nothing is written.
- * What is sent while an answer is being written waits on the server until that is complete.
- * A draft is kept per conversation, in this browser, until it is sent.
+ * The field in which a message is written, the message that waits for the answer, starter messages, and what may be
+ * meant by an @ or a /.
+ *
+ * Enter sends, Shift+Enter is a new line, Esc stops the answer, and the arrow up takes back the last message to edit it,
+ * as long as nothing is written. What is sent while an answer is being written waits on the server until that is
+ * complete. A draft is kept per conversation, in this browser, until it is sent.
  */
-import { Attachments } from "./attachments.js";
-import { say } from "./words.js";
+import { isWritten } from "./morph.js";
+import { all, announce, around, DRAFT, find, need, opensElsewhere, parse, say } from "./page.js";
+import { Attachments } from "./uploads.js";
 
-const DRAFT = "draft:";
 const ASKED = "asked";
 const touch = matchMedia("(pointer: coarse)");
 
 export class Composer {
   /**
-   * @param {HTMLFormElement} form
    * @param {string} conversation its id, or "" for one that does not exist yet
    * @param {{onStop: () => void, onEditLast: () => void}} tell
    */
-  constructor(form, conversation, tell) {
-    this.form = form;
-    this.text = form.querySelector("textarea");
-    this.send = form.querySelector("#send");
-    this.stop = form.querySelector("#stop");
+  constructor(conversation, tell) {
+    this.form = need(HTMLFormElement, "#composer");
+    this.text = need(HTMLTextAreaElement, "textarea", this.form);
+    this.send = need(HTMLButtonElement, "#send", this.form);
+    this.stop = need(HTMLButtonElement, "#stop", this.form);
     this.draft = DRAFT + (conversation || "new");
     this.sending = false;
     this.sent = "";
@@ -32,25 +33,43 @@ export class Composer {
     this.whyNot = "";
     if (!this.text.value) this.text.value = localStorage.getItem(this.draft) ?? "";
     this.#renewKey();
+    this.attachments = new Attachments(this.form, `${this.draft}:files`, () => this.#show());
+    this.#listen(tell);
+    this.#showPlan(find(HTMLElement, "#plan"));
+    offerMeant(this.form, this.text);
+    takeStarters(this.text);
+    this.#typed();
+  }
+
+  /** @param {{onStop: () => void, onEditLast: () => void}} tell */
+  #listen({ onStop, onEditLast }) {
+    const { form } = this;
     this.text.addEventListener("input", () => this.#typed());
-    this.text.addEventListener("keydown", (event) => this.#key(event, tell.onEditLast));
-    this.stop.addEventListener("click", () => tell.onStop());
-    this.attachments = new Attachments(form, `${this.draft}:files`, () => this.#show());
+    this.text.addEventListener("keydown", (event) => this.#key(event, onEditLast));
+    this.stop.addEventListener("click", () => onStop());
     // The chips in the form ask for their state; only the form's own request sends the message.
     form.addEventListener("htmx:beforeRequest", (event) => event.detail.elt === form && this.#begin(event));
     form.addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {
       // Not htmx's `successful`: it is not set for the redirect that the first message of a conversation ends with.
       if (elt === form) this.#end(xhr.status >= 200 && xhr.status < 300, xhr.getResponseHeader("HX-Redirect"));
     });
-    document.getElementById("plan")?.addEventListener("htmx:afterSwap", (event) => this.#planned(event.currentTarget));
-    this.#typed();
   }
 
-  /** What does not fit cannot be sent; the line under the field says why. */
+  /** The page came with the plan of what the server wrote into the form. @param {HTMLElement | null} plan */
+  #showPlan(plan) {
+    if (!plan) return;
+    plan.hidden = false;
+    plan.addEventListener("htmx:afterSwap", () => this.#planned(plan));
+    this.#planned(plan);
+    // By then htmx listens, and what the browser restores is there.
+    addEventListener("load", () => [...this.form.elements].some(isWritten) && announce("planchange"));
+  }
+
+  /** What does not fit cannot be sent; the line under the field says why. @param {HTMLElement} plan */
   #planned(plan) {
-    const line = plan.querySelector("[data-fits]");
+    const line = find(HTMLElement, "[data-fits]", plan);
     this.fits = line?.dataset.fits !== "false";
-    this.whyNot = this.fits ? "" : line.textContent.trim();
+    this.whyNot = this.fits ? "" : (line?.textContent.trim() ?? "");
     this.#show();
   }
 
@@ -74,7 +93,7 @@ export class Composer {
     const { ready } = this.attachments;
     this.send.disabled = !this.usable || !this.fits || !ready || this.sending || this.held || !written;
     this.send.title = this.held ? say("summarising") : ready ? this.whyNot : this.attachments.whyNot;
-    this.send.querySelector("span").textContent = say(this.answering ? "sendNext" : "send");
+    need(HTMLElement, "span", this.send).textContent = say(this.answering ? "sendNext" : "send");
     if (focused && !this.answering) this.text.focus();
   }
 
@@ -104,14 +123,14 @@ export class Composer {
     if (!this.send.disabled) this.form.requestSubmit();
   }
 
-  /** What is written from here on is the next message; the draft still holds both, in case this one never arrives. */
+  /** What is written from here on is the next message; the draft holds both, in case this one never arrives. @param {Event} event */
   #begin(event) {
     if (this.sending) return event.preventDefault();
     this.sending = true;
     this.sent = this.text.value;
     this.attachments.hold();
     this.text.value = "";
-    document.getElementById("problem").replaceChildren();
+    need(HTMLElement, "#problem").replaceChildren();
     this.#show();
   }
 
@@ -149,7 +168,8 @@ export class Composer {
   /** The same key for a repeated try makes it the same turn; crypto.randomUUID exists on secure origins only. */
   #renewKey() {
     const bytes = crypto.getRandomValues(new Uint8Array(16));
-    this.form.elements.namedItem("key").value = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    const key = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    need(HTMLInputElement, "[name=key]", this.form).value = key;
   }
 }
 
@@ -165,7 +185,174 @@ export function justAsked() {
   return asked;
 }
 
-/** Whoever signs out leaves no drafts behind. */
-export function forgetDrafts() {
-  for (const key of Object.keys(localStorage)) if (key.startsWith(DRAFT)) localStorage.removeItem(key);
+// --- the message that waits for the answer, above the composer: htmx fills it ---
+
+/** Has it looked at again: it was sent, removed, or is another one by now. */
+export function refreshNext() {
+  announce("nextchange");
+}
+
+/** @param {(text: string, files: string[]) => void} onEdit the server has given it up, so it is the composer's now */
+export function editNext(onEdit) {
+  const place = find(HTMLElement, "#next"); // not there before there is a conversation
+  let text = "";
+  /** @type {string[]} */
+  let files = [];
+  place?.addEventListener("htmx:beforeRequest", ({ detail }) => {
+    if (!isEdit(detail)) return;
+    text = need(HTMLElement, "[data-next] [data-text]", place).textContent;
+    files = (need(HTMLElement, "[data-next]", place).dataset.files ?? "").split(" ").filter(Boolean);
+  });
+  place?.addEventListener("htmx:afterRequest", ({ detail }) => {
+    if (isEdit(detail) && detail.xhr.status < 300) onEdit(text, files);
+    else if (detail.xhr.status === 404) refreshNext();
+  });
+}
+
+/** @param {HtmxRequest} request */
+function isEdit({ requestConfig }) {
+  return requestConfig.elt.matches("[data-edit-next]");
+}
+
+// --- starter messages of a persona: a click writes one into the field instead of loading the page again ---
+
+/** @param {HTMLTextAreaElement} field */
+function takeStarters(field) {
+  let written = "";
+  need(HTMLElement, "#messages").addEventListener("click", (event) => {
+    const starter = around(HTMLElement, "[data-starter]", event.target);
+    if (!starter || opensElsewhere(event)) return;
+    event.preventDefault();
+    // What a person has typed stays; a starter that was only being looked at makes place for the next.
+    const own = field.value === written ? "" : field.value;
+    written = [own, starter.dataset.starter].filter(Boolean).join("\n");
+    field.value = written;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    field.focus();
+  });
+}
+
+// --- what may be meant by an @ (tasks by code or title, files by name) and by a / at the beginning (prompts) ---
+
+/** @typedef {{name: string, typed: string, behind: string}} Begun a sign and what stands behind it, as far as the caret */
+const SIGNS = [
+  { name: "mentions", begun: /(?:^|[^0-9A-Za-z_.])@([^\s@]{0,60})$/u, behind: " " },
+  { name: "prompts", begun: /^\/([^\n]{0,60})$/u, behind: "" },
+];
+const WAIT = 120; // milliseconds without a key before the server is asked
+
+/**
+ * A list above the field: arrows choose, Enter and Tab take, Esc closes. The server renders the options; the focus stays
+ * in the field.
+ *
+ * @param {HTMLFormElement} form
+ * @param {HTMLTextAreaElement} text
+ */
+function offerMeant(form, text) {
+  const list = document.createElement("ul");
+  list.id = "mentions";
+  list.className = "mentions";
+  list.role = "listbox";
+  list.hidden = true;
+  const said = document.createElement("p");
+  said.className = "visually-hidden";
+  said.role = "status";
+  form.prepend(list, said);
+  text.setAttribute("aria-autocomplete", "list");
+  text.setAttribute("aria-controls", list.id);
+  let timer = 0;
+  let asked = 0;
+  /** @type {string | null} */
+  let closed = null; // what stood behind the sign when somebody closed the list
+
+  const options = () => all(HTMLElement, "[role=option]", list);
+
+  /** @returns {Begun | null} */
+  function begun() {
+    const before = text.value.slice(0, text.selectionStart);
+    for (const { name, begun: pattern, behind } of SIGNS) {
+      const found = pattern.exec(before);
+      if (found) return { name, typed: found[1], behind };
+    }
+    return null;
+  }
+
+  /** A conversation that does not exist yet has its persona in the form. @param {Begun} begun */
+  function address({ name, typed }) {
+    const persona = find(HTMLSelectElement, "[name=persona]", form)?.value ?? "";
+    return `${form.dataset[`${name}Url`]}?${new URLSearchParams({ q: typed, persona })}`;
+  }
+
+  function close() {
+    list.hidden = true;
+    said.textContent = "";
+    text.removeAttribute("aria-activedescendant");
+  }
+
+  /** @param {HTMLElement | undefined} option */
+  function choose(option) {
+    for (const each of options()) each.ariaSelected = String(each === option);
+    if (!option) return;
+    text.setAttribute("aria-activedescendant", option.id);
+    option.scrollIntoView({ block: "nearest" });
+  }
+
+  async function ask() {
+    const found = begun();
+    const number = ++asked;
+    if (!found || found.typed === closed) return close();
+    const response = await fetch(address(found)).catch(() => null);
+    if (!response?.ok || number !== asked) return;
+    const shown = all(HTMLElement, "[role=option]", parse(`<ul>${await response.text()}</ul>`));
+    if (number !== asked || !shown.length || document.activeElement !== text) return close();
+    list.setAttribute("aria-label", form.dataset[`${found.name}Label`] ?? "");
+    list.replaceChildren(...shown);
+    list.hidden = false;
+    said.textContent = form.dataset.mentionsCount?.replace("{count}", String(shown.length)) ?? "";
+    choose(options()[0]);
+  }
+
+  /** @param {HTMLElement} option */
+  function take({ dataset: { insert, file } }) {
+    const found = begun();
+    if (!found) return close();
+    const start = text.selectionStart - found.typed.length - 1;
+    text.setRangeText(insert ? insert + found.behind : "", start, text.selectionStart, "end");
+    if (file) form.dispatchEvent(new CustomEvent("attachfile", { detail: { id: file } }));
+    close();
+    text.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
+  /** @param {KeyboardEvent} event */
+  function key(event) {
+    const there = options();
+    const at = there.findIndex((each) => each.ariaSelected === "true");
+    if (event.key === "ArrowDown") choose(there[(at + 1) % there.length]);
+    else if (event.key === "ArrowUp") choose(there[(at - 1 + there.length) % there.length]);
+    else if ((event.key === "Enter" && !event.shiftKey) || event.key === "Tab") take(there[at]);
+    else if (event.key === "Escape") {
+      closed = begun()?.typed ?? null;
+      close();
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  text.addEventListener("input", () => {
+    clearTimeout(timer);
+    asked += 1; // an answer that is on its way is about what stood there before
+    if (!begun()) {
+      closed = null;
+      return close();
+    }
+    timer = window.setTimeout(ask, WAIT);
+  });
+  text.addEventListener("blur", close);
+  list.addEventListener("pointerdown", (event) => event.preventDefault()); // the focus stays in the field
+  list.addEventListener("click", ({ target }) => {
+    const option = around(HTMLElement, "[role=option]", target);
+    if (option) take(option);
+  });
+  // Before the composer, for which Enter sends, and before the page, for which Esc stops the answer.
+  form.addEventListener("keydown", (event) => list.hidden || event.isComposing || key(event), true);
 }

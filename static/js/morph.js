@@ -32,6 +32,12 @@ class Morphing {
   /** @type {Node[]} */ made = [];
   /** @type {WeakSet<Node>} */ #placed = new WeakSet();
 
+  /**
+   * @param {Element} target
+   * @param {Element | DocumentFragment} content
+   * @param {Element | null} sender
+   * @param {Element[]} waiting
+   */
   constructor(target, content, sender, waiting) {
     this.target = target;
     this.sender = sender;
@@ -42,6 +48,7 @@ class Morphing {
 
   /** @param {Node} parent @param {Node} content whose children it gets @param {boolean} [isNew] whether `parent` itself is */
   fill(parent, content, isNew = false) {
+    /** @type {Node | null} */
     let last = null;
     for (const node of [...content.childNodes]) {
       const next = this.#next(last ? last.nextSibling : parent.firstChild);
@@ -55,38 +62,40 @@ class Morphing {
     for (const each of [...parent.childNodes]) if (!this.#placed.has(each) && !this.#stays(each)) each.remove();
   }
 
-  /** @param {Node} here @param {Node} node what it becomes */
+  /** @param {Node} here @param {Node} node what it becomes, of the same kind */
   update(here, node) {
-    if (!(here instanceof Element)) {
+    if (!(here instanceof Element && node instanceof Element)) {
       if (here.nodeValue !== node.nodeValue) here.nodeValue = node.nodeValue;
       return;
     }
     if (here.hasAttribute("data-apart")) return;
     const written = isWritten(here);
-    const { value } = here;
+    const value = here instanceof HTMLSelectElement && written ? here.value : null;
     takeAttributes(here, node);
-    if (here instanceof HTMLTextAreaElement) {
-      if (here.defaultValue !== node.defaultValue) here.defaultValue = node.defaultValue;
-    } else this.fill(here, node);
-    if (here instanceof HTMLInputElement) {
+    if (!(here instanceof HTMLTextAreaElement)) this.fill(here, node);
+    if (here instanceof HTMLTextAreaElement && node instanceof HTMLTextAreaElement) {
+      takeText(here, node, written);
+    } else if (here instanceof HTMLInputElement && node instanceof HTMLInputElement) {
       if (!written) takeInput(here, node);
-    } else if (here instanceof HTMLTextAreaElement || here instanceof HTMLSelectElement) {
-      const wanted = written ? value : node.value;
+    } else if (here instanceof HTMLSelectElement && node instanceof HTMLSelectElement) {
+      const wanted = value ?? node.value;
       if (here.value !== wanted) here.value = wanted;
     }
   }
 
-  /** Of what is there, the first that is not to be passed over: what a person has begun keeps its place. */
+  /** Of what is there, the first that is not to be passed over: what is begun keeps its place. @param {Node | null} node */
   #next(node) {
     while (node instanceof Element && this.#isLeft(node)) node = node.nextSibling;
     return node;
   }
 
+  /** @param {Element} element */
   #isLeft(element) {
     const ids = idsOf(element);
     return ids.length > 0 && !ids.some((id) => this.wanted.has(id)) && this.#stays(element);
   }
 
+  /** @param {Node} node */
   #stays(node) {
     if (!(node instanceof Element)) return false;
     if (this.waiting.some((each) => node.contains(each))) return true;
@@ -95,14 +104,22 @@ class Morphing {
     return inside.some((each) => (each.matches("[data-editing]") ? !this.opensAnother : isWritten(each)));
   }
 
-  /** The node that is there for `node`, among the children of `parent` or, by its own id, anywhere in the target. */
+  /**
+   * The node that is there for `node`, among the children of `parent` or, by its own id, anywhere in the target.
+   *
+   * @param {Node} parent
+   * @param {Node} node
+   * @param {Node | null} next
+   */
   #find(parent, node, next) {
     const ids = node instanceof Element ? idsOf(node) : [];
+    const own = node instanceof Element ? node.id : "";
     for (const id of ids) {
+      /** @type {Element | null} */
       let found = document.getElementById(id);
       if (!this.target.contains(found)) continue;
-      while (id !== node.id && found && found.parentNode !== parent) found = found.parentElement;
-      if (found && (id === node.id || !found.id) && this.#fits(found, node) && !found.contains(parent)) return found;
+      while (id !== own && found && found.parentNode !== parent) found = found.parentElement;
+      if (found && (id === own || !found.id) && this.#fits(found, node) && !found.contains(parent)) return found;
     }
     if (ids.length) return null;
     for (let each = next; each; each = each.nextSibling)
@@ -110,10 +127,12 @@ class Morphing {
     return null;
   }
 
+  /** @param {Node} here @param {Node} node */
   #fits(here, node) {
     return here.nodeName === node.nodeName && !this.#placed.has(here);
   }
 
+  /** @param {Node} parent @param {Node} node @param {Node | null} next @param {boolean} inNew */
   #add(parent, node, next, inNew) {
     const takesNothingOver = !(node instanceof Element) || !idsOf(node).some((id) => document.getElementById(id));
     const made = takesNothingOver ? node : node.cloneNode(false);
@@ -130,26 +149,43 @@ function idsOf(node) {
   return node instanceof Element && node.id ? [node.id, ...inside] : inside;
 }
 
-/** Where there is moveBefore, what is moved keeps its focus and is under the pointer still. */
+/**
+ * Where there is moveBefore, what is moved keeps its focus and is under the pointer still.
+ *
+ * @param {Node & {moveBefore?: (node: Node, next: Node | null) => void}} parent
+ * @param {Node} node
+ * @param {Node | null} next
+ */
 function move(parent, node, next) {
   if (parent.moveBefore) parent.moveBefore(node, next);
   else parent.insertBefore(node, next);
 }
 
+/** @param {Element} here @param {Element} node */
 function takeAttributes(here, node) {
-  for (const { name, value } of node.attributes) if (here.getAttribute(name) !== value && name !== "open") here.setAttribute(name, value);
+  for (const { name, value } of node.attributes)
+    if (here.getAttribute(name) !== value && name !== "open") here.setAttribute(name, value);
   const waits = here.hasAttribute("data-disabled-by-htmx"); // for the answer to what it sent
   for (const { name } of [...here.attributes])
-    if (!node.hasAttribute(name) && name !== "open" && !(waits && name.includes("disabled"))) here.removeAttribute(name);
+    if (!node.hasAttribute(name) && name !== "open" && !(waits && name.includes("disabled")))
+      here.removeAttribute(name);
 }
 
+/** @param {HTMLTextAreaElement} here @param {HTMLTextAreaElement} node @param {boolean} written */
+function takeText(here, node, written) {
+  const wanted = written ? here.value : node.value;
+  if (here.defaultValue !== node.defaultValue) here.defaultValue = node.defaultValue;
+  if (here.value !== wanted) here.value = wanted;
+}
+
+/** @param {HTMLInputElement} here @param {HTMLInputElement} node */
 function takeInput(here, node) {
   if (here.type === "checkbox" || here.type === "radio") here.checked = node.checked;
   else if (here.type !== "file" && here.value !== node.value) here.value = node.value;
 }
 
 /** Whether somebody has changed the field since the server rendered it. @param {Element} field */
-function isWritten(field) {
+export function isWritten(field) {
   if (field instanceof HTMLTextAreaElement) return field.value !== field.defaultValue;
   if (field instanceof HTMLSelectElement) {
     const options = [...field.options];
@@ -157,7 +193,7 @@ function isWritten(field) {
   }
   if (!(field instanceof HTMLInputElement) || field.type === "hidden") return false;
   if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
-  return field.type === "file" ? field.files.length > 0 : field.value !== field.defaultValue;
+  return field.type === "file" ? Boolean(field.files?.length) : field.value !== field.defaultValue;
 }
 
 /**
@@ -169,12 +205,16 @@ function isWritten(field) {
  */
 export function settle(form, sent) {
   for (const field of form.elements) {
+    if (
+      !(field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement || field instanceof HTMLSelectElement)
+    )
+      continue;
     const taken = sent.getAll(field.name).includes(field.value);
     if (field instanceof HTMLInputElement && (field.type === "checkbox" || field.type === "radio")) {
       if (field.checked === taken) field.defaultChecked = taken;
     } else if (taken && field instanceof HTMLSelectElement) {
       for (const option of field.options) option.defaultSelected = option.selected;
-    } else if (taken && (field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement)) {
+    } else if (taken && !(field instanceof HTMLSelectElement)) {
       field.defaultValue = field.value;
     }
   }

@@ -1,8 +1,9 @@
 /**
  * The page's one WebSocket: acknowledged frames, back-off, and resumption of every turn from the last event seen.
  *
- * @typedef {{type: string, turn?: string, seq?: number, [field: string]: any}} WireEvent
+ * @typedef {{type: string, id?: number, turn?: string, seq?: number, [field: string]: any}} WireEvent
  * @typedef {{seq: number, receive: (event: WireEvent) => void}} Follower
+ * @typedef {{resolve: () => void, reject: (error: Error) => void, timer: number}} Asked
  */
 
 const FIRST_WAIT = 500; // ms
@@ -14,20 +15,36 @@ const NOT_SIGNED_IN = 4401;
 const LEAVING_TAKES = 10_000; // ms
 const FOR_GOOD = new Set([4400, 4403, 4413]); // trying again would end the same way
 
+/** A frame that was refused, or not acknowledged; `code` says why. */
+export class Refused extends Error {
+  /** @param {WireEvent} event */
+  constructor({ code, detail }) {
+    super(detail ?? code);
+    /** @type {string} */
+    this.code = code;
+  }
+}
+
+/**
+ * Events: `open` whenever there is a connection, `again` when it is not the first, `lost`, `ended` for good, and the
+ * hints of the server by their types in small letters.
+ */
 export class Socket extends EventTarget {
   /** @type {WebSocket | null} */ #socket = null;
   /** @type {Map<string, Follower>} */ #followers = new Map();
-  /** @type {Map<number, {resolve: Function, reject: Function, timer: number}>} */ #asked = new Map();
+  /** @type {Map<number, Asked>} */ #asked = new Map();
   /** @type {string | null} */ #watched = null;
   #wait = FIRST_WAIT;
   #id = 0;
+  #opened = false; // ever
   #leaving = -Infinity; // when the page last began to go to another
   /** @type {number | undefined} */ #retry;
 
-  /** @param {string} url */
-  constructor(url) {
+  /** @param {string} since when the server began to write this page: it tells at once what has changed in between */
+  constructor(since) {
     super();
-    this.url = url;
+    this.url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/`;
+    this.since = since;
     addEventListener("online", () => this.#soon(0));
     addEventListener("beforeunload", () => (this.#leaving = performance.now()));
     addEventListener("pagehide", () => this.#socket?.close());
@@ -42,9 +59,9 @@ export class Socket extends EventTarget {
 
   connect() {
     if (this.#socket && this.#socket.readyState <= WebSocket.OPEN) return;
-    const socket = new WebSocket(this.url);
+    const socket = new WebSocket(this.#opened ? this.url : `${this.url}?since=${this.since}`);
     this.#socket = socket;
-    socket.onopen = () => this.#opened();
+    socket.onopen = () => this.#begin();
     socket.onmessage = (message) => this.#received(JSON.parse(message.data));
     socket.onclose = (event) => socket === this.#socket && this.#closed(event.code);
   }
@@ -66,29 +83,33 @@ export class Socket extends EventTarget {
     this.#followers.delete(turn);
   }
 
-  /** Resolves when the server has acknowledged the frame. @param {object} frame */
+  /** Resolves when the server has acknowledged the frame; rejected with `Refused`. @param {object} frame @returns {Promise<void>} */
   ask(frame) {
-    if (!this.open) return Promise.reject(new Error("not connected"));
+    const socket = this.#socket;
+    if (socket?.readyState !== WebSocket.OPEN) return Promise.reject(new Refused({ type: "ERROR", code: "closed" }));
     const id = ++this.#id;
-    const answered = new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this.#settle({ type: "ERROR", id, code: "timeout" }), ACK_WITHIN);
+    return new Promise((resolve, reject) => {
+      const timer = window.setTimeout(() => this.#settle({ type: "ERROR", id, code: "timeout" }), ACK_WITHIN);
       this.#asked.set(id, { resolve, reject, timer });
+      socket.send(JSON.stringify({ ...frame, id }));
     });
-    this.#socket.send(JSON.stringify({ ...frame, id }));
-    return answered;
   }
 
+  /** @param {object} frame */
   #tell(frame) {
     this.ask(frame).catch(() => {}); // a lost connection asks again when it is back
   }
 
+  /** @param {string} turn @param {Follower} follower */
   #subscribe(turn, follower) {
     this.#tell({ type: "subscribe", turn, after_seq: follower.seq });
   }
 
-  #opened() {
+  #begin() {
     this.#wait = FIRST_WAIT;
     this.dispatchEvent(new Event("open"));
+    if (this.#opened) this.dispatchEvent(new Event("again"));
+    this.#opened = true;
     if (this.#watched) this.watch(this.#watched);
     for (const [turn, follower] of this.#followers) this.#subscribe(turn, follower);
   }
@@ -96,18 +117,18 @@ export class Socket extends EventTarget {
   /** @param {WireEvent} event */
   #received(event) {
     if (event.type === "ACK" || event.type === "ERROR") this.#settle(event);
-    else if (HINTS.has(event.type))
-      this.dispatchEvent(new CustomEvent(event.type.toLowerCase(), { detail: event }));
-    else this.#followers.get(event.turn)?.receive(event);
+    else if (HINTS.has(event.type)) this.dispatchEvent(new CustomEvent(event.type.toLowerCase(), { detail: event }));
+    else if (event.turn) this.#followers.get(event.turn)?.receive(event);
   }
 
+  /** @param {WireEvent} event */
   #settle(event) {
-    const asked = this.#asked.get(event.id);
-    if (!asked) return;
+    const asked = this.#asked.get(event.id ?? 0);
+    if (!event.id || !asked) return;
     this.#asked.delete(event.id);
     clearTimeout(asked.timer);
     if (event.type === "ACK") asked.resolve();
-    else asked.reject(Object.assign(new Error(event.detail ?? event.code), { code: event.code }));
+    else asked.reject(new Refused(event));
   }
 
   /** @param {number} code */
@@ -127,8 +148,9 @@ export class Socket extends EventTarget {
     setTimeout(() => location.reload(), leaving ? LEAVING_TAKES : 0);
   }
 
+  /** @param {number} wait in milliseconds */
   #soon(wait) {
     clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => this.connect(), wait);
+    this.#retry = window.setTimeout(() => this.connect(), wait);
   }
 }

@@ -3,7 +3,6 @@
 from datetime import timedelta
 from typing import Any
 
-import httpx
 import pytest
 from django.utils import timezone
 
@@ -13,15 +12,14 @@ from accounts.webhooks.services import create_webhook
 from chat.models import Run
 from files.ingest import MAX_READS
 from files.models import File
+from files.tasks import sweep_files
 from llm.models import Model
 from llm.tokens import count
 from tests.accounts.receiver import Receiver
 from tests.accounts.webhooks import is_signed_with
 from tests.chat.working import tool_model
 from tests.conftest import Person
-from tests.product import Product, until
-
-pytestmark = pytest.mark.product
+from tests.product import Caller, until
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def test_an_answer_that_has_ended_is_told_once_with_a_link_that_works(
     data = call.payload["data"]
     assert is_signed_with(webhook.secret, call)
     assert (data["turn"], data["message"], data["status"]) == (turn["id"], turn["message"], "done")
-    link = httpx.get(data["url"], headers={"Authorization": f"Bearer {person.token}"})
+    link = person.caller.http.get(data["url"])
     assert link.json()["text"] == "very private words"
     assert b"private" not in call.body
     assert len(receiver.received) == 1
@@ -105,10 +103,11 @@ def test_a_file_whose_reading_was_cut_off_twice_is_told_too(
     found = sent(person, b"some words")
     receiver.wait_for("file.ready")
     until(lambda: File.objects.get(pk=found["id"]).searchable, "it is searchable")
-    # As a second reader that has died leaves it; the product's sweeper finds it.
+    # As a second reader that has died leaves it; the sweeper finds it.
     long_ago = timezone.now() - timedelta(minutes=2)
     left = {"status": File.Status.PROCESSING, "attempt": MAX_READS, "heartbeat": long_ago, "searchable": False}
     File.objects.filter(pk=found["id"]).update(**left)
+    sweep_files()
     [call] = receiver.wait_for("file.failed")
     assert (call.payload["data"]["file"], call.payload["data"]["code"]) == (found["id"], "interrupted")
     assert File.objects.get(pk=found["id"]).status == "failed"
@@ -129,15 +128,13 @@ def test_a_run_that_waits_is_told_once_for_each_reason(
     assert len(receiver.of("run.waiting")) == 1
 
 
-def test_the_product_tries_again_by_itself(
-    product: Product, person: Person, webhook: Webhook, receiver: Receiver
-) -> None:
+@pytest.mark.product
+def test_the_product_tries_again_by_itself(person: Person, webhook: Webhook, receiver: Receiver) -> None:
     receiver.answers = [503]
     person.caller.ask("Hello.")
     first, second = receiver.wait_for("turn.finished", 2)
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     until(lambda: webhook.deliveries.get().status == "done", "the delivery is done")
     _, token = create_token(user=person.user, name="hooks", scopes=["admin"])
-    headers = {"Authorization": f"Bearer {token}"}
-    listed = httpx.get(f"{product.url}/api/v1/webhooks/deliveries/", headers=headers).json()["results"]
+    listed = Caller(person.caller.server, token).get("webhooks/deliveries/")["results"]
     assert [[entry["status"] for entry in each["log"]] for each in listed] == [[503, 204]]

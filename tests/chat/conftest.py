@@ -14,7 +14,7 @@ from tests.chat.openai_clients import client_of
 from tests.chat.tool_servers import Diary, diary
 from tests.chat.web_search import SearXNG
 from tests.conftest import Person
-from tests.product import WAIT, Product, until
+from tests.product import WAIT, until
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def able(scripted_model_row: Model) -> Iterator[Model]:
 
 
 @pytest.fixture
-def caller_of_tools(product: Product, committed: None, scripted_model_row: Model) -> Model:
+def caller_of_tools(scripted_model_row: Model) -> Model:
     return Model.objects.create(
         provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=64_000, tools=True
     )
@@ -54,7 +54,7 @@ def place(person: Person) -> str:
 
 
 @pytest.fixture
-def search(product: Product, committed: None) -> Iterator[None]:
+def search(committed: None) -> Iterator[None]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), SearXNG)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}"

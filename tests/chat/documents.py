@@ -7,7 +7,7 @@ from typing import Any
 from PIL import Image
 
 from tests.conftest import Person
-from tests.product import Product, until
+from tests.product import Server, until
 
 PREFIX = "Here are some documents provided for context, they may not all be relevant:"
 
@@ -33,8 +33,8 @@ def asked(person: Person, place: str, text: str, **more: Any) -> dict[str, Any]:
     return ended
 
 
-def sent(product: Product, mark: str) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = product.model.finished(mark)[-1].body["messages"]
+def sent(server: Server, mark: str) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = server.model.finished(mark)[-1].body["messages"]
     return messages
 
 

@@ -8,7 +8,7 @@ from chat.models import SummaryJob
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona
 from tests.conftest import Person
-from tests.product import Product, until
+from tests.product import Server, until
 
 LIMIT = 12_288 - 1_024 - 40  # of the profile, before the safety margin for a tokenizer that is not known
 FILLER = " ".join(f"word{number}" for number in range(100))  # about 200 tokens
@@ -57,29 +57,29 @@ def until_summarised(person: Person, place: UUID, script: dict[str, Any] | None 
     return marks
 
 
-def until_running(product: Product, person: Person, place: UUID, name: str) -> None:
+def until_running(server: Server, person: Person, place: UUID, name: str) -> None:
     """Asks until a job is being carried out by the writer of this name."""
     while not SummaryJob.objects.filter(conversation=place).exists():
         person.caller.ended(person.caller.ask(f"hang {FILLER}", {"tokens": 100}, str(place))["id"])
     until(lambda: SummaryJob.objects.filter(conversation=place, status="running").exists(), "the job runs")
-    product.model.arrived(name)
+    server.model.arrived(name)
 
 
-def writer(product: Product, name: str, script: dict[str, Any]) -> Model:
+def writer(server: Server, name: str, script: dict[str, Any]) -> Model:
     """A model of its own for summaries, whose script can change."""
     endpoint = Model.objects.get(name="scripted").provider
     provider = Provider.objects.create(
         name=f"writer {name}", kind=endpoint.kind, base_url=endpoint.base_url, api_key=endpoint.api_key
     )
-    return Model.objects.create(provider=provider, name=product.model.set_script(name, script), context_window=6_000)
+    return Model.objects.create(provider=provider, name=server.model.set_script(name, script), context_window=6_000)
 
 
-def prompt(product: Product, mark: str) -> list[dict[str, Any]]:
+def prompt(server: Server, mark: str) -> list[dict[str, Any]]:
     """What the model got for the question with this mark; later requests hold it as history."""
-    bodies = [record.body for record in product.model.finished(mark)]
+    bodies = [record.body for record in server.model.finished(mark)]
     messages: list[dict[str, Any]] = next(body for body in bodies if "# The form" not in json.dumps(body))["messages"]
     return messages
 
 
-def summary_requests(product: Product, mark: str) -> list[dict[str, Any]]:
-    return [each.body for each in product.model.finished(mark) if "# The form" in json.dumps(each.body)]
+def summary_requests(server: Server, mark: str) -> list[dict[str, Any]]:
+    return [each.body for each in server.model.finished(mark) if "# The form" in json.dumps(each.body)]

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import httpx
 from openai import OpenAI
 
 from tests.conftest import Person
@@ -18,7 +19,14 @@ WEATHER: Any = {
 
 
 def client_of(person: Person, **options: Any) -> OpenAI:
-    return OpenAI(base_url=f"{person.caller.url}/v1", api_key=person.token, max_retries=0, **options)
+    known = {"api_key": person.token, "max_retries": 0, "http_client": person.caller.server.http()}
+    return OpenAI(base_url=f"{person.caller.url}/v1", **{**known, **options})
+
+
+def posted(person: Person, path: str, body: Any, **headers: str) -> httpx.Response:
+    """Below `/v1/`, without OpenAI's client."""
+    with person.caller.server.http("/v1/", headers={"Authorization": f"Bearer {person.token}", **headers}) as http:
+        return http.post(path, json=body)
 
 
 def asked(text: str, *steps: dict[str, Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""AG-UI through the running product, read with the types of its package."""
+"""AG-UI through the running application, read with the types of its package."""
 
 import pytest
 from django.test import Client
@@ -7,8 +7,6 @@ from chat.models import Message, Turn
 from tests.chat.ag_ui import WEATHER, custom, messages, props, ran, read_events, result, run_input, user
 from tests.chat.tool_servers import Diary
 from tests.conftest import Person
-
-pytestmark = pytest.mark.product
 
 
 def test_a_thread_is_a_conversation_that_goes_on(person: Person) -> None:

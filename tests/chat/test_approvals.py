@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pytest
+from pytest_django.fixtures import Settings
 
 from llm.models import Model
+from tests.application import Application
 from tests.chat.tool_servers import Diary, diary
 from tests.conftest import Person
-from tests.product import Product, until
-
-pytestmark = pytest.mark.product
+from tests.product import until
 
 SAID = {"text": "So be it."}
 
@@ -35,13 +34,13 @@ def states(turn: Any) -> list[str]:
     return [part["approval"] for part in turn["parts"] if part["type"] == "tool_call"]
 
 
-def told(product: Product, mark: str) -> list[str]:
+def told(application: Application, mark: str) -> list[str]:
     """What the model was told of its calls."""
-    messages = product.model.finished(mark)[1].body["messages"]
+    messages = application.model.finished(mark)[1].body["messages"]
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
-def test_a_call_runs_only_once_it_is_allowed(product: Product, guarded: Diary) -> None:
+def test_a_call_runs_only_once_it_is_allowed(application: Application, guarded: Diary) -> None:
     mark = uuid4().hex
     turn = guarded.ask(f"Write {mark}", {"tool_calls": [guarded.call("note", text="one")]}, SAID)
     [call] = waiting(guarded, turn["id"])
@@ -49,10 +48,10 @@ def test_a_call_runs_only_once_it_is_allowed(product: Product, guarded: Diary) -
     decide(guarded, turn["id"], call, allow=True)
     ended = guarded.person.caller.ended(turn["id"])
     assert (ended["status"], ended["text"], states(ended)) == ("done", "So be it.", ["allowed"])
-    assert guarded.lines() == ["one"] and told(product, mark) == ["Written."]
+    assert guarded.lines() == ["one"] and told(application, mark) == ["Written."]
 
 
-def test_a_refused_call_does_not_run_and_the_model_is_told(product: Product, guarded: Diary) -> None:
+def test_a_refused_call_does_not_run_and_the_model_is_told(application: Application, guarded: Diary) -> None:
     mark = uuid4().hex
     turn = guarded.ask(f"Write {mark}", {"tool_calls": [guarded.call("note", text="one")]}, SAID)
     [call] = waiting(guarded, turn["id"])
@@ -60,11 +59,11 @@ def test_a_refused_call_does_not_run_and_the_model_is_told(product: Product, gua
     ended = guarded.person.caller.ended(turn["id"])
     result = next(part for part in ended["parts"] if part["type"] == "tool_result")
     assert (ended["text"], states(ended), result["error"]) == ("So be it.", ["refused"], True)
-    assert guarded.lines() == [] and told(product, mark) == ["The user did not allow this call."]
+    assert guarded.lines() == [] and told(application, mark) == ["The user did not allow this call."]
 
 
 def test_calls_of_one_step_are_decided_one_by_one_also_when_they_ask_for_the_same(
-    product: Product, guarded: Diary
+    application: Application, guarded: Diary
 ) -> None:
     mark = uuid4().hex
     same = guarded.call("note", text="one")
@@ -78,7 +77,7 @@ def test_calls_of_one_step_are_decided_one_by_one_also_when_they_ask_for_the_sam
     assert [part.get("approval") for part in ended["parts"] if part["type"] == "tool_call"] == [
         None, "refused", "allowed", "refused",
     ]  # fmt: skip
-    assert told(product, mark)[1:] == [refused, "Written.", refused] and guarded.lines() == ["one"]
+    assert told(application, mark)[1:] == [refused, "Written.", refused] and guarded.lines() == ["one"]
 
 
 def test_nobody_else_sees_or_decides_and_what_is_decided_stays(guarded: Diary, stranger: Person) -> None:
@@ -95,14 +94,14 @@ def test_nobody_else_sees_or_decides_and_what_is_decided_stays(guarded: Diary, s
     assert guarded.lines() == []
 
 
-def test_a_stop_ends_the_waiting_and_nothing_runs_any_more(product: Product, guarded: Diary) -> None:
+def test_a_stop_ends_the_waiting_and_nothing_runs_any_more(application: Application, guarded: Diary) -> None:
     mark = uuid4().hex
     turn = guarded.ask(f"Write {mark}", {"tool_calls": [guarded.call("note", text="one")]}, SAID)
     [call] = waiting(guarded, turn["id"])
     guarded.person.caller.post(f"turns/{turn['id']}/stop/")
     assert guarded.person.caller.ended(turn["id"])["status"] == "stopped"
     assert decide(guarded, turn["id"], call, allow=True, expect=409)["code"] == "not_waiting"
-    assert guarded.lines() == [] and len(product.model.finished(mark)) == 1
+    assert guarded.lines() == [] and len(application.model.finished(mark)) == 1
 
 
 def test_who_comes_later_sees_what_waits_in_the_events_and_in_the_row(guarded: Diary) -> None:
@@ -115,26 +114,20 @@ def test_who_comes_later_sees_what_waits_in_the_events_and_in_the_row(guarded: D
     assert seen == ["waiting", "allowed"]
 
 
-def test_without_an_answer_in_time_a_call_counts_as_refused(product: Product, guarded: Diary) -> None:
+def test_without_an_answer_in_time_a_call_counts_as_refused(
+    application: Application, guarded: Diary, settings: Settings
+) -> None:
     mark = uuid4().hex
-
-    def restart_worker() -> None:
-        product.end("worker")
-        product.start_worker()
-
-    product.environment["APPROVAL_SECONDS"] = "0.5"
-    restart_worker()
-    try:
-        turn = guarded.ask(f"Write {mark}", {"tool_calls": [guarded.call("note", text="one")]}, SAID)
-        ended = guarded.person.caller.ended(turn["id"])
-    finally:
-        del product.environment["APPROVAL_SECONDS"]
-        restart_worker()
+    settings.APPROVAL_SECONDS = 0.5
+    turn = guarded.ask(f"Write {mark}", {"tool_calls": [guarded.call("note", text="one")]}, SAID)
+    ended = guarded.person.caller.ended(turn["id"])
     assert (ended["status"], states(ended), guarded.lines()) == ("done", ["timed_out"], [])
-    assert told(product, mark) == ["The user did not allow this call."]
+    assert told(application, mark) == ["The user did not allow this call."]
 
 
-def test_other_tools_do_not_wait(product: Product, person: Person, scripted_model_row: Model, tmp_path: Path) -> None:
+def test_other_tools_do_not_wait(
+    application: Application, person: Person, scripted_model_row: Model, tmp_path: Path
+) -> None:
     free = diary(person, scripted_model_row, tmp_path)
     turn = free.ask("Write", {"tool_calls": [free.call("note", text="one")]}, SAID)
     ended = person.caller.ended(turn["id"])

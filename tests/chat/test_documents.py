@@ -1,30 +1,29 @@
-"""Files as the model gets them: uploaded with a message, or of a project; through the running product."""
+"""Files as the model gets them: uploaded with a message, or of a project; through the running application."""
 
 import json
 from uuid import uuid4
 
-import pytest
 from django.utils import timezone
 
 from chat.web.persona_and_project import project_meter
 from files.models import File
 from llm.models import Model
 from projects.models import Project, ProjectFile
+from tests.application import Application
 from tests.chat.documents import asked, documents, picture, sent, upload
 from tests.conftest import Person
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 
-def test_a_file_stands_above_its_question_for_ever_and_keeps_its_number(product: Product, person: Person) -> None:
+def test_a_file_stands_above_its_question_for_ever_and_keeps_its_number(
+    application: Application, person: Person
+) -> None:
     place = person.caller.conversation()
     first = upload(person, "alpha.txt", b"The first letter is alpha.")
     second = upload(person, "beta.txt", b"The second letter is beta.")
     mark = uuid4().hex
     asked(person, place, f"About alpha {mark}-1", files=[first["id"]])
     asked(person, place, f"About beta {mark}-2", files=[second["id"]])
-    messages = sent(product, f"{mark}-2")
+    messages = sent(application, f"{mark}-2")
     assert [message["role"] for message in messages] == ["system", "user", "user", "assistant", "user", "user"]
     assert documents(messages[1]) == [{"document": 1, "title": "alpha.txt", "contents": "The first letter is alpha."}]
     assert messages[2]["content"].startswith("About alpha")
@@ -32,7 +31,7 @@ def test_a_file_stands_above_its_question_for_ever_and_keeps_its_number(product:
     assert messages[5]["content"].startswith("About beta")
 
 
-def test_the_report_names_the_files_and_shows_exactly_what_was_sent(product: Product, person: Person) -> None:
+def test_the_report_names_the_files_and_shows_exactly_what_was_sent(application: Application, person: Person) -> None:
     place = person.caller.conversation()
     file = upload(person, "report.md", "# Größe\n\nZeile mit „Anführung“ und 日本語.".encode())
     mark = uuid4().hex
@@ -41,7 +40,7 @@ def test_the_report_names_the_files_and_shows_exactly_what_was_sent(product: Pro
     source = next(source for source in report["sources"] if source["kind"] == "file")
     assert (source["title"], source["state"], source["id"]) == ("report.md", "full", file["id"])
     assert [message["text"] for message in report["messages"]] == [
-        message["content"] for message in sent(product, mark)
+        message["content"] for message in sent(application, mark)
     ]
 
 
@@ -82,7 +81,7 @@ def test_a_file_that_could_not_be_read_is_refused_with_its_reason(person: Person
 
 
 def test_an_image_goes_to_a_model_that_sees_and_is_a_marker_for_another(
-    product: Product, person: Person, scripted_model_row: Model
+    application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     provider = scripted_model_row.provider
     seeing = Model.objects.create(
@@ -90,15 +89,17 @@ def test_an_image_goes_to_a_model_that_sees_and_is_a_marker_for_another(
     )
     file, mark = upload(person, "teal.png", picture()), uuid4().hex
     asked(person, person.caller.conversation(), f"See {mark}-1", files=[file["id"]], models=[str(seeing.pk)])
-    parts = sent(product, f"{mark}-1")[-1]["content"]
+    parts = sent(application, f"{mark}-1")[-1]["content"]
     assert [part["type"] for part in parts].count("image_url") == 1
     blind = asked(person, person.caller.conversation(), f"See {mark}-2", files=[file["id"]])
-    assert "cannot be shown" in documents(sent(product, f"{mark}-2")[-2])[0]["contents"]
+    assert "cannot be shown" in documents(sent(application, f"{mark}-2")[-2])[0]["contents"]
     sources = person.caller.get(f"turns/{blind['id']}/report/")["sources"]
     assert [(s["state"], s["reason"]) for s in sources if s["kind"] == "image"] == [("left_out", "no_vision")]
 
 
-def test_project_files_and_instructions_move_above_the_newest_question(product: Product, person: Person) -> None:
+def test_project_files_and_instructions_move_above_the_newest_question(
+    application: Application, person: Person
+) -> None:
     file = upload(person, "manual.txt", b"Press the green button.")
     project = person.caller.post("projects/", {"name": "Machine", "instructions": "Answer in one word."}, expect=201)
     person.caller.post(f"projects/{project['id']}/files/", {"file": file["id"]}, expect=201)
@@ -106,7 +107,7 @@ def test_project_files_and_instructions_move_above_the_newest_question(product: 
     mark = uuid4().hex
     asked(person, place, f"Which button? {mark}-1")
     asked(person, place, f"And then? {mark}-2")
-    messages = sent(product, f"{mark}-2")
+    messages = sent(application, f"{mark}-2")
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "user", "user"]
     assert messages[3]["content"] == "Answer in one word."
     assert documents(messages[4])[0]["contents"] == "Press the green button."
@@ -114,7 +115,7 @@ def test_project_files_and_instructions_move_above_the_newest_question(product: 
 
 
 def test_a_project_that_does_not_fit_is_listed_and_its_pinned_file_comes_first(
-    product: Product, person: Person, scripted_model_row: Model
+    application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     model = Model.objects.create(
         provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=4_000
@@ -126,7 +127,7 @@ def test_a_project_that_does_not_fit_is_listed_and_its_pinned_file_comes_first(
     place = person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"]
     mark = uuid4().hex
     turn = asked(person, place, f"What is there? {mark}", models=[str(model.pk)])
-    messages = sent(product, mark)
+    messages = sent(application, mark)
     assert [each["title"] for each in documents(messages[1])] == ["small.txt"]
     assert "big.txt" in messages[2]["content"] and big["id"] in messages[2]["content"]
     sources = person.caller.get(f"turns/{turn['id']}/report/")["sources"]
@@ -135,7 +136,7 @@ def test_a_project_that_does_not_fit_is_listed_and_its_pinned_file_comes_first(
 
 
 def test_a_project_closed_to_somebody_is_no_source_for_them_any_more(
-    product: Product, person: Person, stranger: Person
+    application: Application, person: Person, stranger: Person
 ) -> None:
     project = stranger.caller.post("projects/", {"name": "Shared", "instructions": "SECRET-RULE"}, expect=201)
     members = f"projects/{project['id']}/members/"
@@ -143,14 +144,16 @@ def test_a_project_closed_to_somebody_is_no_source_for_them_any_more(
     place = person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"]
     mark = uuid4().hex
     asked(person, place, f"Inside {mark}-1")
-    assert "SECRET-RULE" in json.dumps(sent(product, f"{mark}-1"))
+    assert "SECRET-RULE" in json.dumps(sent(application, f"{mark}-1"))
     assert stranger.caller.http.delete(f"{members}{person.user.pk}/").status_code == 204
     asked(person, place, f"Outside {mark}-2")
-    assert "SECRET-RULE" not in json.dumps(sent(product, f"{mark}-2"))
+    assert "SECRET-RULE" not in json.dumps(sent(application, f"{mark}-2"))
     assert Project.objects.filter(pk=project["id"]).exists()
 
 
-def test_a_project_file_that_is_still_being_read_is_not_said_to_be_unreadable(product: Product, person: Person) -> None:
+def test_a_project_file_that_is_still_being_read_is_not_said_to_be_unreadable(
+    application: Application, person: Person
+) -> None:
     file = File.objects.create(owner=person.user, name="new.txt", status="processing", size=1, heartbeat=timezone.now())
     project = Project.objects.create(owner=person.user, name="Fresh")
     ProjectFile.objects.create(project=project, file=file, added_by=person.user, ordinal=0)
@@ -161,7 +164,7 @@ def test_a_project_file_that_is_still_being_read_is_not_said_to_be_unreadable(pr
     assert project_meter(user=person.user, project=project).failed == []
 
 
-def test_a_file_that_was_deleted_is_reported_as_that(product: Product, person: Person) -> None:
+def test_a_file_that_was_deleted_is_reported_as_that(application: Application, person: Person) -> None:
     file = upload(person, "note.txt", b"The fee is due in May.")
     place = person.caller.conversation()
     asked(person, place, "When?", files=[file["id"]])

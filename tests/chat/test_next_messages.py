@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from chat.background.tasks import sweep_turns
 from chat.models import Conversation, Message, NextMessage, Turn
 from chat.sending import services as sending
 from tests.chat.conversations import kill_worker, past
@@ -15,8 +16,6 @@ from tests.chat.documents import upload
 from tests.conftest import Person
 from tests.product import Caller, Product, until
 from tests.sockets import socket_of
-
-pytestmark = pytest.mark.product
 
 SLOW = {"tokens": 60, "interval": 0.02}
 LONG = {"tokens": 4_000, "interval": 0.02}
@@ -92,6 +91,7 @@ def test_it_is_replaced_and_removed_and_needs_an_answer_to_wait_for(caller: Call
     assert keep(caller, place, "  ", expect=400)["code"]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("how", ["page", "socket"])
 def test_one_message_waits_and_the_second_is_refused(product: Product, person: Person, how: str) -> None:
     turn = person.caller.ask("First.", LONG)
@@ -179,6 +179,7 @@ def test_nobody_else_sees_or_removes_it(caller: Caller, stranger: Person) -> Non
     caller.post(f"turns/{turn['id']}/stop/")
 
 
+@pytest.mark.product
 def test_a_killed_worker_leaves_it_unsent_beside_the_interrupted_answer(caller: Caller, product: Product) -> None:
     turn = caller.ask("First.", LONG)
     writing(caller, turn["id"])
@@ -203,22 +204,19 @@ def left_behind(person: Person) -> Conversation:
 
 def test_a_worker_killed_before_it_sends_is_made_up_for(person: Person) -> None:
     place = left_behind(person)
+    sweep_turns()
     assert asked(person.caller, str(place.pk), 2)[1] == "Second."
 
 
-def test_two_workers_send_it_once(person: Person, product: Product) -> None:
-    product.end("beat")
-    try:
-        place = left_behind(person)
+def test_two_workers_send_it_once(person: Person) -> None:
+    place = left_behind(person)
 
-        def send(_: int) -> int:
-            try:
-                return int(sending.send_kept(place.pk))
-            finally:
-                connection.close()
+    def send(_: int) -> int:
+        try:
+            return int(sending.send_kept(place.pk))
+        finally:
+            connection.close()
 
-        with ThreadPoolExecutor(4) as workers:
-            assert sorted(workers.map(send, range(4))) == [0, 0, 0, 1]
-    finally:
-        product.start_beat()
+    with ThreadPoolExecutor(4) as workers:
+        assert sorted(workers.map(send, range(4))) == [0, 0, 0, 1]
     assert asked(person.caller, str(place.pk), 2)[1] == "Second."

@@ -15,11 +15,9 @@ from chat.prompts.turn_context import Options, options_of
 from llm.models import Model, Provider
 from llm.services import save_provider
 from llm.types.model_call import Sampling
+from tests.application import Application
 from tests.chat.openai_clients import WEATHER, asked
 from tests.conftest import Person
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 
 class Town(BaseModel):
@@ -60,13 +58,13 @@ HARMLESS: dict[str, Any] = {
 
 
 @pytest.fixture
-def foreign(product: Product, committed: None) -> Iterator[str]:
+def foreign(application: Application, committed: None) -> Iterator[str]:
     """The name of a model behind Anthropic's protocol."""
     name = f"foreign-{uuid4().hex[:8]}"
     save_provider(
         name=name,
         kind=Provider.Kind.ANTHROPIC,
-        base_url=product.model.url,
+        base_url=application.model.url,
         api_key="key",
         models=[(name, 64_000)],
         default=False,
@@ -75,13 +73,13 @@ def foreign(product: Product, committed: None) -> Iterator[str]:
     Provider.objects.get(name=name).delete()
 
 
-def sent(product: Product, mark: str) -> dict[str, Any]:
-    [record] = product.model.finished(mark)
+def sent(application: Application, mark: str) -> dict[str, Any]:
+    [record] = application.model.finished(mark)
     body: dict[str, Any] = record.body
     return body
 
 
-def test_what_steers_the_answer_reaches_the_model(product: Product, openai_client: OpenAI) -> None:
+def test_what_steers_the_answer_reaches_the_model(application: Application, openai_client: OpenAI) -> None:
     mark = uuid4().hex
     steering: dict[str, Any] = {
         "top_p": 0.25,
@@ -92,11 +90,11 @@ def test_what_steers_the_answer_reaches_the_model(product: Product, openai_clien
         "verbosity": "low",
     }
     openai_client.chat.completions.create(model="scripted", messages=asked(f"Hi {mark}"), **steering)
-    assert steering.items() <= sent(product, mark).items()
+    assert steering.items() <= sent(application, mark).items()
 
 
 def test_what_says_nothing_new_is_accepted_everywhere_and_not_sent(
-    product: Product, openai_client: OpenAI, foreign: str
+    application: Application, openai_client: OpenAI, foreign: str
 ) -> None:
     for model in ("scripted", foreign):
         mark = uuid4().hex
@@ -104,7 +102,7 @@ def test_what_says_nothing_new_is_accepted_everywhere_and_not_sent(
             model=model, messages=asked(f"Hi {mark}"), extra_body=NEUTRAL | HARMLESS
         )
         assert answer.choices[0].message.content
-        assert not (NEUTRAL | HARMLESS).keys() - {"stream_options"} & sent(product, mark).keys()
+        assert not (NEUTRAL | HARMLESS).keys() - {"stream_options"} & sent(application, mark).keys()
 
 
 @pytest.mark.parametrize(
@@ -164,7 +162,7 @@ def test_a_value_that_is_none_is_refused_by_name(openai_client: OpenAI, body: di
 
 
 def test_structured_output_is_parsed_by_the_clients_own_helper(
-    product: Product, openai_client: OpenAI, foreign: str
+    application: Application, openai_client: OpenAI, foreign: str
 ) -> None:
     for model in ("scripted", foreign):
         mark, said = uuid4().hex, {"text": '{"name": "Conwy", "people": 14723}'}
@@ -172,7 +170,7 @@ def test_structured_output_is_parsed_by_the_clients_own_helper(
             model=model, messages=asked(f"Which town? {mark}", said), response_format=Town
         )
         assert answer.choices[0].message.parsed == Town(name="Conwy", people=14723)
-        body = sent(product, mark)
+        body = sent(application, mark)
         if model == "scripted":
             format_ = body["response_format"]
             assert (format_["type"], format_["json_schema"]["name"]) == ("json_schema", "Town")
@@ -193,7 +191,7 @@ def test_structured_output_is_streamed(openai_client: OpenAI) -> None:
 
 
 def test_the_schema_takes_room_in_the_report_and_keeps_its_order(
-    product: Product, person: Person, openai_client: OpenAI
+    application: Application, person: Person, openai_client: OpenAI
 ) -> None:
     mark = uuid4().hex
     create = openai_client.chat.completions.with_raw_response.create
@@ -203,7 +201,7 @@ def test_the_schema_takes_room_in_the_report_and_keeps_its_order(
     more = with_["tools_tokens"] - without["tools_tokens"]
     assert 20 < more < 80
     assert with_["limit"] == without["limit"] - more
-    properties = sent(product, mark)["response_format"]["json_schema"]["schema"]["properties"]
+    properties = sent(application, mark)["response_format"]["json_schema"]["schema"]["properties"]
     assert list(properties) == ["people", "name"]
 
 
@@ -222,13 +220,13 @@ def test_a_schema_that_leaves_no_room_is_refused_like_a_prompt_that_is_too_long(
 
 
 def test_calls_one_at_a_time_are_asked_for_where_there_are_tools(
-    product: Product, openai_client: OpenAI, able: Model
+    application: Application, openai_client: OpenAI, able: Model
 ) -> None:
     mark = uuid4().hex
     openai_client.chat.completions.create(
         model=able.name, messages=asked(f"Hi {mark}"), tools=[WEATHER], parallel_tool_calls=False
     )
-    assert sent(product, mark)["parallel_tool_calls"] is False
+    assert sent(application, mark)["parallel_tool_calls"] is False
 
 
 def test_options_are_read_as_they_were_kept_and_those_of_earlier_versions_too() -> None:

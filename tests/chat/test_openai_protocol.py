@@ -6,19 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
-import httpx2
 import pytest
 from openai import APITimeoutError, OpenAI
 
 from chat.models import Conversation, Turn
 from llm.models import Model
 from personas.models import Persona
-from tests.chat.openai_clients import WEATHER, asked, client_of, turn_of
+from tests.application import Application
+from tests.chat.openai_clients import WEATHER, asked, client_of, posted, turn_of
 from tests.conftest import Person
 from tests.files.samples import image
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 
 def test_an_answer_comes_whole_with_its_usage(openai_client: OpenAI) -> None:
@@ -55,7 +52,7 @@ def test_a_model_that_reports_no_usage_is_counted_for(openai_client: OpenAI) -> 
 
 
 def test_what_the_model_gets_is_the_history_under_the_products_rules(
-    product: Product, person: Person, openai_client: OpenAI
+    application: Application, person: Person, openai_client: OpenAI
 ) -> None:
     mark = uuid4().hex
     Persona.objects.create(owner=person.user, name="Sea Dog", instructions="Talk like a pirate.")
@@ -75,7 +72,7 @@ def test_what_the_model_gets_is_the_history_under_the_products_rules(
         user="somebody",
     )
     assert raw.parse().model == "sea-dog"
-    [sent] = product.model.finished(mark)
+    [sent] = application.model.finished(mark)
     assert [(message["role"], message["content"]) for message in sent.body["messages"][1:]] == [
         ("user", "Who are you?"),
         ("assistant", "A sailor."),
@@ -100,7 +97,7 @@ def test_a_stream_names_its_report_before_it_begins(person: Person, openai_clien
 
 
 def test_a_call_of_the_callers_tool_comes_back_and_its_result_goes_on(
-    product: Product, person: Person, openai_client: OpenAI, able: Model
+    application: Application, person: Person, openai_client: OpenAI, able: Model
 ) -> None:
     mark = uuid4().hex
     call = {"name": "get_weather", "arguments": {"town": "Conwy", "at": "noon"}, "id": "call_1"}
@@ -119,7 +116,7 @@ def test_a_call_of_the_callers_tool_comes_back_and_its_result_goes_on(
         model=able.name, messages=[*messages, spoken, result], tools=[WEATHER]
     )
     assert followed.parse().choices[0].message.content == "It rains."
-    before, after = (record.body for record in product.model.finished(mark, 2))
+    before, after = (record.body for record in application.model.finished(mark, 2))
     assert before["tools"] == [WEATHER]
     assert list(before["tools"][0]["function"]["parameters"]["properties"]) == ["town", "at"]
     assert [message["role"] for message in after["messages"][-3:]] == ["user", "assistant", "tool"]
@@ -156,49 +153,51 @@ def test_arguments_of_any_length_reach_the_program_whole(openai_client: OpenAI, 
     assert json.loads("".join(piece.function.arguments or "" for piece in pieces if piece.function)) == {"town": town}
 
 
-def test_a_demanded_tool_is_demanded_of_the_model(product: Product, openai_client: OpenAI, able: Model) -> None:
+def test_a_demanded_tool_is_demanded_of_the_model(application: Application, openai_client: OpenAI, able: Model) -> None:
     mark = uuid4().hex
     named: Any = {"type": "function", "function": {"name": "get_weather"}}
     for choice in ("required", named, "none"):
         openai_client.chat.completions.create(
             model=able.name, messages=asked(f"Now {mark}"), tools=[WEATHER], tool_choice=choice
         )
-    sent = [record.body for record in product.model.finished(mark, 3)]
+    sent = [record.body for record in application.model.finished(mark, 3)]
     assert [body.get("tool_choice") for body in sent] == ["required", named, None]
     assert [len(body.get("tools", ())) for body in sent] == [1, 1, 0]
 
 
 def test_images_are_shown_to_the_model_and_kept_once(
-    product: Product, person: Person, openai_client: OpenAI, able: Model
+    application: Application, person: Person, openai_client: OpenAI, able: Model
 ) -> None:
     mark, url = uuid4().hex, f"data:image/png;base64,{base64.b64encode(image('PNG', 24, 16)).decode()}"
     content: Any = [{"type": "text", "text": f"What is it? {mark}"}, {"type": "image_url", "image_url": {"url": url}}]
     for _ in range(2):
         openai_client.chat.completions.create(model=able.name, messages=[{"role": "user", "content": content}])
-    for record in product.model.finished(mark, 2):
+    for record in application.model.finished(mark, 2):
         assert record.body["messages"][-1]["content"] == content
     assert person.user.files.count() == 1
 
 
-def test_a_program_that_goes_away_stops_its_answer(product: Product, person: Person, openai_client: OpenAI) -> None:
+def test_a_program_that_goes_away_stops_its_answer(
+    application: Application, person: Person, openai_client: OpenAI
+) -> None:
     mark = uuid4().hex
     create = openai_client.chat.completions.with_raw_response.create
     raw = create(model="scripted", messages=asked(f"Long {mark}", {"tokens": 5000, "interval": 0.05}), stream=True)
     stream = raw.parse()
     next(iter(stream))
     stream.close()
-    [record] = product.model.finished(mark)
+    [record] = application.model.finished(mark)
     assert record.ended == "client_closed" and record.pieces < 5000
     assert person.caller.ended(turn_of(raw.headers["X-Glasshouse-Report"]))["status"] == "stopped"
 
 
-def test_one_that_gives_up_waiting_for_a_whole_answer_stops_it_too(product: Product, person: Person) -> None:
+def test_one_that_gives_up_waiting_for_a_whole_answer_stops_it_too(application: Application, person: Person) -> None:
     mark = uuid4().hex
     with pytest.raises(APITimeoutError):
         client_of(person, timeout=2).chat.completions.create(
             model="scripted", messages=asked(f"Never {mark}", {"text": "Late.", "ttft": 600})
         )
-    assert product.model.finished(mark)[0].ended == "client_closed"
+    assert application.model.finished(mark)[0].ended == "client_closed"
     turn = Turn.objects.get(conversation__owner=person.user)
     assert person.caller.ended(str(turn.pk))["status"] == "stopped"
 
@@ -231,17 +230,14 @@ def test_requests_are_no_conversations_to_a_person_but_programs_can_list_them(
 
 
 def test_a_projects_files_and_instructions_hold_when_it_is_named(
-    product: Product, person: Person, openai_client: OpenAI, stranger: Person
+    application: Application, person: Person, openai_client: OpenAI, stranger: Person
 ) -> None:
     mark = uuid4().hex
     project = person.caller.post("projects/", {"name": "Boat", "instructions": "Be precise."}, expect=201)["id"]
     headers = {"X-Glasshouse-Project": project}
     openai_client.chat.completions.create(model="scripted", messages=asked(f"Hull? {mark}"), extra_headers=headers)
-    [sent] = product.model.finished(mark)
+    [sent] = application.model.finished(mark)
     assert sent.body["messages"][-2]["content"] == "Be precise."
-    response = httpx2.post(
-        f"{product.url}/v1/chat/completions",
-        headers={**headers, "Authorization": f"Bearer {stranger.token}"},
-        json={"model": "scripted", "messages": asked("Mine?")},
-    )
+    theirs = {"model": "scripted", "messages": asked("Mine?")}
+    response = posted(stranger, "chat/completions", theirs, **headers)
     assert response.status_code == 404 and response.json()["error"]["code"] == "not_found"

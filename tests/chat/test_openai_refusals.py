@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-import httpx2
 import numpy as np
 import openai
 import pytest
@@ -21,21 +20,15 @@ from chat.models import Conversation
 from files.models import File
 from llm.models import Model
 from personas.models import Persona
-from tests.chat.openai_clients import WEATHER, asked
+from tests.application import Application
+from tests.chat.openai_clients import WEATHER, asked, client_of, posted
 from tests.conftest import Person
 from tests.files.samples import image
-from tests.product import WAIT, Product
-
-pytestmark = pytest.mark.product
 
 
-def refusal(product: Product, person: Person, **body: Any) -> tuple[int, dict[str, Any]]:
-    response = httpx2.post(
-        f"{product.url}/v1/chat/completions",
-        headers={"Authorization": f"Bearer {person.token}"},
-        json={"model": "scripted", "messages": asked("Hi"), **body},
-        timeout=WAIT,
-    )
+def refusal(person: Person, **body: Any) -> tuple[int, dict[str, Any]]:
+    asking = {"model": "scripted", "messages": asked("Hi"), **body}
+    response = posted(person, "chat/completions", asking)
     assert response.headers["X-Request-Id"]
     return response.status_code, response.json()["error"]
 
@@ -64,9 +57,9 @@ def refusal(product: Product, person: Person, **body: Any) -> tuple[int, dict[st
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(
-    product: Product, person: Person, body: dict[str, Any], param: str, code: str
+    person: Person, body: dict[str, Any], param: str, code: str
 ) -> None:
-    status, error = refusal(product, person, **body)
+    status, error = refusal(person, **body)
     assert (status, error["type"], error["param"], error["code"]) == (400, "invalid_request_error", param, code)
     assert error["message"] and not Conversation.objects.filter(owner=person.user).exists()
 
@@ -84,45 +77,43 @@ RESULT = {"role": "tool", "tool_call_id": "c", "content": "done"}
         ([*asked("Hi"), CALLING, RESULT, RESULT], "messages[3].tool_call_id"),
     ],
 )
-def test_calls_and_results_must_belong_together(
-    product: Product, person: Person, messages: list[Any], param: str
-) -> None:
-    assert refusal(product, person, messages=messages)[1]["param"] == param
+def test_calls_and_results_must_belong_together(person: Person, messages: list[Any], param: str) -> None:
+    assert refusal(person, messages=messages)[1]["param"] == param
 
 
 def pictured(url: str) -> list[Any]:
     return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
 
 
-def test_images_are_never_fetched_and_never_hidden(product: Product, person: Person, scripted_model_row: Model) -> None:
-    _, error = refusal(product, person, messages=pictured("http://127.0.0.1:9/cat.png"))
+def test_images_are_never_fetched_and_never_hidden(person: Person, scripted_model_row: Model) -> None:
+    _, error = refusal(person, messages=pictured("http://127.0.0.1:9/cat.png"))
     assert (error["code"], error["param"]) == ("unsupported_image_url", "messages[0].content[0].image_url")
     real = f"data:image/png;base64,{base64.b64encode(image('PNG')).decode()}"
-    assert refusal(product, person, messages=pictured(real))[1]["code"] == "unsupported_content"  # it cannot see
+    assert refusal(person, messages=pictured(real))[1]["code"] == "unsupported_content"  # it cannot see
     seeing = Model.objects.create(provider=scripted_model_row.provider, name=f"eye-{uuid4().hex}", vision=True)
     broken = f"data:image/png;base64,{base64.b64encode(b'no image at all').decode()}"
-    assert refusal(product, person, model=seeing.name, messages=pictured(broken))[1]["code"] == "invalid_image"
+    assert refusal(person, model=seeing.name, messages=pictured(broken))[1]["code"] == "invalid_image"
     seeing.delete()
 
 
-def test_wrong_tokens_and_scopes_are_told_apart(product: Product, person: Person) -> None:
+def test_wrong_tokens_and_scopes_are_told_apart(person: Person) -> None:
     with pytest.raises(openai.AuthenticationError) as wrong:
-        OpenAI(base_url=f"{product.url}/v1", api_key="gh_wrong", max_retries=0).models.list()
+        client_of(person, api_key="gh_wrong").models.list()
     assert wrong.value.code == "invalid_api_key" and wrong.value.request_id
     _, token = create_token(user=person.user, name="files", scopes=["files"])
-    limited = OpenAI(base_url=f"{product.url}/v1", api_key=token, max_retries=0)
+    limited = client_of(person, api_key=token)
     with pytest.raises(openai.PermissionDeniedError) as lacking:
         limited.chat.completions.create(model="scripted", messages=asked("Hi"))
     assert lacking.value.code == "missing_scope"
     assert limited.embeddings.create(model="bundled", input="Hello").data
 
 
-def test_an_unknown_model_and_an_unknown_address_are_not_found(product: Product, openai_client: OpenAI) -> None:
+def test_an_unknown_model_and_an_unknown_address_are_not_found(application: Application, openai_client: OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as unknown:
         openai_client.chat.completions.create(model="gpt-0", messages=asked("Hi"))
     assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
-    assert httpx2.get(f"{product.url}/v1/nothing").json()["error"]["code"] == "not_found"
-    wrong = httpx2.get(f"{product.url}/v1/chat/completions")
+    assert application.http().get("/v1/nothing").json()["error"]["code"] == "not_found"
+    wrong = application.http().get("/v1/chat/completions")
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "method_not_allowed")
 
 
@@ -148,7 +139,7 @@ def test_a_model_that_breaks_off_says_so_in_the_stream(openai_client: OpenAI) ->
 
 
 def test_a_prompt_that_does_not_fit_is_refused_before_it_is_sent(
-    product: Product, openai_client: OpenAI, scripted_model_row: Model
+    openai_client: OpenAI, scripted_model_row: Model
 ) -> None:
     small = Model.objects.create(
         provider=scripted_model_row.provider, name=f"small-{uuid4().hex}", context_window=2_000
@@ -161,7 +152,7 @@ def test_a_prompt_that_does_not_fit_is_refused_before_it_is_sent(
 
 
 def test_personas_and_models_are_listed_and_the_oldest_has_the_name(
-    product: Product, person: Person, openai_client: OpenAI, stranger: Person, scripted_model_row: Model
+    person: Person, openai_client: OpenAI, stranger: Person, scripted_model_row: Model
 ) -> None:
     def made(name: str, owner: User) -> str:
         return str(Persona.objects.create(owner=owner, name=name).pk)
@@ -206,12 +197,8 @@ def test_texts_are_embedded_in_every_way_clients_ask(openai_client: OpenAI) -> N
         ({"input": {"x": 1}}, "input[0]"),
     ],
 )
-def test_what_cannot_be_embedded_is_refused(product: Product, person: Person, body: dict[str, Any], param: str) -> None:
-    response = httpx2.post(
-        f"{product.url}/v1/embeddings",
-        headers={"Authorization": f"Bearer {person.token}"},
-        json={"model": "bundled", **body},
-    )
+def test_what_cannot_be_embedded_is_refused(person: Person, body: dict[str, Any], param: str) -> None:
+    response = posted(person, "embeddings", {"model": "bundled", **body})
     assert response.status_code in (400, 404) and response.json()["error"]["param"] == param
 
 

@@ -17,8 +17,6 @@ from tests.chat.tool_servers import Diary, diary
 from tests.conftest import Person
 from tests.product import WAIT
 
-pytestmark = pytest.mark.product
-
 
 @pytest.fixture
 def made(person: Person, scripted_model_row: Model, tmp_path: Path) -> Iterator[Diary]:

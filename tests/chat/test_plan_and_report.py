@@ -10,13 +10,13 @@ from chat.models import Message
 from llm.models import Model
 from personas.models import Persona
 from personas.tools import TASKS
+from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.chat.documents import asked, upload
 from tests.chat.tool_servers import diary
 from tests.conftest import Person
-from tests.product import Product, until
+from tests.product import until
 
-pytestmark = pytest.mark.product
 SAME = ("used", "limit", "window", "tools_tokens", "tools", "sections")
 
 
@@ -89,7 +89,7 @@ def test_the_plan_counts_the_tools_that_a_server_listed_last(
 
 
 def test_every_model_call_of_a_turn_can_be_looked_at(
-    product: Product, person: Person, place: str, caller_of_tools: Model
+    application: Application, person: Person, place: str, caller_of_tools: Model
 ) -> None:
     ask(person, place, caller_of_tools, "Which?", SEARCH, ANSWER)
     turn = Message.objects.filter(conversation=UUID(place), role="assistant").latest("id").turn

@@ -4,20 +4,17 @@ import json
 from typing import Any
 from uuid import uuid4
 
-import pytest
-
 from files.models import File, FileText
 from llm.models import Model
 from llm.tokens import CATCH_ALL
 from projects.models import Project, ProjectFile
+from tests.application import Application
 from tests.chat.documents import PREFIX, asked, picture, sent, upload
 from tests.conftest import Person
-from tests.product import Product, until
-
-pytestmark = pytest.mark.product
+from tests.product import until
 
 
-def test_a_picture_of_a_project_is_not_said_to_be_found_by_search(product: Product, person: Person) -> None:
+def test_a_picture_of_a_project_is_not_said_to_be_found_by_search(application: Application, person: Person) -> None:
     file = upload(person, "shot.png", picture())
     place = put_together(person, file)
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": "Now?"}, expect=200)
@@ -46,7 +43,7 @@ def searchable(person: Person, file: dict[str, Any]) -> None:
 
 
 def test_a_model_without_tools_is_given_what_a_search_finds_in_a_project_that_does_not_fit(
-    product: Product, person: Person, scripted_model_row: Model
+    application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     model = small_model(scripted_model_row)
     filler = " ".join(f"Clause {number} is about nothing in particular." for number in range(600))
@@ -56,27 +53,29 @@ def test_a_model_without_tools_is_given_what_a_search_finds_in_a_project_that_do
     text = f"How much is the platypus fee? {mark}"
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": text, "model": str(model.pk)}, expect=200)
     turn = asked(person, place, text, models=[str(model.pk)])
-    listing, _, found = sent(product, mark)[1]["content"].partition(f"\n\n{PREFIX}\n")
+    listing, _, found = sent(application, mark)[1]["content"].partition(f"\n\n{PREFIX}\n")
     assert "contract.txt" in listing and big["id"] in listing and "by search" not in listing
     [document] = json.loads(found)["documents"]
     assert document["document"] == 1 and "4711 euros" in document["contents"]
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert report["used"] == plan["used"] <= report["limit"]
-    assert [each["text"] for each in report["messages"]] == [each["content"] for each in sent(product, mark)]
+    assert [each["text"] for each in report["messages"]] == [each["content"] for each in sent(application, mark)]
 
 
-def test_a_model_with_tools_searches_by_itself(product: Product, person: Person, scripted_model_row: Model) -> None:
+def test_a_model_with_tools_searches_by_itself(
+    application: Application, person: Person, scripted_model_row: Model
+) -> None:
     model = small_model(scripted_model_row, tools=True)
     big = upload(person, "big.txt", b"many words " * 1_500)
     searchable(person, big)
     place, mark = put_together(person, big), uuid4().hex
     asked(person, place, f"How many? {mark}", models=[str(model.pk)])
-    listing = sent(product, mark)[1]["content"]
+    listing = sent(application, mark)[1]["content"]
     assert "can be reached by search" in listing and "many words" not in listing
 
 
 def test_the_list_of_a_project_with_many_files_leaves_room_for_the_question(
-    product: Product, person: Person, scripted_model_row: Model
+    application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     model = small_model(scripted_model_row)
     files = File.objects.bulk_create(
@@ -99,6 +98,6 @@ def test_the_list_of_a_project_with_many_files_leaves_room_for_the_question(
     place = person.caller.post("conversations/", {"project": str(project.pk)}, expect=201)["id"]
     mark = uuid4().hex
     asked(person, place, f"What now? {mark}", models=[str(model.pk)])
-    lines = sent(product, mark)[1]["content"].splitlines()[1:]
+    lines = sent(application, mark)[1]["content"].splitlines()[1:]
     assert "note-0.txt" in lines[0] and 2 < len(lines) < 20
     assert lines[-1] == f"- and {300 - (len(lines) - 1)} more files"

@@ -9,11 +9,10 @@ from django.utils import timezone
 from chat.models import Run, Turn
 from llm.models import Model
 from personas.models import BudgetProfile, Persona
-from tests.chat.working import DONE, MARK, SAID, Work, drafting, script, tool_model, with_items, work
+from tests.application import Application
+from tests.chat.working import DONE, MARK, SAID, Work, drafting, script, swept, tool_model, with_items, work
 from tests.conftest import Person
-from tests.product import Product, until
-
-pytestmark = pytest.mark.product
+from tests.product import until
 
 OK = script(*DONE)
 SLOW = script({"tokens": 4_000, "interval": 0.02})
@@ -23,12 +22,12 @@ FAILING = script({**MARK, "error": {"status": 500}, "error_times": 1}, SAID)
 
 
 @pytest.fixture
-def model(product: Product, committed: None, scripted_model_row: Model) -> Model:
+def model(application: Application, committed: None, scripted_model_row: Model) -> Model:
     return tool_model(scripted_model_row)
 
 
-def three(person: Person, product: Product, model: Model, *titles: str) -> Work:
-    return with_items(work(person, product, model), titles)
+def three(person: Person, application: Application, model: Model, *titles: str) -> Work:
+    return with_items(work(person, application, model), titles)
 
 
 def with_caps(person: Person, model: Model, **caps: int) -> str:
@@ -37,9 +36,9 @@ def with_caps(person: Person, model: Model, **caps: int) -> str:
 
 
 def test_a_model_task_is_drafted_shown_started_and_done_item_by_item(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
-    made = work(person, product, model, notes=drafting(f"one\n{OK}", OK, OK))
+    made = work(person, application, model, notes=drafting(f"one\n{OK}", OK, OK))
     begun = made.begin()
     assert begun["status"] == "drafting" and [step["item"] for step in begun["steps"]] == [""]
     ready = made.until(begun["id"], "ready")
@@ -65,9 +64,9 @@ def test_a_model_task_is_drafted_shown_started_and_done_item_by_item(
 
 
 def test_a_run_that_a_program_begins_with_nothing_else_goes_on_to_its_end(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
-    made = work(person, product, model, notes=drafting(OK, OK))
+    made = work(person, application, model, notes=drafting(OK, OK))
     persona = Persona.objects.create(owner=person.user, name="Doer", model=model)
     run = made.caller.post(f"tasks/{made.task['id']}/runs/", {"persona": str(persona.pk)}, expect=202)
     assert made.until(run["id"], "done", "ready", "waiting")["status"] == "done"
@@ -75,10 +74,10 @@ def test_a_run_that_a_program_begins_with_nothing_else_goes_on_to_its_end(
 
 
 def test_a_hybrid_task_stops_at_its_breakpoint_and_goes_on_when_it_is_cleared_or_answered(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
     notes = drafting(OK, OK, OK, at1="the invoice", at2="your word")
-    made = work(person, product, model, "hybrid", notes)
+    made = work(person, application, model, "hybrid", notes)
     run = made.begin(start=True)["id"]
     waiting = made.until(run, "waiting")
     second, third = made.items()[1:]
@@ -90,18 +89,21 @@ def test_a_hybrid_task_stops_at_its_breakpoint_and_goes_on_when_it_is_cleared_or
         lambda: (found := made.until(run, "waiting"))["item"] == third["code"] and found, "it waits at the third"
     )
     [asked] = [
-        r.body["messages"] for r in product.model.requests("Invoice 4711.") if r.body["messages"][-1]["role"] == "user"
+        r.body["messages"]
+        for r in application.model.requests("Invoice 4711.")
+        if r.body["messages"][-1]["role"] == "user"
     ]
     assert asked[-1]["content"].startswith(f"Invoice 4711.\n\nItem @{second['code']}:")
-    made.caller.post(f"tasks/{third['id']}/clear/", expect=200)  # elsewhere: the sweeper notices
+    made.caller.post(f"tasks/{third['id']}/clear/", expect=200)
+    swept(run)  # it was done elsewhere, so nobody else advances the run
     made.until(run, "done")
     assert made.asked() == ["draft", ".C01", ".C02", ".C03"]
 
 
 def test_a_question_stops_the_run_and_what_is_sent_in_its_conversation_answers_it(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, product, model, ASK, OK)
+    made = three(person, application, model, ASK, OK)
     run = made.begin()
     waiting = made.until(run["id"], "waiting")
     assert (waiting["code"], waiting["needs"]) == ("question", "Which colour?")
@@ -117,9 +119,9 @@ def test_a_question_stops_the_run_and_what_is_sent_in_its_conversation_answers_i
 
 
 def test_a_model_that_fails_in_the_middle_makes_the_run_wait_and_try_again_goes_on(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, product, model, OK, FAILING, OK)
+    made = three(person, application, model, OK, FAILING, OK)
     run = made.begin()["id"]
     waiting = made.until(run, "waiting")
     assert waiting["item"] == made.items()[1]["code"] and waiting["code"] and waiting["detail"]
@@ -133,23 +135,24 @@ def test_a_model_that_fails_in_the_middle_makes_the_run_wait_and_try_again_goes_
 
 
 def test_an_item_that_is_not_marked_is_asked_about_once_more_and_then_the_user_is(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, product, model, SILENT, OK)
+    made = three(person, application, model, SILENT, OK)
     run = made.begin()["id"]
     waiting = made.until(run, "waiting")
     assert waiting["code"] == "item_unfinished" and "asked twice" in waiting["detail"]
     assert [step["reminds"] for step in waiting["steps"]] == [False, True]
     first = made.items()[0]
     made.caller.http.patch(f"tasks/{first['id']}/", json={"status": "done"})  # ticked by its user: it goes on
+    swept(run)
     made.until(run, "done")
     assert made.asked() == [".C01", ".C01", ".C02"]
 
 
 def test_a_model_that_never_finishes_is_stopped_by_its_cap_and_says_so(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, product, model, SILENT, OK)
+    made = three(person, application, model, SILENT, OK)
     run = made.begin(persona=with_caps(person, model, run_max_steps=3))["id"]
     made.until(run, "waiting")
     made.caller.post(f"runs/{run}/retry/")
@@ -164,28 +167,29 @@ def test_a_model_that_never_finishes_is_stopped_by_its_cap_and_says_so(
     made.until(run, "done")
 
 
-def test_the_caps_on_tokens_and_on_minutes_hold(product: Product, person: Person, model: Model) -> None:
+def test_the_caps_on_tokens_and_on_minutes_hold(application: Application, person: Person, model: Model) -> None:
     heavy = script(
         {**MARK, "usage": {"input": 3_000, "output": 10}}, {"text": "ok", "usage": {"input": 1, "output": 1}}
     )
-    made = three(person, product, model, heavy, OK)
+    made = three(person, application, model, heavy, OK)
     run = made.begin(persona=with_caps(person, model, run_max_tokens=3_000))["id"]
     failed = made.until(run, "failed")
     assert failed["code"] == "run_cap_reached" and "3,012 of 3,000 tokens" in failed["detail"]
     assert made.asked() == [".C01"]
-    late = three(person, product, model, SLOW, OK)
+    late = three(person, application, model, SLOW, OK)
     run = late.begin(persona=with_caps(person, model, run_max_minutes=1))["id"]
     turn = late.caller.get(f"runs/{run}/")["steps"][0]["turn"]
     until(lambda: late.caller.turn(turn)["text"], "the model writes")
     Turn.objects.filter(pk=turn).update(started=timezone.now() - timedelta(minutes=2))
+    swept(run)
     failed = late.until(run, "failed")
     assert "1 minutes" in failed["detail"] and late.caller.ended(turn)["status"] == "stopped"
 
 
 def test_a_run_can_be_stopped_at_any_moment_and_goes_on_where_it_was(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, product, model, OK, SLOW, OK)
+    made = three(person, application, model, OK, SLOW, OK)
     run = made.begin()["id"]
     turn = until(
         lambda: [s["turn"] for s in made.caller.get(f"runs/{run}/")["steps"] if s["item"].endswith("C02")],
@@ -210,15 +214,17 @@ def test_a_run_can_be_stopped_at_any_moment_and_goes_on_where_it_was(
     assert made.asked() == [".C01", ".C02", ".C02", ".C03"]
 
 
-def test_stopping_the_answer_stops_the_run(product: Product, person: Person, model: Model) -> None:
-    made = three(person, product, model, SLOW)
+def test_stopping_the_answer_stops_the_run(application: Application, person: Person, model: Model) -> None:
+    made = three(person, application, model, SLOW)
     run = made.begin()
     made.caller.post(f"turns/{run['steps'][0]['turn']}/stop/")
     assert made.until(run["id"], "stopped")["code"] == "stopped"
 
 
-def test_between_two_items_nobody_else_asks_in_the_conversation(product: Product, person: Person, model: Model) -> None:
-    made = three(person, product, model, OK)
+def test_between_two_items_nobody_else_asks_in_the_conversation(
+    application: Application, person: Person, model: Model
+) -> None:
+    made = three(person, application, model, OK)
     run = made.begin()
     made.until(run["id"], "done")
     Run.objects.filter(pk=run["id"]).update(status="running", heartbeat=timezone.now() + timedelta(hours=1))
@@ -230,15 +236,15 @@ def test_between_two_items_nobody_else_asks_in_the_conversation(product: Product
 
 
 def test_what_cannot_be_run_is_refused_with_a_reason(
-    product: Product, person: Person, stranger: Person, model: Model, scripted_model_row: Model
+    application: Application, person: Person, stranger: Person, model: Model, scripted_model_row: Model
 ) -> None:
-    own = work(person, product, model, "user")
+    own = work(person, application, model, "user")
     assert own.begin(expect=409)["code"] == "for_the_user"
     month = person.caller.post(
         "tasks/", {"title": "M", "level": "task", "horizon": "month", "archetype": "model"}, expect=201
     )
     assert person.caller.post(f"tasks/{month['id']}/runs/", expect=400)["code"] == "not_a_day_task"
-    made = three(person, product, model, SLOW)
+    made = three(person, application, model, SLOW)
     assert made.begin(expect=409, model=str(scripted_model_row.pk))["code"] == "model_without_tools"
     assert stranger.caller.post(f"tasks/{made.task['id']}/runs/", expect=404)["code"] == "not_found"
     run = made.begin()["id"]
@@ -249,15 +255,15 @@ def test_what_cannot_be_run_is_refused_with_a_reason(
     assert stranger.caller.get("runs/")["results"] == []
     assert [each["id"] for each in made.caller.get(f"runs/?task={made.task['id']}")["results"]] == [run]
     made.caller.post(f"runs/{run}/stop/")
-    finished = three(person, product, model, OK)
+    finished = three(person, application, model, OK)
     person.caller.http.patch(f"tasks/{finished.task['id']}/", json={"status": "done"})
     assert finished.begin(expect=409)["code"] == "finished"
 
 
 def test_a_model_that_drafts_nothing_is_asked_again_and_the_user_may_write_the_list(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
-    made = work(person, product, model, notes=SILENT)
+    made = work(person, application, model, notes=SILENT)
     run = made.begin()["id"]
     waiting = made.until(run, "waiting")
     assert waiting["code"] == "no_checklist" and made.asked() == ["draft", "draft"]
@@ -268,9 +274,9 @@ def test_a_model_that_drafts_nothing_is_asked_again_and_the_user_may_write_the_l
 
 
 def test_what_is_stopped_and_tried_again_at_once_begins_when_the_old_answer_has_ended(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, product, model, SLOW, OK)
+    made = three(person, application, model, SLOW, OK)
     run = made.begin()
     turn = run["steps"][0]["turn"]
     until(lambda: made.caller.turn(turn)["text"], "the model writes")

@@ -9,11 +9,9 @@ from django.urls import reverse
 
 from accounts.models import User
 from llm.models import Model
+from tests.application import Application
 from tests.chat.working import DONE, MARK, SAID, script, tool_model, with_items, work
 from tests.conftest import Person
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 OK = script(*DONE)
 SLOW = script({"tokens": 4_000, "interval": 0.02})
@@ -22,7 +20,7 @@ HTMX = {"HX-Request": "true"}
 
 
 @pytest.fixture
-def model(product: Product, committed: None, scripted_model_row: Model) -> Model:
+def model(application: Application, committed: None, scripted_model_row: Model) -> Model:
     return tool_model(scripted_model_row)
 
 
@@ -37,15 +35,17 @@ def fragment(client: Client, task: dict[str, Any], **query: str) -> Any:
 
 
 def test_a_task_without_a_run_offers_one_and_what_cannot_be_run_does_not(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
     client = signed_in(person.user)
-    assert "Have the model do it" in fragment(client, work(person, product, model).task).content.decode()
-    assert "Have the model do it" not in fragment(client, work(person, product, model, "user").task).content.decode()
+    assert "Have the model do it" in fragment(client, work(person, application, model).task).content.decode()
+    assert (
+        "Have the model do it" not in fragment(client, work(person, application, model, "user").task).content.decode()
+    )
 
 
-def test_a_refusal_is_a_sentence_in_its_place(product: Product, person: Person, model: Model) -> None:
-    made = with_items(work(person, product, model), [OK])
+def test_a_refusal_is_a_sentence_in_its_place(application: Application, person: Person, model: Model) -> None:
+    made = with_items(work(person, application, model), [OK])
     client = signed_in(person.user)
     refused = client.post(f"/tasks/{made.task['id']}/run/", headers=HTMX)  # the usual model calls no tools
     assert refused.status_code == 409 and "cannot. Choose a persona" in refused.content.decode()
@@ -56,8 +56,10 @@ def test_a_refusal_is_a_sentence_in_its_place(product: Product, person: Person, 
     assert again.status_code == 409 and "is done" in again.content.decode()
 
 
-def test_a_fragment_that_has_not_changed_is_not_sent_again(product: Product, person: Person, model: Model) -> None:
-    made = with_items(work(person, product, model), [ASK])
+def test_a_fragment_that_has_not_changed_is_not_sent_again(
+    application: Application, person: Person, model: Model
+) -> None:
+    made = with_items(work(person, application, model), [ASK])
     run = made.begin()["id"]
     made.until(run, "waiting")
     client = signed_in(person.user)
@@ -69,9 +71,11 @@ def test_a_fragment_that_has_not_changed_is_not_sent_again(product: Product, per
     assert changed["HX-Trigger"] == "taskschange" and "Stopped" in changed.content.decode()
 
 
-def test_item_by_item_it_leads_to_what_the_model_did_and_saw(product: Product, person: Person, model: Model) -> None:
+def test_item_by_item_it_leads_to_what_the_model_did_and_saw(
+    application: Application, person: Person, model: Model
+) -> None:
     title = script({**MARK, "note": uuid4().hex[:4]}, SAID)
-    made = with_items(work(person, product, model), [title, OK])
+    made = with_items(work(person, application, model), [title, OK])
     done = made.until(made.begin()["id"], "done")
     page = fragment(signed_in(person.user), made.task).content.decode()
     for step in done["steps"]:
@@ -80,8 +84,8 @@ def test_item_by_item_it_leads_to_what_the_model_did_and_saw(product: Product, p
     assert page.count('<li class="done"') == 2 and "2 of 50 steps" in page
 
 
-def test_without_scripts_the_conversation_comes_back(product: Product, person: Person, model: Model) -> None:
-    made = with_items(work(person, product, model), [SLOW])
+def test_without_scripts_the_conversation_comes_back(application: Application, person: Person, model: Model) -> None:
+    made = with_items(work(person, application, model), [SLOW])
     run = made.begin()
     client = signed_in(person.user)
     place = f"/c/{run['conversation']}/"
@@ -93,8 +97,10 @@ def test_without_scripts_the_conversation_comes_back(product: Product, person: P
     made.caller.post(f"runs/{run['id']}/stop/")
 
 
-def test_nobody_else_sees_or_touches_it(product: Product, person: Person, stranger: Person, model: Model) -> None:
-    made = with_items(work(person, product, model), [SLOW])
+def test_nobody_else_sees_or_touches_it(
+    application: Application, person: Person, stranger: Person, model: Model
+) -> None:
+    made = with_items(work(person, application, model), [SLOW])
     run = made.begin()["id"]
     client = signed_in(stranger.user)
     assert fragment(client, made.task).status_code == 404
@@ -105,9 +111,9 @@ def test_nobody_else_sees_or_touches_it(product: Product, person: Person, strang
 
 
 def test_an_administrator_sees_a_run_without_its_words_and_stops_it(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
-    made = with_items(work(person, product, model), [SLOW])
+    made = with_items(work(person, application, model), [SLOW])
     run = made.begin()
     admin = signed_in(User.objects.create_superuser(f"admin-{uuid4().hex}"))
     page = reverse("admin:chat_run_change", args=[run["id"]])

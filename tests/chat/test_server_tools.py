@@ -11,16 +11,14 @@ import pytest
 
 from llm.models import Model, ToolServer
 from personas.models import Persona
+from tests.application import Application
 from tests.chat.documents import asked
 from tests.conftest import Person
 from tests.llm.sums import SERVER
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 
 @pytest.fixture
-def server(product: Product, committed: None, tmp_path: Path) -> Iterator[ToolServer]:
+def sums(application: Application, committed: None, tmp_path: Path) -> Iterator[ToolServer]:
     program = tmp_path / "sums.py"
     program.write_text(SERVER)
     command = shlex.join([sys.executable, str(program)])
@@ -35,33 +33,33 @@ def scope_of(person: Person, *tools: str) -> str:
 
 
 def test_a_persona_calls_the_tools_it_names_and_no_others(
-    product: Product, person: Person, server: ToolServer, caller_of_tools: Model
+    application: Application, person: Person, sums: ToolServer, caller_of_tools: Model
 ) -> None:
     mark = uuid4().hex
-    call = {"tool_calls": [{"name": f"{server.name}__add", "arguments": {"a": 2, "b": 40}}]}
+    call = {"tool_calls": [{"name": f"{sums.name}__add", "arguments": {"a": 2, "b": 40}}]}
     script = json.dumps({"steps": [call, {"text": "It is 42."}]})
-    place = scope_of(person, f"{server.name}__add")
+    place = scope_of(person, f"{sums.name}__add")
     asked(person, place, f"Add {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
-    first, second = (record.body for record in product.model.finished(mark))
-    assert [tool["function"]["name"] for tool in first["tools"]] == [f"{server.name}__add"]
-    assert f"{server.name}__add: Adds two numbers." in first["messages"][0]["content"]
+    first, second = (record.body for record in application.model.finished(mark))
+    assert [tool["function"]["name"] for tool in first["tools"]] == [f"{sums.name}__add"]
+    assert f"{sums.name}__add: Adds two numbers." in first["messages"][0]["content"]
     assert [message["content"] for message in second["messages"] if message["role"] == "tool"] == ["42"]
 
 
 def test_a_star_means_all_of_a_servers_tools(
-    product: Product, person: Person, server: ToolServer, caller_of_tools: Model
+    application: Application, person: Person, sums: ToolServer, caller_of_tools: Model
 ) -> None:
     mark = uuid4().hex
-    asked(person, scope_of(person, f"{server.name}__*"), f"All {mark}", models=[str(caller_of_tools.pk)])
-    offered = [tool["function"]["name"] for tool in product.model.finished(mark)[0].body["tools"]]
-    assert offered == [f"{server.name}__add", f"{server.name}__multiply"]
+    asked(person, scope_of(person, f"{sums.name}__*"), f"All {mark}", models=[str(caller_of_tools.pk)])
+    offered = [tool["function"]["name"] for tool in application.model.finished(mark)[0].body["tools"]]
+    assert offered == [f"{sums.name}__add", f"{sums.name}__multiply"]
 
 
 def test_a_server_that_does_not_start_is_noted_in_the_report_and_the_turn_goes_on(
-    person: Person, server: ToolServer, caller_of_tools: Model
+    person: Person, sums: ToolServer, caller_of_tools: Model
 ) -> None:
-    ToolServer.objects.filter(pk=server.pk).update(command="/no/such/program")
-    place = scope_of(person, f"{server.name}__*", "gone__*")
+    ToolServer.objects.filter(pk=sums.pk).update(command="/no/such/program")
+    place = scope_of(person, f"{sums.name}__*", "gone__*")
     turn = asked(person, place, "Is anybody there?", models=[str(caller_of_tools.pk)])
     notes = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
-    assert len(notes) == 2 and any(server.name in note for note in notes) and any("gone" in note for note in notes)
+    assert len(notes) == 2 and any(sums.name in note for note in notes) and any("gone" in note for note in notes)

@@ -1,6 +1,7 @@
 """What changes the list of conversations, or tasks, is told on every socket of their person, and on nobody else's."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -95,6 +96,41 @@ def test_a_change_of_the_list_is_told_to_all_sockets_of_the_person_and_to_nobody
         assert settled(elsewhere) == []
         stranger.caller.conversation()
         assert elsewhere.receive() == {"type": "CONVERSATIONS"}
+
+
+def test_what_changed_while_a_page_was_on_its_way_is_told_to_its_socket(product: Product, person: Person) -> None:
+    before = time.time()
+    with hearing(product, person) as socket:
+        place = person.caller.conversation()
+        assert socket.receive() == {"type": "CONVERSATIONS"}  # so it is noted as well
+    with socket_of(product, person, since=f"{before:.3f}") as late:
+        late.news = True
+        assert settled(late) == ["CONVERSATIONS"]
+        late.send("watch", conversation=place)
+        assert settled(late) == ["STATE", "ACK"]  # nothing of the conversation itself has changed
+    person.caller.ask("Hello.", {"text": "Hello."}, place)
+    with socket_of(product, person, since=f"{before:.3f}") as late:
+        late.news = True
+        settled(late)
+        late.send("watch", conversation=place)
+        assert settled(late) == ["STATE", "NEXT", "ACK"]
+
+
+@pytest.mark.parametrize("since", [f"{time.time() + 3_600:.3f}", "nan", "yesterday"])
+def test_a_page_that_is_up_to_date_is_told_nothing(product: Product, person: Person, since: str) -> None:
+    place = person.caller.conversation()
+    with hearing(product, person):
+        pass
+    with socket_of(product, person, since=since) as socket:
+        socket.news = True
+        socket.send("watch", conversation=place)
+        assert settled(socket) == ["STATE", "ACK"]
+
+
+def test_to_a_page_of_long_ago_everything_may_have_changed(product: Product, person: Person) -> None:
+    with socket_of(product, person, since="1000000000.000") as socket:
+        socket.news = True
+        assert settled(socket) == ["CONVERSATIONS", "TASKS"]
 
 
 def test_unarchiving_and_restoring_are_told(product: Product, person: Person) -> None:

@@ -9,11 +9,9 @@ from django.test import Client
 from chat.models import Conversation
 from files.models import File
 from llm.models import Model
+from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.conftest import Person
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 
 @pytest.fixture
@@ -71,7 +69,7 @@ def test_a_deleted_file_is_shown_as_the_model_was_given_it(
 
 
 def test_a_page_of_the_web_names_its_host(
-    product: Product, person: Person, client: Client, search: None, caller_of_tools: Model
+    application: Application, person: Person, client: Client, search: None, caller_of_tools: Model
 ) -> None:
     place = person.caller.conversation()
     call = {"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides today"]}}]}

@@ -7,16 +7,15 @@ from uuid import uuid4
 import pytest
 
 from llm.models import Model
+from tests.application import Application
 from tests.chat.conversations import kill_worker
 from tests.chat.tool_servers import Diary, diary, is_running
 from tests.conftest import Person
 from tests.product import Product, until
 
-pytestmark = pytest.mark.product
-
 
 @pytest.fixture
-def made(product: Product, person: Person, scripted_model_row: Model, tmp_path: Path) -> Iterator[Diary]:
+def made(person: Person, scripted_model_row: Model, tmp_path: Path) -> Iterator[Diary]:
     made = diary(person, scripted_model_row, tmp_path)
     yield made
     made.row.delete()
@@ -28,7 +27,7 @@ def waits(made: Diary) -> int:
     return int(line.removeprefix("waiting "))
 
 
-def test_a_stop_ends_a_tool_that_runs_and_none_starts_after_it(product: Product, made: Diary) -> None:
+def test_a_stop_ends_a_tool_that_runs_and_none_starts_after_it(application: Application, made: Diary) -> None:
     mark = uuid4().hex
     calls = [{"tool_calls": [made.call("wait")]}, {"tool_calls": [made.call("note", text="after")]}]
     turn = made.ask(f"Wait {mark}", *calls)
@@ -37,10 +36,10 @@ def test_a_stop_ends_a_tool_that_runs_and_none_starts_after_it(product: Product,
     ended = made.person.caller.ended(turn["id"])  # within a minute, where the tool would take ten
     assert ended["status"] == "stopped" and [part["type"] for part in ended["parts"]] == ["tool_call"]
     until(lambda: not is_running(pid), "the tool's process has ended")
-    assert made.lines() == [f"waiting {pid}"] and len(product.model.finished(mark)) == 1
+    assert made.lines() == [f"waiting {pid}"] and len(application.model.finished(mark)) == 1
 
 
-def test_a_stop_while_the_model_writes_its_calls_lets_none_of_them_run(product: Product, made: Diary) -> None:
+def test_a_stop_while_the_model_writes_its_calls_lets_none_of_them_run(application: Application, made: Diary) -> None:
     calls = [made.call("note", text=f"number {number} of many") for number in range(8)]
     turn = made.ask("Write much", {"tool_calls": calls, "interval": 0.1})
     for event in made.person.caller.events(turn["id"]):
@@ -52,6 +51,7 @@ def test_a_stop_while_the_model_writes_its_calls_lets_none_of_them_run(product: 
     assert made.lines() == ["afterwards"]
 
 
+@pytest.mark.product
 def test_a_worker_killed_between_two_cycles_interrupts_the_turn_and_runs_no_tool_twice(
     product: Product, made: Diary
 ) -> None:

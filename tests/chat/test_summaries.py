@@ -1,4 +1,4 @@
-"""Long conversations through the running product: summarised at the ceiling, never forgotten or blocked."""
+"""Long conversations through the application: summarised at the ceiling, never forgotten or blocked."""
 
 import json
 import re
@@ -7,13 +7,13 @@ from io import StringIO
 from itertools import pairwise
 from uuid import uuid4
 
-import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
 from chat.models import Message, Summary, SummaryJob
 from chat.models.tree import newest_leaf
 from llm import tokens
+from tests.application import Application
 from tests.chat.conversations import past
 from tests.chat.growing import (
     FILLER,
@@ -30,12 +30,11 @@ from tests.chat.growing import (
     writer,
 )
 from tests.conftest import Person
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 
-def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(product: Product, person: Person) -> None:
+def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(
+    application: Application, person: Person
+) -> None:
     place, mark = conversation(person, wendy(person)), uuid4().hex
     marks = [f"{mark}-{number}." for number in range(300)]
     for each in marks:
@@ -45,7 +44,7 @@ def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(product
     assert 15 <= len(summaries) <= 300 // 6
     covered, shares, before = [], [], ""
     for number, each in enumerate(marks):
-        sent = prompt(product, each)
+        sent = prompt(application, each)
         counted = sum(tokens.count(str(message["content"])) + 4 for message in sent)
         assert counted <= LIMIT
         text = "\n".join(str(message["content"]) for message in sent)
@@ -67,13 +66,13 @@ def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(product
 
 
 def test_the_summary_stands_after_the_system_prompt_and_the_report_says_what_it_covers(
-    product: Product, person: Person
+    application: Application, person: Person
 ) -> None:
     place = conversation(person, small(person))
     marks = until_summarised(person, place, {"summary": "## Earlier\nThey met.\n\n## Now\nThey count words."})
     mark = f"next {uuid4().hex}"
     ended = turn(person, place, mark)
-    sent = prompt(product, mark)
+    sent = prompt(application, mark)
     assert [message["role"] for message in sent[:3]] == ["system", "system", "user"]
     assert "[Earlier: They met.]\n[Now: They count words.]" in sent[1]["content"]
     summary = Summary.objects.get(conversation=place)
@@ -90,7 +89,9 @@ def test_the_summary_stands_after_the_system_prompt_and_the_report_says_what_it_
     assert marks[-1] in json.dumps(sent)
 
 
-def test_the_next_summary_goes_on_from_the_last_and_reads_only_what_is_new(product: Product, person: Person) -> None:
+def test_the_next_summary_goes_on_from_the_last_and_reads_only_what_is_new(
+    application: Application, person: Person
+) -> None:
     place = conversation(person, small(person))
     marks = until_summarised(person, place, {"summary": "## Now\nThe first summary."})
     first = Summary.objects.get(conversation=place)
@@ -101,13 +102,13 @@ def test_the_next_summary_goes_on_from_the_last_and_reads_only_what_is_new(produ
     assert second.supersedes == first
     assert second.messages > first.messages and second.first_id == first.first_id
     assert second.tokens_in > first.tokens_in
-    request = json.dumps(summary_requests(product, marks[first.messages // 2])[-1])
+    request = json.dumps(summary_requests(application, marks[first.messages // 2])[-1])
     assert "The first summary." in request
     assert marks[0] not in request
 
 
 def test_a_branch_that_forked_before_the_summarys_end_has_all_its_own_messages(
-    product: Product, person: Person
+    application: Application, person: Person
 ) -> None:
     place = conversation(person, small(person))
     marks = until_summarised(person, place)
@@ -115,7 +116,7 @@ def test_a_branch_that_forked_before_the_summarys_end_has_all_its_own_messages(
     mark = f"other {uuid4().hex}"
     edited = person.caller.post(f"messages/{second.pk}/edit/", {"text": mark})["turns"][0]
     person.caller.ended(edited["id"])
-    sent = json.dumps(prompt(product, mark))
+    sent = json.dumps(prompt(application, mark))
     assert "Summary of this conversation" not in sent
     assert marks[0] in sent and marks[1] not in sent
     settled(person, place)
@@ -123,10 +124,12 @@ def test_a_branch_that_forked_before_the_summarys_end_has_all_its_own_messages(
     leaf = newest_leaf(Message.objects.get(conversation=place, role="assistant", parent=second).pk)
     mark = f"back {uuid4().hex}"
     person.caller.ended(person.caller.ask(mark, None, str(place), parent=str(leaf))["id"])
-    assert "Summary of this conversation" in json.dumps(prompt(product, mark))
+    assert "Summary of this conversation" in json.dumps(prompt(application, mark))
 
 
-def test_what_a_person_wants_of_a_summary_is_done_edited_rebuilt_and_undone(product: Product, person: Person) -> None:
+def test_what_a_person_wants_of_a_summary_is_done_edited_rebuilt_and_undone(
+    application: Application, person: Person
+) -> None:
     caller, place = person.caller, conversation(person, small(person))
     marks = until_summarised(person, place)
     [summary] = caller.get(f"summaries/?conversation={place}")["results"]
@@ -135,19 +138,19 @@ def test_what_a_person_wants_of_a_summary_is_done_edited_rebuilt_and_undone(prod
     assert edited["supersedes"] == summary["id"] and edited["sections"] == sections
     mark = f"edited {uuid4().hex}"
     turn(person, place, mark)
-    assert "[Now: What a person wrote.]" in json.dumps(prompt(product, mark))
+    assert "[Now: What a person wrote.]" in json.dumps(prompt(application, mark))
     holds = caller.get(f"conversations/{place}/summary/")
     caller.post(f"summaries/{holds['id']}/rebuild/")
     settled(person, place)
     rebuilt = caller.get(f"conversations/{place}/summary/")
     assert rebuilt["supersedes"] == holds["id"] and rebuilt["messages"] == holds["messages"]
-    assert any(marks[0] in json.dumps(body) for body in summary_requests(product, marks[0])[1:])
+    assert any(marks[0] in json.dumps(body) for body in summary_requests(application, marks[0])[1:])
     while (found := caller.http.get(f"conversations/{place}/summary/")).status_code == 200:
         caller.post(f"summaries/{found.json()['id']}/undo/", expect=204)
     mark = f"undone {uuid4().hex}"
     turn(person, place, mark)
-    assert marks[-1] in json.dumps(prompt(product, mark))
-    assert "Summary of this conversation" not in json.dumps(prompt(product, mark))
+    assert marks[-1] in json.dumps(prompt(application, mark))
+    assert "Summary of this conversation" not in json.dumps(prompt(application, mark))
     assert not caller.get(f"conversations/{place}/")["automatic_summaries"]
     caller.post(f"conversations/{place}/summarise/")
     settled(person, place)
@@ -155,7 +158,9 @@ def test_what_a_person_wants_of_a_summary_is_done_edited_rebuilt_and_undone(prod
     assert caller.get(f"conversations/{place}/")["automatic_summaries"]
 
 
-def test_midnight_and_another_timezone_change_no_text_and_lose_no_message(product: Product, person: Person) -> None:
+def test_midnight_and_another_timezone_change_no_text_and_lose_no_message(
+    application: Application, person: Person
+) -> None:
     person.user.timezone = "Pacific/Auckland"
     person.user.save()
     place = conversation(person, small(person))
@@ -167,7 +172,7 @@ def test_midnight_and_another_timezone_change_no_text_and_lose_no_message(produc
     for row in Message.objects.filter(conversation=place):
         Message.objects.filter(pk=row.pk).update(created=row.created - day)
     turn(person, place, after := f"after {uuid4().hex}")
-    first, second = (prompt(product, mark) for mark in (before, after))
+    first, second = (prompt(application, mark) for mark in (before, after))
     assert first[1] == second[1]
     summary = Summary.objects.filter(conversation=place).latest("id")
     assert summary.timezone == "Pacific/Auckland"
@@ -175,8 +180,8 @@ def test_midnight_and_another_timezone_change_no_text_and_lose_no_message(produc
     assert len(kept) * 2 + summary.messages == (len(marks) + 1) * 2
 
 
-def test_an_input_larger_than_the_model_is_summarised_in_chunks(product: Product, person: Person) -> None:
-    short = writer(product, uuid4().hex, {"text": "## Now\nThey counted words."})
+def test_an_input_larger_than_the_model_is_summarised_in_chunks(application: Application, person: Person) -> None:
+    short = writer(application, uuid4().hex, {"text": "## Now\nThey counted words."})
     row = past(person.user, 40, words=120, persona=small(person, summary_model=short))
     place = row.pk
     long = Message.objects.filter(conversation=row, role="user").earliest("depth")
@@ -189,21 +194,25 @@ def test_an_input_larger_than_the_model_is_summarised_in_chunks(product: Product
     assert summary.first.depth == 0 and summary.messages == summary.last.depth + 1
     assert SummaryJob.objects.get(conversation=row).status == SummaryJob.Status.DONE
     turn(person, place, after := f"after {uuid4().hex}")
-    assert mark in json.dumps(prompt(product, after))
+    assert mark in json.dumps(prompt(application, after))
 
 
-def test_a_new_prompt_version_has_stale_summaries_written_from_the_messages(product: Product, person: Person) -> None:
+def test_a_new_prompt_version_has_stale_summaries_written_from_the_messages(
+    application: Application, person: Person
+) -> None:
     place = conversation(person, small(person))
     marks = until_summarised(person, place)
     Summary.objects.filter(conversation=place).update(prompt_version=999)
     while Summary.objects.filter(conversation=place).count() < 2:
         turn(person, place, f"later {uuid4().hex}")
-    bodies = summary_requests(product, marks[0])
+    bodies = summary_requests(application, marks[0])
     assert len(bodies) == 2
     assert re.search("The summary so far", json.dumps(bodies[1])) is None
 
 
-def test_a_day_lists_what_was_said_and_summarised_in_pages_and_as_files(product: Product, person: Person) -> None:
+def test_a_day_lists_what_was_said_and_summarised_in_pages_and_as_files(
+    application: Application, person: Person
+) -> None:
     place = conversation(person, small(person))
     marks = until_summarised(person, place)
     day = f"{timezone.localdate():%Y-%m-%d}"
@@ -224,7 +233,7 @@ def test_a_day_lists_what_was_said_and_summarised_in_pages_and_as_files(product:
     assert person.caller.http.get("daily/2026-02-30/chat/").status_code == 404
 
 
-def test_the_command_rebuilds_what_an_older_prompt_made(product: Product, person: Person) -> None:
+def test_the_command_rebuilds_what_an_older_prompt_made(application: Application, person: Person) -> None:
     place = conversation(person, small(person))
     until_summarised(person, place)
     Summary.objects.exclude(conversation=place).delete()

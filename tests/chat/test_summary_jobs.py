@@ -9,7 +9,9 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
+from chat.background.tasks import sweep_turns
 from chat.models import Message, Summary, SummaryJob
+from tests.application import Application
 from tests.chat.conversations import kill_worker
 from tests.chat.growing import (
     FILLER,
@@ -26,11 +28,9 @@ from tests.chat.growing import (
 from tests.conftest import Person
 from tests.product import Product
 
-pytestmark = pytest.mark.product
-
 
 def test_sending_is_refused_while_it_summarises_and_the_message_is_kept_by_whoever_wrote_it(
-    product: Product, person: Person
+    application: Application, person: Person
 ) -> None:
     place = conversation(person, small(person))
     slow = {"summary": {"text": "## Now\nSlowly.", "ttft": 3.0}}
@@ -59,34 +59,38 @@ def test_sending_is_refused_while_it_summarises_and_the_message_is_kept_by_whoev
     ],
 )
 def test_a_summary_that_cannot_stand_for_the_messages_is_tried_twice_and_then_left(
-    product: Product, person: Person, answer: dict[str, Any], code: str
+    application: Application, person: Person, answer: dict[str, Any], code: str
 ) -> None:
     name = uuid4().hex
-    place = conversation(person, small(person, window=6_000, summary_model=writer(product, name, answer)))
+    place = conversation(person, small(person, window=6_000, summary_model=writer(application, name, answer)))
     marks = until_summarised(person, place)
     job = SummaryJob.objects.get(conversation=place)
     assert (job.status, job.code) == (SummaryJob.Status.FAILED, code)
     assert job.detail
-    assert len(summary_requests(product, marks[0])) == 2
+    assert len(summary_requests(application, marks[0])) == 2
     assert not Summary.objects.filter(conversation=place).exists()
-    product.model.set_script(name, {"text": "## Now\nIt works again."})
+    application.model.set_script(name, {"text": "## Now\nIt works again."})
     turn(person, place, again := f"after {uuid4().hex}")
-    assert all(mark in json.dumps(prompt(product, again)) for mark in marks)
+    assert all(mark in json.dumps(prompt(application, again)) for mark in marks)
     assert Summary.objects.filter(conversation=place).count() == 1
 
 
-def test_a_summary_that_hangs_stops_nobody_from_sending_after_two_minutes(product: Product, person: Person) -> None:
+def test_a_summary_that_hangs_stops_nobody_from_sending_after_two_minutes(
+    application: Application, person: Person
+) -> None:
     name = uuid4().hex
-    hanging = writer(product, name, {"text": "## Now\nNever.", "silent_after": 0})
+    hanging = writer(application, name, {"text": "## Now\nNever.", "silent_after": 0})
     place = conversation(person, small(person, window=6_000, summary_model=hanging))
-    until_running(product, person, place, name)
+    until_running(application, person, place, name)
     SummaryJob.objects.filter(conversation=place).update(created=timezone.now() - timedelta(seconds=121))
-    product.model.set_script(name, {"text": "## Now\nIt works again."})
+    application.model.set_script(name, {"text": "## Now\nIt works again."})
+    sweep_turns()
     assert turn(person, place, "after all")["status"] == "done"
     first = SummaryJob.objects.filter(conversation=place).earliest("id")
     assert first.code in ("summary_timeout", "summary_interrupted")
 
 
+@pytest.mark.product
 def test_a_killed_worker_leaves_a_failed_job_and_every_message(product: Product, person: Person) -> None:
     name = uuid4().hex
     hanging = writer(product, name, {"text": "## Now\nNever.", "silent_after": 0})
@@ -104,7 +108,7 @@ def test_a_killed_worker_leaves_a_failed_job_and_every_message(product: Product,
     assert Summary.objects.filter(conversation=place).count() == 1
 
 
-def test_two_tabs_at_once_make_one_job(product: Product, person: Person) -> None:
+def test_two_tabs_at_once_make_one_job(application: Application, person: Person) -> None:
     place = conversation(person, small(person, ceiling=100_000, window=None, floor=700))
     for number in range(5):
         turn(person, place, f"tab {number}")
@@ -121,7 +125,7 @@ def test_two_tabs_at_once_make_one_job(product: Product, person: Person) -> None
 
 @pytest.mark.parametrize("before", [(), ("Hello.",)])
 def test_a_long_turn_with_nothing_older_worth_a_summary_keeps_nobody_from_sending(
-    product: Product, person: Person, before: tuple[str, ...]
+    application: Application, person: Person, before: tuple[str, ...]
 ) -> None:
     place = conversation(person, small(person))
     for text in before:

@@ -1,7 +1,6 @@
 """Which tasks stand in the prompt that a model is really sent, and where people see them."""
 
 import json
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -19,11 +18,9 @@ from chat.prompts.turn_context import tasks_of_turn
 from chat.rendering.markdown import render
 from chat.turns.store import claim
 from llm.models import Model
+from tests.application import Application
 from tests.chat.conversations import past
 from tests.conftest import Person
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 FAR_EAST, FAR_WEST = "Pacific/Kiritimati", "Pacific/Pago_Pago"  # UTC+14 and UTC-11: never the same day
 
@@ -39,9 +36,9 @@ def make(person: Person, title: str, **fields: Any) -> dict[str, Any]:
     return dict(person.caller.post("tasks/", {"title": title, "level": "task", **fields}, expect=201))
 
 
-def block(product: Product, question: str) -> str | None:
+def block(application: Application, question: str) -> str | None:
     """Section K of the first model call that holds these words; None when there is none."""
-    messages = product.model.finished(question)[0].body["messages"]
+    messages = application.model.finished(question)[0].body["messages"]
     found = [
         m["content"] for m in messages if m["role"] == "system" and m["content"].startswith(("Tasks of", "Mentioned"))
     ]
@@ -49,22 +46,22 @@ def block(product: Product, question: str) -> str | None:
     return found[0] if found else None
 
 
-def asked(product: Product, person: Person, text: str, place: str | None = None) -> str | None:
+def asked(application: Application, person: Person, text: str, place: str | None = None) -> str | None:
     mark = uuid4().hex
     turn = person.caller.ask(f"{text} {mark}", None, place)
     assert person.caller.ended(turn["id"])["status"] == "done"
-    return block(product, mark)
+    return block(application, mark)
 
 
 @pytest.mark.parametrize("zone", [FAR_EAST, FAR_WEST, "UTC"])
-def test_today_is_the_users_today(product: Product, person: Person, zone: str) -> None:
+def test_today_is_the_users_today(application: Application, person: Person, zone: str) -> None:
     now = live_in(person, zone)
     for days, title in ((-1, "Yesterday's"), (0, "Of today"), (1, "Tomorrow's")):
         make(person, title, date=(now + timedelta(days=days)).date().isoformat())
     done = make(person, "Done already")
     person.caller.http.patch(f"tasks/{done['id']}/", json={"status": "done"})
     make(person, "Of the month", horizon="month")
-    text = asked(product, person, "What is there to do?")
+    text = asked(application, person, "What is there to do?")
     today = datetime.now(ZoneInfo(zone)).date()
     assert text == (
         f"Tasks of today, {today}:\n- D{today}-T01 [open] Of today (user task)\n"
@@ -74,7 +71,7 @@ def test_today_is_the_users_today(product: Product, person: Person, zone: str) -
 
 @pytest.mark.parametrize("zone", [FAR_EAST, FAR_WEST])
 def test_what_was_mentioned_on_the_users_day_comes_along_in_every_conversation_of_that_day(
-    product: Product, person: Person, zone: str
+    application: Application, person: Person, zone: str
 ) -> None:
     now = live_in(person, zone)
     year = person.caller.post(
@@ -82,32 +79,32 @@ def test_what_was_mentioned_on_the_users_day_comes_along_in_every_conversation_o
     )
     old = make(person, "An old one", date=(now - timedelta(days=40)).date().isoformat())
     other = make(person, "Another old one", date=(now - timedelta(days=41)).date().isoformat())
-    assert asked(product, person, "Nothing mentioned.") is None
-    text = asked(product, person, f"How is @{old['code'].lower()}, and @{year['code']}?")
+    assert asked(application, person, "Nothing mentioned.") is None
+    text = asked(application, person, f"How is @{old['code'].lower()}, and @{year['code']}?")
     assert text is not None and other["code"] not in text
     assert (
         text == f"Mentioned today:\n- {old['code']} [open] An old one (user task)\n"
         f"- {year['code']} [open] The year's (objective)\n    Why."
     )
-    assert asked(product, person, "In another conversation.") == text  # the same bytes while nothing changes
+    assert asked(application, person, "In another conversation.") == text  # the same bytes while nothing changes
     yesterday = now.date() - timedelta(days=1)
     Mention.objects.filter(user=person.user).update(day=yesterday)
-    assert asked(product, person, "The day after.") is None
+    assert asked(application, person, "The day after.") is None
     Mention.objects.filter(user=person.user).update(day=now.date() + timedelta(days=1))
-    assert asked(product, person, "The day before.") is None
+    assert asked(application, person, "The day before.") is None
 
 
 def test_an_item_that_is_mentioned_means_its_task_and_mentions_of_nothing_are_not_kept(
-    product: Product, person: Person
+    application: Application, person: Person
 ) -> None:
     old = make(person, "Old", date="2020-02-29")
     item = person.caller.post("tasks/", {"title": "Part", "level": "item", "parent": old["id"]}, expect=201)
-    text = asked(product, person, f"What of @{item['code']}, @D2020-02-29-T77 and a@{old['code']}?")
+    text = asked(application, person, f"What of @{item['code']}, @D2020-02-29-T77 and a@{old['code']}?")
     assert text == f"Mentioned today:\n- {old['code']} [open] Old (user task)\n  - .C01 [open] Part"
     assert list(Mention.objects.filter(user=person.user).values_list("code", flat=True)) == [old["code"]]
 
 
-def test_a_question_asked_again_later_sees_the_tasks_of_its_own_day(product: Product, person: Person) -> None:
+def test_a_question_asked_again_later_sees_the_tasks_of_its_own_day(application: Application, person: Person) -> None:
     before = (timezone.now() - timedelta(days=3)).date()
     make(person, "Then", date=before.isoformat())
     mark = uuid4().hex
@@ -118,17 +115,17 @@ def test_a_question_asked_again_later_sees_the_tasks_of_its_own_day(product: Pro
     )
     again = person.caller.post(f"messages/{answer}/regenerate/")["turns"][0]
     person.caller.ended(again["id"])
-    systems = [m["content"] for m in product.model.finished(mark, 2)[1].body["messages"] if m["role"] == "system"]
+    systems = [m["content"] for m in application.model.finished(mark, 2)[1].body["messages"] if m["role"] == "system"]
     assert any(f"Tasks of today, {before}" in text for text in systems)
 
 
-def test_strangers_tasks_and_mentions_stay_theirs(product: Product, person: Person, stranger: Person) -> None:
+def test_strangers_tasks_and_mentions_stay_theirs(application: Application, person: Person, stranger: Person) -> None:
     theirs = make(stranger, "Secret", date="2020-01-01")
-    asked(product, stranger, f"About @{theirs['code']}")
-    assert asked(product, person, f"About @{theirs['code']}") is None
+    asked(application, stranger, f"About @{theirs['code']}")
+    assert asked(application, person, f"About @{theirs['code']}") is None
 
 
-def test_the_report_and_the_plan_list_each_task(product: Product, person: Person) -> None:
+def test_the_report_and_the_plan_list_each_task(application: Application, person: Person) -> None:
     mine = make(person, "Read the mail")
     old = make(person, "Old", date="2020-01-01")
     place = person.caller.conversation()
@@ -169,17 +166,7 @@ def turn_of(person: Person, model: Model, **fields: Any) -> Turn:
     )
 
 
-@pytest.fixture
-def quiet(product: Product, committed: None) -> Iterator[None]:
-    """Nobody else claims turns."""
-    product.end("beat")
-    yield
-    product.start_beat()
-
-
-def test_somebody_without_tasks_pays_no_query_and_others_two(
-    quiet: None, person: Person, scripted_model_row: Model
-) -> None:
+def test_somebody_without_tasks_pays_no_query_and_others_two(person: Person, scripted_model_row: Model) -> None:
     def read() -> tuple[int, bool]:
         turn = claim(turn_of(person, scripted_model_row).pk)
         assert turn is not None
@@ -192,9 +179,7 @@ def test_somebody_without_tasks_pays_no_query_and_others_two(
     assert read() == (2, True)
 
 
-def test_a_conversation_of_openais_protocol_has_no_tasks(
-    quiet: None, person: Person, scripted_model_row: Model
-) -> None:
+def test_a_conversation_of_openais_protocol_has_no_tasks(person: Person, scripted_model_row: Model) -> None:
     make(person, "One")
     turn = claim(turn_of(person, scripted_model_row, origin=Conversation.Origin.API).pk)
     assert turn is not None
@@ -219,7 +204,7 @@ def test_mentions_in_answers_become_links_outside_of_code_and_links() -> None:
     assert render(f"@{code}@{code}")[0].count('class="mention"') == 1
 
 
-def test_mentions_in_questions_become_links_and_nothing_else_does(product: Product, person: Person) -> None:
+def test_mentions_in_questions_become_links_and_nothing_else_does(application: Application, person: Person) -> None:
     mine = make(person, "Mine")
     item = person.caller.post("tasks/", {"title": "Part", "level": "item", "parent": mine["id"]}, expect=201)
     turn = person.caller.ask(f"<b>@{mine['code']}</b> & @{item['code']}")
@@ -236,7 +221,7 @@ def test_mentions_in_questions_become_links_and_nothing_else_does(product: Produ
 
 
 def test_what_may_be_meant_is_offered_by_code_title_and_name(
-    product: Product, person: Person, stranger: Person
+    application: Application, person: Person, stranger: Person
 ) -> None:
     make(stranger, "Mail to a stranger")
     today, old = make(person, "Read the mail"), make(person, "Old mail", date="2020-01-01")

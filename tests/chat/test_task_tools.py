@@ -8,15 +8,13 @@ from uuid import uuid4
 import pytest
 
 from llm.models import Model
+from tests.application import Application
 from tests.chat.working import DONE, MARK, SAID, script, tool_model, with_items, work
 from tests.conftest import Person
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 
 @pytest.fixture
-def model(product: Product, committed: None, scripted_model_row: Model) -> Model:
+def model(application: Application, committed: None, scripted_model_row: Model) -> Model:
     return tool_model(scripted_model_row)
 
 
@@ -45,19 +43,25 @@ def status_of(person: Person, task: dict[str, Any]) -> str:
     return str(person.caller.get(f"tasks/{task['id']}/")["status"])
 
 
-def offered(product: Product, person: Person, place: str, **body: Any) -> list[str]:
+def offered(application: Application, person: Person, place: str, **body: Any) -> list[str]:
     mark = uuid4().hex
     turn = person.caller.ask(f"Hello {mark}", None, place, **body)
     person.caller.ended(turn["id"])
-    return [tool["function"]["name"] for tool in product.model.finished(mark)[0].body.get("tools", [])]
+    return [tool["function"]["name"] for tool in application.model.finished(mark)[0].body.get("tools", [])]
 
 
 def test_they_are_offered_to_personas_that_name_them_with_strict_schemas(
-    product: Product, person: Person, place: str, model: Model
+    application: Application, person: Person, place: str, model: Model
 ) -> None:
-    assert offered(product, person, place) == ["list_tasks", "create_task", "draft_checklist", "mark_item", "ask_user"]
-    assert offered(product, person, person.caller.conversation(), models=[str(model.pk)]) == []
-    tools = next(r.body["tools"] for r in product.model.requests("Hello") if r.body.get("tools"))
+    assert offered(application, person, place) == [
+        "list_tasks",
+        "create_task",
+        "draft_checklist",
+        "mark_item",
+        "ask_user",
+    ]
+    assert offered(application, person, person.caller.conversation(), models=[str(model.pk)]) == []
+    tools = next(r.body["tools"] for r in application.model.requests("Hello") if r.body.get("tools"))
     assert all(tool["function"]["parameters"]["additionalProperties"] is False for tool in tools)
 
 
@@ -141,26 +145,26 @@ def test_outside_a_run_a_question_becomes_the_answer(person: Person, place: str)
 
 
 def test_in_a_run_there_are_only_those_of_the_step_and_they_are_about_its_item(
-    product: Product, person: Person, model: Model
+    application: Application, person: Person, model: Model
 ) -> None:
     wrong = [{"name": "mark_item", "arguments": {"item": "C02"}}, {"name": "create_task", "arguments": {"title": "x"}}]
     steps = {"tool_calls": wrong}
-    made = with_items(work(person, product, model), [script(steps, MARK, SAID), script(*DONE)])
+    made = with_items(work(person, application, model), [script(steps, MARK, SAID), script(*DONE)])
     run = made.begin()["id"]
     done = made.until(run, "done")
     assert made.asked() == [".C01", ".C02"]
     parts = person.caller.turn(done["steps"][0]["turn"])["parts"]
     told = [part["text"] for part in parts if part["type"] == "tool_result"]
     assert "is about" in told[0] and "no tool of this name" in told[1]
-    first = product.model.requests(made.mark)[0].body
+    first = application.model.requests(made.mark)[0].body
     assert [tool["function"]["name"] for tool in first["tools"]] == ["mark_item", "ask_user"]
     after = person.caller.ask("What was it?", None, done["conversation"], models=[str(model.pk)])
     person.caller.ended(after["id"])
     assert person.caller.get(f"tasks/?date={date.today()}&level=task")["results"][0]["code"] == made.task["code"]
-    assert not product.model.requests("What was it?")[0].body.get("tools")
+    assert not application.model.requests("What was it?")[0].body.get("tools")
 
 
-def test_a_model_task_is_drafted_without_breakpoints(product: Product, person: Person, place: str) -> None:
+def test_a_model_task_is_drafted_without_breakpoints(application: Application, person: Person, place: str) -> None:
     task = make(person, "The model's", archetype="model")
     told, error = called(
         person, place, "draft_checklist", task=task["code"], items=[{"title": "x", "breakpoint": True}]

@@ -8,19 +8,17 @@ import pytest
 
 from llm.models import Model
 from personas.models import Persona, Reminder
+from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.chat.documents import asked, upload
 from tests.conftest import Person
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 STUB = "This tool result is no longer available."
 
 
-def bodies(product: Product, mark: str) -> list[dict[str, Any]]:
+def bodies(application: Application, mark: str) -> list[dict[str, Any]]:
     """The request of each cycle, in order."""
-    return [record.body for record in product.model.finished(mark)]
+    return [record.body for record in application.model.finished(mark)]
 
 
 def roles(body: dict[str, Any]) -> list[str]:
@@ -28,11 +26,11 @@ def roles(body: dict[str, Any]) -> list[str]:
 
 
 def test_a_search_is_followed_by_the_citation_rules_and_gone_with_the_turn(
-    product: Product, person: Person, place: str, caller_of_tools: Model
+    application: Application, person: Person, place: str, caller_of_tools: Model
 ) -> None:
     mark = uuid4().hex
     ask(person, place, caller_of_tools, f"Which clause? {mark}", SEARCH, ANSWER)
-    first, second = bodies(product, mark)
+    first, second = bodies(application, mark)
     assert "# Tools" in first["messages"][0]["content"] and "# Citations" not in first["messages"][0]["content"]
     assert roles(first)[-1] == "user" and mark in first["messages"][-1]["content"]
     assert roles(second)[-4:] == ["user", "assistant", "tool", "user"]
@@ -44,7 +42,7 @@ def test_a_search_is_followed_by_the_citation_rules_and_gone_with_the_turn(
     assert (found["document"], found["title"], found["contents"]) == (1, "contract.txt", CLAUSE)
     later = uuid4().hex
     ask(person, place, caller_of_tools, f"And then? {later}", {"text": "Then nothing."})
-    messages = bodies(product, later)[0]["messages"]
+    messages = bodies(application, later)[0]["messages"]
     assert "# Citations" not in messages[0]["content"]
     assert [m["content"] for m in messages if m["role"] == "tool"] == [STUB]
     call = next(m["tool_calls"][0]["function"] for m in messages if m.get("tool_calls"))
@@ -54,14 +52,14 @@ def test_a_search_is_followed_by_the_citation_rules_and_gone_with_the_turn(
 
 
 def test_the_reminder_of_the_persona_and_the_citation_reminder_stand_together_at_the_end(
-    product: Product, person: Person, place: str, caller_of_tools: Model
+    application: Application, person: Person, place: str, caller_of_tools: Model
 ) -> None:
     persona = Persona.objects.create(owner=person.user, name="P", instructions="Be a lawyer.")
     persona.reminders.add(Reminder.objects.create(text="Answer in one line.", scope=Reminder.Scope.PERSONA))
     person.caller.http.patch(f"conversations/{place}/", json={"persona": str(persona.pk)})
     mark = uuid4().hex
     ask(person, place, caller_of_tools, f"Which? {mark}", SEARCH, SEARCH, ANSWER)
-    cycles = bodies(product, mark)
+    cycles = bodies(application, mark)
     assert len(cycles) == 3
     assert cycles[0]["messages"][-1]["content"] == "Answer in one line."
     for body in cycles[1:]:
@@ -72,7 +70,7 @@ def test_the_reminder_of_the_persona_and_the_citation_reminder_stand_together_at
 
 
 def test_citations_become_links_also_when_they_come_in_pieces(
-    product: Product, person: Person, place: str, caller_of_tools: Model
+    application: Application, person: Person, place: str, caller_of_tools: Model
 ) -> None:
     text = "It is limited [1], see [[1]] and [1, 9]. Not a source: [9]."
     script = {"steps": [SEARCH, {"text": text, "interval": 0.01}]}
@@ -93,13 +91,13 @@ def test_citations_become_links_also_when_they_come_in_pieces(
 
 
 def test_a_model_that_calls_for_ever_is_made_to_answer_in_its_last_step(
-    product: Product, person: Person, place: str, caller_of_tools: Model
+    application: Application, person: Person, place: str, caller_of_tools: Model
 ) -> None:
     mark = uuid4().hex
     body = {"text": f"For ever {mark}\nscript: {json.dumps(SEARCH)}", "models": [str(caller_of_tools.pk)]}
     turn = person.caller.post(f"conversations/{place}/turns/", body)["turns"][0]
     person.caller.ended(turn["id"])
-    cycles = bodies(product, mark)
+    cycles = bodies(application, mark)
     assert len(cycles) == 6
     assert [body.get("tool_choice") == "none" for body in cycles] == [False] * 5 + [True]
     assert "last step" in cycles[-1]["messages"][-1]["content"]
@@ -118,28 +116,28 @@ def test_a_model_that_calls_for_ever_is_made_to_answer_in_its_last_step(
     ],
 )
 def test_a_call_that_cannot_run_tells_the_model_why_and_the_turn_goes_on(
-    product: Product, person: Person, place: str, caller_of_tools: Model, calls: list[dict[str, Any]], said: str
+    application: Application, person: Person, place: str, caller_of_tools: Model, calls: list[dict[str, Any]], said: str
 ) -> None:
     mark = uuid4().hex
-    name = product.model.set_script(f"odd-{mark}", {"steps": [{"tool_calls": calls}, {"text": "Never mind."}]})
+    name = application.model.set_script(f"odd-{mark}", {"steps": [{"tool_calls": calls}, {"text": "Never mind."}]})
     model = Model.objects.create(provider=caller_of_tools.provider, name=name, context_window=128_000, tools=True)
     ended = asked(person, place, f"Odd calls {mark}", models=[str(model.pk)])
     assert ended["text"] == "Never mind."
-    results = [m["content"] for m in bodies(product, mark)[1]["messages"] if m["role"] == "tool"]
+    results = [m["content"] for m in bodies(application, mark)[1]["messages"] if m["role"] == "tool"]
     assert len(results) == len(calls) and said in results[-1]
 
 
 def test_somebody_elses_file_cannot_be_read_by_its_id(
-    product: Product, person: Person, stranger: Person, place: str, caller_of_tools: Model
+    application: Application, person: Person, stranger: Person, place: str, caller_of_tools: Model
 ) -> None:
     secret = upload(stranger, "secret.txt", b"The password is swordfish.")
     mark = uuid4().hex
     read = {"tool_calls": [{"name": "read_file", "arguments": {"file": secret["id"]}}]}
     ask(person, place, caller_of_tools, f"Read it {mark}", read, {"text": "No."})
-    assert "swordfish" not in json.dumps(bodies(product, mark))
+    assert "swordfish" not in json.dumps(bodies(application, mark))
 
 
-def test_a_model_that_cannot_call_tools_is_offered_none(product: Product, person: Person, place: str) -> None:
+def test_a_model_that_cannot_call_tools_is_offered_none(application: Application, person: Person, place: str) -> None:
     mark = uuid4().hex
     asked(person, place, f"No tools {mark}")
-    assert "tools" not in bodies(product, mark)[0]
+    assert "tools" not in bodies(application, mark)[0]

@@ -3,12 +3,17 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+from django.utils import timezone
+
+from chat.background.tasks import sweep_turns
+from chat.models import Run
 from llm.models import Model
 from tests.conftest import Person
-from tests.product import WAIT, Caller, Product, until
+from tests.product import WAIT, Caller, Server, until
 
 MARK: dict[str, Any] = {"tool_calls": [{"name": "mark_item"}]}
 SAID: dict[str, Any] = {"text": "ok"}
@@ -39,7 +44,7 @@ class Work:
     """One person's task, whose title has a mark that no other has."""
 
     person: Person
-    product: Product
+    server: Server
     model: Model
     task: dict[str, Any]
     mark: str
@@ -68,7 +73,7 @@ class Work:
 
     def asked(self) -> list[str]:
         """For each turn that the model was really asked for: the last part of its item's code, or "draft"."""
-        first = [record.body["messages"] for record in self.product.model.requests(self.mark)]
+        first = [record.body["messages"] for record in self.server.model.requests(self.mark)]
         questions = [messages[-1]["content"] for messages in first if messages[-1]["role"] == "user"]
         code = self.task["code"]  # the person's other tasks of the day stand in the same prompts
         return [_asked(question, code) for question in questions if f"@{code}" in question]
@@ -79,13 +84,19 @@ def _asked(question: str, code: str) -> str:
     return after[:4] if after.startswith(".C") else "draft"
 
 
-def work(person: Person, product: Product, model: Model, archetype: str = "model", notes: str = "") -> Work:
+def work(person: Person, server: Server, model: Model, archetype: str = "model", notes: str = "") -> Work:
     mark = uuid4().hex
     body = {"title": f"Work {mark}", "level": "task", "archetype": archetype, "notes": notes}
-    return Work(person, product, model, person.caller.post("tasks/", body, expect=201), mark)
+    return Work(person, server, model, person.caller.post("tasks/", body, expect=201), mark)
 
 
 def with_items(made: Work, titles: Sequence[str]) -> Work:
     body = {"items": [{"title": title} for title in titles]}
     made.caller.post(f"tasks/{made.task['id']}/draft/", body, expect=201)
     return made
+
+
+def swept(run: str) -> None:
+    """The sweeper's look at a run that nobody has looked at for a while."""
+    Run.objects.filter(pk=run).update(heartbeat=timezone.now() - timedelta(minutes=1))
+    sweep_turns()

@@ -27,6 +27,21 @@ def test_a_slash_at_the_beginning_offers_prompts(page: Page, person: Person) -> 
     expect(offered).to_be_hidden()
 
 
+def test_enter_before_the_scripts_are_there_sends(visit: OpenBrowser) -> None:
+    page = visit().sign_in()
+    scripts: list[Route] = []
+    page.route("**/static/js/*.js", lambda route: scripts.append(route))
+    page.goto(page.url, wait_until="commit")
+    field(page).press_sequentially("First")
+    field(page).press("Shift+Enter")
+    field(page).press_sequentially("and last.")
+    page.unroute("**/static/js/*.js")  # the page that comes next has its scripts
+    field(page).press("Enter")
+    page.wait_for_url("**/c/*/")
+    expect(page.locator("article.question")).to_contain_text("First and last.")
+    expect_complete(page)
+
+
 def test_a_prompt_list_that_is_closed_stays_closed_and_the_text_is_sent(page: Page, person: Person) -> None:
     person.caller.post("prompts/", {"name": "etc", "text": "Never sent."}, expect=201)
     field(page).press_sequentially("/etc")

@@ -102,7 +102,7 @@ def test_a_lost_connection_is_taken_up_where_it_broke(visit: OpenBrowser) -> Non
     opened = visit()
     page = opened.sign_in()
     sockets = []
-    page.route_web_socket("**/ws/", lambda socket: sockets.append((socket, socket.connect_to_server())))
+    page.route_web_socket(re.compile("/ws/"), lambda socket: sockets.append((socket, socket.connect_to_server())))
     ask(page, "Words", text=WORDS, interval=0.05)
     expect(answer(page)).to_contain_text("word5")
     sockets[-1][0].close(code=1012)

@@ -11,12 +11,10 @@ from django.core.files.base import File as Content
 from core.errors import ProductError
 from files import services
 from files.models import File, FileText
+from tests.application import Application
 from tests.conftest import Person
 from tests.files import samples
 from tests.files.stored import settled
-from tests.product import Product
-
-pytestmark = pytest.mark.product
 
 LAUGHING_WORD = f'{samples.LAUGHS}<w:document xmlns:w="w"><w:p><w:t>&a11;</w:t></w:p></w:document>'
 LAUGHING_SHEET = f"{samples.LAUGHS}<sst><si><t>&a11;</t></si></sst>"
@@ -55,8 +53,8 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 @pytest.fixture(autouse=True)
-def _one_storage(product: Product, committed: None, settings: Any) -> None:
-    settings.MEDIA_ROOT = product.directory / "files"
+def _one_storage(application: Application, committed: None, settings: Any) -> None:
+    settings.MEDIA_ROOT = application.directory / "files"
 
 
 def test_hostile_files_fail_clearly_and_other_uploads_go_on(person: Person, stranger: Person) -> None:
@@ -92,8 +90,8 @@ def test_a_sparse_file_of_2_gb_is_refused_by_its_size_alone(person: Person, tmp_
     assert not File.objects.filter(owner=person.user).exists()
 
 
-def test_a_path_as_a_name_stays_inside_the_storage(person: Person, product: Product) -> None:
+def test_a_path_as_a_name_stays_inside_the_storage(person: Person, application: Application) -> None:
     content = ContentFile(b"Outside?")
     file = services.upload(user=person.user, name="../../../../tmp/evil.sh", content=content)
     assert settled(file).name == "evil.sh"
-    assert Path(file.blob.path).resolve().is_relative_to(product.directory.resolve() / "files")
+    assert Path(file.blob.path).resolve().is_relative_to(application.directory.resolve() / "files")

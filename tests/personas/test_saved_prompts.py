@@ -9,8 +9,6 @@ from accounts.models import User
 from personas.models import Persona, SavedPrompt
 from tests.conftest import Person
 
-pytestmark = pytest.mark.product
-
 
 @pytest.fixture
 def client(person: Person) -> Client:

@@ -10,17 +10,18 @@
  * - What is swapped is morphed (`hx-swap="innerMorph"` or `"outerMorph"`), so that what is the same stays.
  */
 import { morph, settle } from "./morph.js";
+import { all } from "./page.js";
 import { Socket } from "./socket.js";
 
 const EVERY = 1_000; // ms
 const TAP_TAKES = 300; // ms from when a finger lifts until its click
 
-// --- the socket ---
+// --- news ---
 
-export const socket = new Socket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/`);
+export const socket = new Socket(document.body.dataset.since ?? "");
 
 /**
- * Has the page look again: at news of this kind, and when the socket is there (again), since some may have been missed.
+ * Has the page look again: at news of this kind, and when the socket is there again, since some may have been missed.
  * However much comes, it looks once a second, and once after the last of it.
  *
  * @param {"conversations" | "tasks"} kind
@@ -28,16 +29,20 @@ export const socket = new Socket(`${location.protocol === "https:" ? "wss" : "ws
  */
 export function onNews(kind, look) {
   let last = performance.now(); // the page as it came
-  let due = 0;
+  let timer = 0;
   const soon = () => {
-    due ||= setTimeout(() => {
-      due = 0;
-      last = performance.now();
-      look();
-    }, Math.max(0, last + EVERY - performance.now()));
+    if (timer) return;
+    timer = window.setTimeout(
+      () => {
+        timer = 0;
+        last = performance.now();
+        look();
+      },
+      Math.max(0, last + EVERY - performance.now()),
+    );
   };
   socket.addEventListener(kind, soon);
-  socket.addEventListener("open", soon);
+  socket.addEventListener("again", soon);
 }
 
 // --- the pointer ---
@@ -53,10 +58,11 @@ export function whenReleased(work) {
   else work();
 }
 
+/** @param {number} wait in milliseconds */
 function releaseIn(wait) {
   if (!pressed) return;
   clearTimeout(release);
-  release = setTimeout(() => {
+  release = window.setTimeout(() => {
     pressed = false;
     for (const work of held.splice(0)) {
       try {
@@ -69,13 +75,21 @@ function releaseIn(wait) {
   }, wait);
 }
 
-addEventListener("pointerdown", (event) => {
-  if (!event.isPrimary || event.button !== 0) return;
-  clearTimeout(release);
-  pressed = true;
-}, true);
+addEventListener(
+  "pointerdown",
+  (event) => {
+    if (!event.isPrimary || event.button !== 0) return;
+    clearTimeout(release);
+    pressed = true;
+  },
+  true,
+);
 // With a mouse the click comes with the lifting of the button, before any timer; with a finger it comes by itself.
-addEventListener("pointerup", (event) => event.isPrimary && releaseIn(event.pointerType === "mouse" ? 0 : TAP_TAKES), true);
+addEventListener(
+  "pointerup",
+  (event) => event.isPrimary && releaseIn(event.pointerType === "mouse" ? 0 : TAP_TAKES),
+  true,
+);
 addEventListener("click", () => releaseIn(0), true);
 addEventListener("pointercancel", (event) => event.isPrimary && releaseIn(0), true);
 // The list of a select, or another window, can take the end of it.
@@ -93,11 +107,12 @@ const due = new Set();
 /** @type {Element | null} */
 let sender = null; // of what is being swapped, if it is a person's
 
-/** What a live element fills: as htmx finds it. @param {Element} elt */
+/** What a live element fills: as htmx finds it. @param {Element} elt @returns {Element} */
 function regionOf(elt) {
   const named = elt.closest("[hx-target]");
   const target = named?.getAttribute("hx-target");
-  return target === "this" ? named : target ? document.querySelector(target) : elt;
+  if (!named || !target) return elt;
+  return (target === "this" ? named : document.querySelector(target)) ?? elt;
 }
 
 /** @param {Request} request @param {Element} region */
@@ -126,11 +141,12 @@ function askAgain() {
 
 /** @param {Element} region @returns {boolean} whether anything looks after it */
 function lookAgain(region) {
-  const live = [...document.querySelectorAll(LIVE)].filter((each) => regionOf(each).contains(region));
+  const live = all(Element, LIVE).filter((each) => regionOf(each).contains(region));
   for (const each of live) due.add(each);
   return live.length > 0;
 }
 
+/** @param {XMLHttpRequest} xhr */
 function ended(xhr) {
   const request = underWay.get(xhr);
   if (!request) return;
@@ -151,13 +167,18 @@ document.body.addEventListener("htmx:confirm", (event) => {
 
 document.body.addEventListener("htmx:beforeSend", ({ detail: { elt, target, xhr } }) => {
   const request = { elt, target, live: elt.matches(LIVE), outdated: false, crossed: false };
-  if (!request.live) for (const other of requestsOf(target, false)) other.crossed = request.crossed = true;
+  if (!request.live) {
+    for (const other of requestsOf(target, false)) {
+      other.crossed = true;
+      request.crossed = true;
+    }
+  }
   underWay.set(xhr, request);
   const { onload } = xhr;
   xhr.onload = (event) =>
     whenReleased(() => {
       try {
-        onload.call(xhr, event);
+        onload?.call(xhr, event);
       } finally {
         ended(xhr);
       }
@@ -182,13 +203,14 @@ document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
   }
 });
 
-window.htmx.defineExtension("morph", {
+htmx.defineExtension("morph", {
   isInlineSwap: (style) => style === "outerMorph",
   handleSwap(style, target, fragment, settleInfo) {
     if (style !== "innerMorph" && style !== "outerMorph") return false;
     const waiting = [...underWay.values()].filter((each) => !each.live && each.elt !== sender).map((each) => each.elt);
-    const made = morph(target, style === "outerMorph" ? fragment.firstElementChild : fragment, sender, waiting);
-    settleInfo.tasks.push(() => window.htmx.process(target)); // the attributes that htmx reads may have changed
+    const content = style === "outerMorph" ? fragment.firstElementChild : fragment;
+    const made = content ? morph(target, content, sender, waiting) : [];
+    settleInfo.tasks.push(() => htmx.process(target)); // the attributes that htmx reads may have changed
     return made;
   },
 });

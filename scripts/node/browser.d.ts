@@ -1,0 +1,40 @@
+/** What pages have beside the browser's own: htmx, its events, and the events of our scripts. */
+
+interface HtmxRequest {
+  elt: Element;
+  target: Element;
+  xhr: XMLHttpRequest;
+  requestConfig: { elt: Element; unfilteredFormData: FormData };
+  shouldSwap: boolean;
+  serverResponse: string;
+  successful: boolean;
+}
+
+interface HtmxExtension {
+  isInlineSwap(style: string): boolean;
+  handleSwap(
+    style: string,
+    target: Element,
+    fragment: DocumentFragment,
+    settleInfo: { tasks: (() => void)[] },
+  ): Node[] | false;
+}
+
+declare const htmx: {
+  ajax(method: string, url: string, context: object): Promise<void>;
+  defineExtension(name: string, extension: HtmxExtension): void;
+  process(element: Element): void;
+  trigger(element: Element | string, event: string): void;
+};
+
+interface HTMLElementEventMap {
+  "htmx:confirm": CustomEvent<HtmxRequest>;
+  "htmx:beforeRequest": CustomEvent<HtmxRequest>;
+  "htmx:beforeSend": CustomEvent<HtmxRequest>;
+  "htmx:beforeSwap": CustomEvent<HtmxRequest>;
+  "htmx:afterSwap": CustomEvent<HtmxRequest>;
+  "htmx:afterRequest": CustomEvent<HtmxRequest>;
+  attachfile: CustomEvent<{ id: string }>;
+  sidechange: CustomEvent<{ conversation: string; title: string } | null>;
+  titlechange: CustomEvent<{ title: string }>;
+}

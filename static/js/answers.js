@@ -1,0 +1,347 @@
+/**
+ * An answer: how it grows, its sources, its tabs beside others, and the menu to have it written again.
+ *
+ * @typedef {import("./socket.js").WireEvent} WireEvent
+ */
+import { whenReleased } from "./live.js";
+import { all, around, beside, find, need, say } from "./page.js";
+
+// --- growing ---
+
+const NIL = "00000000-0000-0000-0000-000000000000"; // stands for the turn in the address of an approval
+const ENDS = "pre > code, p, li, td, h1, h2, h3, h4, h5, h6"; // where a text in the middle of a block goes on
+/** @type {WeakMap<Element, string>} */
+const rendered = new WeakMap();
+/** @type {Record<string, string>} */
+const OVER = { RUN_FINISHED: "done", RUN_STOPPED: "stopped", RUN_ERROR: "failed", SNAPSHOT: "done" };
+
+/**
+ * Puts block n into part p. Events may come twice; what was seen is passed over by its number. HTML comes from the
+ * server's renderer, already sanitised, and is the same as on the finished page.
+ */
+export class Answer {
+  /**
+   * @param {HTMLElement} article as the server rendered it: `data-turn`, and `data-seq` of what it holds already
+   * @param {{onDoing: (word: string) => void, onEnd: (status: string) => void}} tell
+   */
+  constructor(article, tell) {
+    this.article = article;
+    this.turn = article.dataset.turn ?? "";
+    this.seq = Number(article.dataset.seq);
+    this.parts = need(HTMLElement, "[data-parts]", article);
+    this.tell = tell;
+    this.ended = false;
+  }
+
+  /** @param {WireEvent} event */
+  receive(event) {
+    whenReleased(() => this.#take(event));
+  }
+
+  /** @param {WireEvent} event */
+  #take(event) {
+    if (this.ended || (event.seq && event.seq <= this.seq)) return;
+    this.seq = event.seq ?? this.seq;
+    this.article.dataset.seq = String(this.seq);
+    const over = OVER[event.type];
+    if (over) {
+      this.ended = true;
+      this.tell.onEnd(event.status ?? over);
+    } else {
+      this.#apply(event);
+    }
+  }
+
+  /** @param {WireEvent} event */
+  #apply(event) {
+    switch (event.type) {
+      case "RUN_STARTED":
+        this.tell.onDoing("waiting");
+        break;
+      case "TEXT_MESSAGE_START":
+        this.#add("text", event.part);
+        break;
+      case "TEXT_MESSAGE_CONTENT":
+        this.tell.onDoing("answering");
+        grow(this.#part(event.part, "text"), event);
+        break;
+      case "TEXT_MESSAGE_END":
+        complete(this.#part(event.part, "text"), event);
+        break;
+      case "REASONING_START":
+        this.tell.onDoing("thinking");
+        this.#add("reasoning", event.part).dataset.state = "running";
+        break;
+      case "REASONING_CONTENT":
+        need(HTMLElement, "[data-text]", this.#part(event.part, "reasoning")).append(event.delta);
+        break;
+      case "REASONING_END":
+        this.#part(event.part, "reasoning").dataset.state = "done";
+        break;
+      default:
+        if (event.type.startsWith("TOOL_CALL_")) this.#tool(event);
+    }
+  }
+
+  /** @param {WireEvent} event */
+  #tool(event) {
+    if (event.type === "TOOL_CALL_START") {
+      const part = this.#add("tool_call", event.part);
+      part.dataset.call = event.call;
+      need(HTMLElement, "[data-label]", part).textContent = event.name;
+      return;
+    }
+    const part = find(HTMLElement, `[data-call="${CSS.escape(event.call)}"]`, this.parts);
+    if (!part) return;
+    if (event.type === "TOOL_CALL_ARGS") need(HTMLElement, "[data-arguments]", part).append(event.delta);
+    if (event.type === "TOOL_CALL_END") {
+      need(HTMLElement, "[data-label]", part).textContent = event.label;
+      this.tell.onDoing(event.label);
+    }
+    if (event.type === "TOOL_CALL_APPROVAL") {
+      this.tell.onDoing(event.state === "waiting" ? "approval" : "waiting");
+      showApproval(part, this.turn);
+    }
+    if (event.type === "TOOL_CALL_RESULT") {
+      const result = need(HTMLElement, "[data-result]", part);
+      result.textContent = event.text;
+      result.classList.toggle("failed", event.error);
+      part.dataset.state = event.error ? "failed" : "done";
+    }
+  }
+
+  /** @param {number} index @param {string} type */
+  #part(index, type) {
+    return this.#there(index) ?? this.#add(type, index);
+  }
+
+  /** @param {number} index */
+  #there(index) {
+    return find(HTMLElement, `[data-part="${index}"]`, this.parts);
+  }
+
+  /** @param {string} type @param {number} index */
+  #add(type, index) {
+    const there = this.#there(index);
+    if (there) return there;
+    const { content } = need(HTMLTemplateElement, `#part-${type}`);
+    const part = need(HTMLElement, "*", /** @type {DocumentFragment} */ (content.cloneNode(true)));
+    part.dataset.part = String(index);
+    this.parts.append(part);
+    return part;
+  }
+}
+
+/**
+ * In the middle of a very long block no HTML comes for a while; its raw text is shown at its end meanwhile.
+ *
+ * @param {HTMLElement} part
+ * @param {WireEvent} event
+ */
+function grow(part, { blocks, delta }) {
+  if (blocks.length) {
+    part.querySelector("[data-raw]")?.remove();
+    for (const [index, html] of blocks) put(part, index, html);
+  } else if (delta.trim()) {
+    raw(part).append(delta);
+  }
+}
+
+/** @param {HTMLElement} part @param {WireEvent} event */
+function complete(part, { blocks, count }) {
+  part.querySelector("[data-raw]")?.remove();
+  for (const [index, html] of blocks) put(part, index, html);
+  for (const block of [...part.children].slice(count)) block.remove();
+}
+
+/** @param {HTMLElement} part @param {number} index @param {string} html */
+function put(part, index, html) {
+  while (part.children.length <= index) {
+    const block = document.createElement("div");
+    block.className = "block";
+    block.dataset.block = String(part.children.length);
+    part.append(block);
+  }
+  const block = part.children[index];
+  if ((rendered.get(block) ?? block.innerHTML) === html) return;
+  rendered.set(block, html);
+  block.innerHTML = html;
+  // Whoever rendered it does not know the reader's language.
+  for (const button of block.querySelectorAll("[data-copy]")) button.textContent = say("copyCode");
+}
+
+/** @param {HTMLElement} part */
+function raw(part) {
+  const there = find(HTMLElement, "[data-raw]", part);
+  if (there) return there;
+  if (!part.lastElementChild) put(part, 0, "");
+  const last = part.lastElementChild;
+  const span = document.createElement("span");
+  span.dataset.raw = "";
+  ([...(last?.querySelectorAll(ENDS) ?? [])].at(-1) ?? last)?.append(span);
+  return span;
+}
+
+/** A call that its person has to allow: the server says how it stands. @param {HTMLElement} part @param {string} turn */
+async function showApproval(part, turn) {
+  const address = need(HTMLElement, "#part-tool_call").dataset.approvalUrl?.replace(NIL, turn);
+  const place = need(HTMLElement, "[data-approval]", part);
+  const focused = place.contains(document.activeElement);
+  const call = encodeURIComponent(part.dataset.call ?? "");
+  await htmx.ajax("GET", `${address}?call=${call}`, { target: place, swap: "innerHTML" });
+  if (focused && !place.querySelector("button")) part.closest("article")?.focus();
+}
+
+// --- answers side by side: where there is room for one of them at a time, tabs show which ---
+
+const TAB = ".column-tabs [role=tab]";
+/** @type {Record<string, number>} */
+const STEPS = { ArrowRight: 1, ArrowLeft: -1 };
+
+/** @param {HTMLElement} root */
+export function showTabs(root) {
+  for (const tabs of all(HTMLElement, ".column-tabs[hidden]", root)) {
+    const columns = around(HTMLElement, ".columns", tabs);
+    const picked = find(HTMLElement, ".answer:has(.picked)", columns) ?? find(HTMLElement, ".answer", columns);
+    tabs.hidden = false;
+    showTab(need(HTMLElement, `[data-shows="${picked?.id}"]`, tabs));
+  }
+}
+
+/** @param {HTMLElement} tab */
+function showTab(tab) {
+  const columns = tab.closest(".columns");
+  if (!columns) return;
+  for (const each of all(HTMLElement, "[role=tab]", columns)) {
+    each.ariaSelected = String(each === tab);
+    each.tabIndex = each === tab ? 0 : -1;
+  }
+  for (const answer of columns.querySelectorAll(":scope > .answer"))
+    answer.toggleAttribute("data-shown", answer.id === tab.dataset.shows);
+}
+
+document.addEventListener("click", ({ target }) => {
+  const tab = around(HTMLElement, TAB, target);
+  if (tab) showTab(tab);
+});
+document.addEventListener("keydown", (event) => {
+  const tab = around(HTMLElement, TAB, event.target);
+  const step = STEPS[event.key];
+  if (!step || !tab?.parentElement) return;
+  event.preventDefault();
+  const tabs = all(HTMLElement, ":scope > *", tab.parentElement);
+  const next = tabs[(tabs.indexOf(tab) + step + tabs.length) % tabs.length];
+  showTab(next);
+  next.focus();
+});
+
+// --- again: one menu for the page, opened at the answer ---
+
+const again = document.getElementById("again"); // where there is more than one model
+
+/** Shows what only scripts can do. @param {HTMLElement} root */
+export function equip(root) {
+  for (const button of all(HTMLElement, "[data-copy-answer]", root)) button.hidden = false;
+  for (const button of all(HTMLElement, "[data-again]", root)) button.hidden = !again;
+  showTabs(root);
+}
+
+document.addEventListener("click", ({ target }) => {
+  const opener = around(HTMLElement, "[data-again]", target);
+  if (!opener || !again) return;
+  need(HTMLFormElement, "form", again).action = opener.dataset.again ?? "";
+  again.showPopover();
+  beside(again, opener);
+  need(HTMLElement, "button", again).focus();
+});
+
+// --- sources: what a citation leads to, on a card beside it ---
+// It is there for whoever points at the number or reaches it with the keyboard; where nothing can point, a tap shows it
+// and the title on it opens the source.
+
+const SHOW_AFTER = 150; // milliseconds of pointing
+const HIDE_AFTER = 250; // time to get onto the card
+const card = need(HTMLElement, "#citation-preview");
+/** @type {Map<string, string>} the server's HTML by address */
+const known = new Map();
+/** @type {HTMLAnchorElement | null} */
+let cited = null;
+let title = ""; // the browser's own tip, taken away while the card says more
+let timer = 0;
+
+/** @param {Event} event */
+function citation({ target }) {
+  return around(HTMLAnchorElement, ".answer:not([data-status=pending]) .citation", target);
+}
+
+/** @param {Event} event */
+function isOnCard({ target }) {
+  return target instanceof Node && card.contains(target);
+}
+
+/** @param {HTMLAnchorElement} link */
+async function showCard(link) {
+  if (link === cited) return;
+  hideCard();
+  cited = link;
+  title = link.title;
+  link.removeAttribute("title");
+  const address = `${around(HTMLElement, "article", link)?.dataset.url}sources/${link.textContent}/`;
+  const html = known.get(address) ?? (await load(address));
+  if (cited !== link || !link.isConnected) return;
+  card.innerHTML = html; // rendered and escaped by the server
+  link.setAttribute("aria-describedby", card.id);
+  card.showPopover();
+  beside(card, link);
+}
+
+/** @param {string} url */
+async function load(url) {
+  const response = await fetch(url).catch(() => null);
+  if (!response?.ok) {
+    const line = document.createElement("p");
+    line.textContent = say("offline");
+    return line.outerHTML;
+  }
+  const html = await response.text();
+  known.set(url, html);
+  return html;
+}
+
+function hideCard() {
+  clearTimeout(timer);
+  if (!cited) return;
+  cited.title = title;
+  cited.removeAttribute("aria-describedby");
+  cited = null;
+  if (card.matches(":popover-open")) card.hidePopover();
+}
+
+/** @param {() => void} work @param {number} wait in milliseconds */
+function soon(work, wait) {
+  clearTimeout(timer);
+  timer = window.setTimeout(work, wait);
+}
+
+document.addEventListener("pointerover", (event) => {
+  if (event.pointerType === "touch") return;
+  const link = citation(event);
+  if (link) soon(() => showCard(link), SHOW_AFTER);
+  else if (isOnCard(event)) clearTimeout(timer);
+  else if (cited && document.activeElement !== cited) soon(hideCard, HIDE_AFTER);
+  else if (!cited) clearTimeout(timer);
+});
+document.addEventListener("focusin", (event) => {
+  const link = citation(event);
+  if (link?.matches(":focus-visible")) showCard(link);
+  else if (!isOnCard(event)) hideCard();
+});
+document.addEventListener("click", (event) => {
+  const link = citation(event);
+  if (link && event instanceof PointerEvent && event.pointerType === "touch") {
+    event.preventDefault();
+    showCard(link);
+  } else if (!isOnCard(event) || around(HTMLAnchorElement, "a", event.target)) hideCard();
+});
+document.addEventListener("keydown", (event) => event.key === "Escape" && hideCard());
+need(HTMLElement, "#transcript").addEventListener("scroll", () => cited && beside(card, cited), { passive: true });

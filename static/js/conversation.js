@@ -1,0 +1,296 @@
+/** The page of a conversation: what comes from the server finds its place, and the status line says what goes on. */
+import { Answer, equip } from "./answers.js";
+import { Composer, editNext, justAsked, refreshNext } from "./composer.js";
+import { socket, whenReleased } from "./live.js";
+import { morph } from "./morph.js";
+import { all, announce, around, find, need, parse, say } from "./page.js";
+import { Refused } from "./socket.js";
+
+const main = need(HTMLElement, "main");
+const conversation = main.dataset.conversation ?? "";
+const messages = need(HTMLElement, "#messages");
+const status = need(HTMLElement, "#status");
+let title = document.title;
+/** @type {Map<string, Answer>} */
+const answers = new Map();
+let summarising = main.dataset.state === "summarising";
+const composer = new Composer(conversation, { onStop: stop, onEditLast: editLast });
+
+/** @param {string} text */
+function tell(text) {
+  if (status.textContent !== text) status.textContent = text;
+}
+
+/** @param {string} sign */
+function markTitle(sign) {
+  document.title = sign ? `${sign} ${title}` : title;
+}
+
+// --- answers ---
+
+/** @param {HTMLElement} root */
+function findPending(root = messages) {
+  equip(root);
+  for (const article of all(HTMLElement, '[data-turn][data-status="pending"]', root))
+    if (!answers.has(article.dataset.turn ?? "")) follow(article);
+  composer.show(answers.size > 0);
+}
+
+/** @param {HTMLElement} article */
+function follow(article) {
+  const answer = new Answer(article, {
+    onDoing: (word) => tell(say(word) || word),
+    onEnd: (how) => end(answer, how),
+  });
+  answers.set(answer.turn, answer);
+  tell(say("waiting"));
+  markTitle("…");
+  socket.follow(answer.turn, answer);
+}
+
+/** @param {Answer} answer @param {string} how done, stopped, failed or interrupted */
+async function end(answer, how) {
+  socket.unfollow(answer.turn);
+  await finish(answer.article);
+  answers.delete(answer.turn);
+  composer.show(answers.size > 0);
+  if (answers.size) return;
+  refreshNext(); // it is being sent now, or says why not
+  tellEnd(answer.article, how);
+  announce("planchange");
+  markTitle(document.hidden ? "●" : "");
+}
+
+/** @param {HTMLElement} article @param {string} how done, stopped, failed or interrupted */
+function tellEnd(article, how) {
+  tell(summarising ? say("summarising") : say(how, { count: words(article) }));
+}
+
+/** Takes over what the server says of an ended answer. @param {HTMLElement} article */
+async function finish(article) {
+  const response = await fetch(article.dataset.url ?? "").catch(() => null);
+  const final = response?.ok ? find(HTMLElement, "article", parse(await response.text())) : null;
+  if (!final) {
+    article.dataset.status = "interrupted"; // a reload shows how it ended
+    return;
+  }
+  await new Promise((resolve) => whenReleased(() => resolve(null)));
+  for (const part of ["[data-parts]", ".message-foot"])
+    morph(need(HTMLElement, part, article), need(HTMLElement, part, final));
+  article.dataset.status = final.dataset.status;
+  htmx.process(article);
+  equip(article);
+}
+
+/** @param {HTMLElement} article */
+function words(article) {
+  const text = all(HTMLElement, ".prose", article).map((part) => part.textContent);
+  return text.join(" ").split(/\s+/).filter(Boolean).length;
+}
+
+function stop() {
+  tell(say("stopping"));
+  for (const turn of answers.keys())
+    socket.ask({ type: "stop", turn }).catch((error) => {
+      tell(error instanceof Refused && error.code !== "closed" ? error.message : say("lost"));
+    });
+}
+
+/** The message that waits, or else the newest question, comes back to be edited. */
+function editLast() {
+  const waiting = document.getElementById("next-edit");
+  const questions = answers.size ? [] : all(HTMLElement, "[data-edit-question]", messages);
+  (waiting ?? questions.at(-1))?.click();
+}
+
+// --- news ---
+
+function listen() {
+  socket.addEventListener("lost", () => tell(say("lost")));
+  socket.addEventListener("ended", () => tell(say("ended")));
+  socket.addEventListener(
+    "open",
+    () => status.textContent === say("lost") && tell(answers.size ? say("answering") : ""),
+  );
+  socket.addEventListener("next", refreshNext);
+  onHint("state", onState);
+  onHint("turn", ({ turn }) => onTurn(turn ?? ""));
+  onHint("title", ({ title: name }) => onTitle(name));
+  socket.watch(conversation);
+}
+
+/** @param {string} type @param {(hint: import("./socket.js").WireEvent) => void} take */
+function onHint(type, take) {
+  socket.addEventListener(type, (event) => event instanceof CustomEvent && take(event.detail));
+}
+
+let welcomed = false; // the first state is that of the page as it came
+
+/** @param {import("./socket.js").WireEvent} hint */
+function onState({ state, title: name, summary }) {
+  if (name) onTitle(name); // what was missed while the socket was not there
+  if (welcomed) refreshNext();
+  welcomed = true;
+  if (state === "answering" && !answers.size) sync();
+  const ended = summary || (summarising && state !== "summarising");
+  summarising = state === "summarising";
+  if (summarising) tell(say("summarising"));
+  else if (status.textContent === say("summarising")) tell("");
+  if (ended) {
+    sync(); // the divider where it ends, or why there is none
+    announce("planchange");
+  }
+  composer.hold(summarising);
+}
+
+/** @param {string} turn */
+function onTurn(turn) {
+  refreshNext();
+  if (!answers.has(turn) && !messages.querySelector(`[data-turn="${CSS.escape(turn)}"]`)) sync();
+}
+
+/** The model has named the conversation. @param {string} name */
+function onTitle(name) {
+  const heading = need(HTMLElement, "#title");
+  const { textContent: before } = heading;
+  if (before === name) return;
+  title = title.replace(before, () => name);
+  document.title = document.title.replace(before, () => name);
+  heading.textContent = name;
+}
+
+let syncing = Promise.resolve();
+
+/** Takes over what another tab added or replaced. One after the other, and not while this tab's own message is on its way. */
+function sync() {
+  syncing = syncing.then(async () => {
+    if (composer.sending) return;
+    const response = await fetch(location.pathname).catch(() => null);
+    if (!response?.ok || composer.sending) return;
+    const theirs = all(HTMLElement, "#messages > [id]", parse(await response.text()));
+    await new Promise((resolve) => whenReleased(() => resolve(null)));
+    if (composer.sending || !theirs.length) return;
+    const known = new Set(theirs.map((each) => each.id));
+    const mine = all(HTMLElement, ":scope > [id]", messages);
+    const first = mine.findIndex((each) => known.has(each.id));
+    if (first >= 0) for (const each of mine.slice(first)) if (!known.has(each.id)) each.remove();
+    /** @type {Element | null} */
+    let last = null;
+    for (const each of theirs) {
+      const there = document.getElementById(each.id);
+      if (!there && last) last.after(each);
+      else if (!there) messages.append(each);
+      last = there ?? each;
+    }
+    htmx.process(messages);
+    findPending();
+  });
+}
+
+// --- what was asked for ---
+
+document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
+  findPending();
+  if (detail.requestConfig.elt === composer.form) transcript.scrollTop = 0;
+  if (messages.querySelector(".columns:not(:last-child)")) sync(); // only the newest answers stand side by side
+});
+document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  // A refusal that names its place is a sentence; any other page of an error has no place in this one.
+  if (detail.xhr.status < 400 || detail.xhr.getResponseHeader("HX-Retarget")) return;
+  detail.shouldSwap = false;
+  problem(say("refused"));
+});
+document.body.addEventListener("htmx:sendError", () => problem(say("unreachable")));
+
+/** @param {string} text */
+function problem(text) {
+  const line = document.createElement("p");
+  line.className = "problem";
+  line.role = "alert";
+  line.textContent = text;
+  need(HTMLElement, "#problem").replaceChildren(line);
+}
+
+document.addEventListener("keydown", ({ key, target }) => {
+  if (key !== "Escape") return;
+  const edited = around(HTMLElement, ".edit", target);
+  if (edited) {
+    need(HTMLElement, "[data-cancel]", edited).click();
+    composer.text.focus();
+  } else if (answers.size && !document.querySelector(":popover-open")) stop();
+});
+document.body.addEventListener("titlechange", ({ detail }) => onTitle(detail.title));
+document.addEventListener("visibilitychange", () => !document.hidden && !answers.size && markTitle(""));
+
+// --- scrolling: the page keeps to the newest text unless the reader scrolled up, and offers a way back ---
+// The scroller is laid out from its end (`column-reverse`): its scroll position is 0 at the newest end and negative
+// above it, so keeping to the end, and staying in place when older messages come in above, need no script.
+
+const AT_END = 48; // pixels
+const transcript = need(HTMLElement, "#transcript");
+const toNewest = need(HTMLButtonElement, "#to-newest");
+let height = messages.offsetHeight;
+const isAtEnd = () => transcript.scrollTop > -AT_END;
+
+function offerNewest() {
+  toNewest.hidden = isAtEnd();
+}
+
+new ResizeObserver(() => {
+  const grown = messages.offsetHeight - height;
+  height = messages.offsetHeight;
+  // Browsers without scroll anchoring would let the text slip upwards under the reader's eyes.
+  if (!CSS.supports("overflow-anchor", "auto") && !isAtEnd()) transcript.scrollTop -= grown;
+  offerNewest();
+}).observe(messages);
+transcript.addEventListener("scroll", offerNewest, { passive: true });
+toNewest.addEventListener("click", () => {
+  transcript.scrollTop = 0;
+});
+offerNewest();
+
+// --- the panel beside the conversation: htmx fills it; it keeps the focus where it belongs ---
+
+const panel = need(HTMLElement, "#panel");
+const panelBody = need(HTMLElement, "#panel-body", panel);
+/** @type {Element | null} */
+let panelOpener = null;
+
+document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
+  if (detail.target !== panelBody) return;
+  const { elt } = detail.requestConfig;
+  const inside = elt.closest("nav") && !elt.isConnected; // one of the panel's own tabs, which is another by now
+  if (!inside) panelOpener = elt;
+  panel.hidden = false;
+  find(HTMLElement, inside ? "nav [aria-current]" : "#panel-title", panel)?.focus();
+});
+need(HTMLElement, "[data-close-panel]", panel).addEventListener("click", closePanel);
+document.addEventListener("keydown", ({ key }) => {
+  if (key === "Escape" && !panel.hidden && panel.contains(document.activeElement)) closePanel();
+});
+
+/** To the answer that is quoted, where it is on the page; otherwise the link leads to it. */
+panelBody.addEventListener("click", (event) => {
+  const link = around(HTMLElement, "[data-quote]", event.target);
+  const answer = link && document.getElementById(link.dataset.quote ?? "");
+  if (!answer) return;
+  event.preventDefault();
+  if (getComputedStyle(panel).position === "fixed") closePanel();
+  answer.scrollIntoView({ block: "center" });
+  answer.focus({ preventScroll: true });
+});
+
+function closePanel() {
+  panel.hidden = true;
+  panelBody.replaceChildren();
+  if (panelOpener instanceof HTMLElement && panelOpener.isConnected) panelOpener.focus();
+}
+
+// --- the page as it came ---
+
+editNext((text, files) => composer.take(text, files));
+if (conversation) listen();
+findPending();
+const newest = all(HTMLElement, "article.answer", messages).at(-1);
+// A short answer can be complete before the page opens that would have streamed it.
+if (justAsked() && newest && !answers.size) tellEnd(newest, newest.dataset.status ?? "");

@@ -1,0 +1,171 @@
+/**
+ * What every script stands on: elements of the page, with the kind they are known to have; the reader's language; places
+ * for what floats; the clipboard.
+ */
+
+// --- elements ---
+
+/** @typedef {Document | DocumentFragment | Element} Root */
+
+/**
+ * @template {Element} Kind
+ * @param {new () => Kind} kind
+ * @param {string} selector
+ * @param {Root | null} [root]
+ * @returns {Kind | null} the first of them
+ */
+export function find(kind, selector, root = document) {
+  const found = root?.querySelector(selector);
+  return found instanceof kind ? found : null;
+}
+
+/**
+ * @template {Element} Kind
+ * @param {new () => Kind} kind
+ * @param {string} selector
+ * @param {Root} [root]
+ * @returns {Kind} the first of them; an Error says which one the page lacks
+ */
+export function need(kind, selector, root = document) {
+  const found = find(kind, selector, root);
+  if (!found) throw new Error(`${selector} is not on the page`);
+  return found;
+}
+
+/**
+ * @template {Element} Kind
+ * @param {new () => Kind} kind
+ * @param {string} selector
+ * @param {Root} [root]
+ * @returns {Kind[]}
+ */
+export function all(kind, selector, root = document) {
+  return [...root.querySelectorAll(selector)].flatMap((each) => (each instanceof kind ? [each] : []));
+}
+
+/**
+ * @template {Element} Kind
+ * @param {new () => Kind} kind
+ * @param {string} selector
+ * @param {unknown} place as an event names it: what it happened to, which need not be an element
+ * @returns {Kind | null} the nearest of them that the place is in
+ */
+export function around(kind, selector, place) {
+  const found = place instanceof Element ? place.closest(selector) : null;
+  return found instanceof kind ? found : null;
+}
+
+/** @param {string} html of the server @returns {Document} */
+export function parse(html) {
+  return new DOMParser().parseFromString(html, "text/html");
+}
+
+/** Whether a click is to open a new tab or window. @param {MouseEvent} event */
+export function opensElsewhere(event) {
+  return event.ctrlKey || event.metaKey || event.shiftKey;
+}
+
+/** Tells the page that something changed, for whatever shows it. @param {string} name @param {object} [detail] */
+export function announce(name, detail) {
+  document.body.dispatchEvent(new CustomEvent(name, { detail }));
+}
+
+/** What drafts begin with in this browser's storage. */
+export const DRAFT = "draft:";
+
+// --- the reader's language ---
+
+/**
+ * Sentences that the server wrote into an element of the page.
+ *
+ * @param {string} id of the element
+ * @returns {(name: string, values?: Record<string, string | number>) => string} `values` go in place of `{name}`
+ */
+export function sentences(id) {
+  return (name, values = {}) => {
+    const said = document.getElementById(id)?.dataset[name] ?? "";
+    return Object.entries(values).reduce((text, [key, value]) => text.replace(`{${key}}`, String(value)), said);
+  };
+}
+
+export const say = sentences("words");
+
+// --- places ---
+
+const GAP = 4; // pixels to what it belongs to
+const EDGE = 8; // pixels to the edge of the window
+
+/**
+ * Puts what floats below, or above where there is more room; never out of the window. The policy forbids style
+ * attributes, not the object model.
+ *
+ * @param {HTMLElement} floating
+ * @param {Element} anchor
+ */
+export function beside(floating, anchor) {
+  const at = anchor.getClientRects()[0] ?? anchor.getBoundingClientRect();
+  const { offsetHeight: height, offsetWidth: width } = floating;
+  const below = at.bottom + GAP;
+  const top = below + height + EDGE <= innerHeight ? below : at.top - GAP - height;
+  const left = Math.max(EDGE, Math.min(at.left, innerWidth - width - EDGE));
+  floating.style.inset = `${Math.max(EDGE, top)}px auto auto ${left}px`;
+}
+
+// --- the clipboard: a block of code, a whole answer as the Markdown in which it was written, or a link ---
+
+const SHOWN_FOR = 1_600; // ms
+
+/**
+ * The clipboard's own interface exists on secure origins only; an office server without TLS needs the old way.
+ *
+ * @param {Promise<string>} text
+ */
+async function write(text) {
+  if (navigator.clipboard) {
+    // The promise itself: Safari forgets, while a text is being fetched, that somebody has clicked.
+    const blob = text.then((found) => new Blob([found], { type: "text/plain" }));
+    return navigator.clipboard.write([new ClipboardItem({ "text/plain": blob })]);
+  }
+  const field = document.createElement("textarea");
+  field.value = await text;
+  field.className = "visually-hidden";
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  if (!done) throw new Error("copying was refused");
+}
+
+/** @param {HTMLElement} button */
+async function textFor(button) {
+  const { copyAnswer } = button.dataset;
+  if (copyAnswer === undefined) return around(HTMLElement, ".code", button)?.querySelector("code")?.textContent ?? "";
+  const response = await fetch(copyAnswer);
+  if (!response.ok) throw new Error(`the text was refused with ${response.status}`);
+  return response.text();
+}
+
+document.addEventListener("click", async ({ target }) => {
+  const button = around(HTMLElement, "[data-copy], [data-copy-answer]", target);
+  if (!button) return;
+  const label = find(HTMLElement, "[data-copy-label]", button) ?? button;
+  label.dataset.before ??= label.textContent;
+  const copied = await write(textFor(button)).then(
+    () => "copied",
+    () => "uncopied",
+  );
+  label.textContent = say(copied);
+  setTimeout(() => (label.textContent = label.dataset.before ?? ""), SHOWN_FOR);
+});
+
+/** Without a clipboard a link is selected, to be copied by hand. */
+for (const button of all(HTMLButtonElement, "[data-copy-link]")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const field = find(HTMLInputElement, "input[readonly]", button.parentElement);
+    field?.select();
+    if (!field || !navigator.clipboard) return;
+    await navigator.clipboard.writeText(field.value);
+    button.textContent = button.dataset.copied ?? "";
+  });
+}
