@@ -1,4 +1,4 @@
-"""Projects for operators: whose, how large, who is in. Names, instructions and files' names are not shown."""
+"""Projects, tasks and their history for operators: whose, how large, how they stand. What people wrote is not shown."""
 
 from typing import Any
 
@@ -7,12 +7,11 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from unfold.decorators import display
 
-from core.admin import ReadOnlyAdmin
-from projects.models import Project
-from projects.planner.admin import TaskAdmin, TaskChangeAdmin
+from core.admin import ReadOnlyAdmin, RecordAdmin
+from projects.models import Project, Task, TaskChange
 
-# Django finds only this module by itself.
-__all__ = ["ProjectAdmin", "TaskAdmin", "TaskChangeAdmin"]
+STATES = {"doing": "info", "waiting": "warning", "done": "success", "dropped": "danger"}
+WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields whose values people wrote
 
 
 @admin.register(Project)
@@ -42,3 +41,68 @@ class ProjectAdmin(ReadOnlyAdmin):
     @display(description="Files", ordering="file_count")
     def files(self, project: Project) -> str:
         return str(getattr(project, "file_count", 0))
+
+
+@admin.register(Task)
+class TaskAdmin(RecordAdmin):
+    ordering = ("-id",)
+    list_display = ("code", "owner", "level", "horizon", "archetype", "status_label", "stands", "created", "finished")
+    list_select_related = ("owner",)
+    list_filter = ("level", "horizon", "archetype", "status")
+    search_fields = ("=id", "=code", "=owner__username")
+    search_help_text = "An id, a code such as D2026-11-21-T02, or a user name"
+    fields = (
+        *("id", "code", "owner", "level", "horizon", "date", "archetype", "status_label", "stands", "cleared"),
+        *("parent_code", "moved_to_code", "project_id", "position", "created", "updated", "finished"),
+    )
+
+    @display(description="Status", ordering="status", label=STATES)
+    def status_label(self, task: Task) -> str:
+        return task.status
+
+    @display(description="Breakpoint")
+    def stands(self, task: Task) -> str:
+        if not task.breakpoint:
+            return "–"
+        return "stands" if task.blocking else "passed"
+
+    @display(description="Parent")
+    def parent_code(self, task: Task) -> str:
+        return task.parent.code if task.parent else "–"
+
+    @display(description="Moved to")
+    def moved_to_code(self, task: Task) -> str:
+        return task.moved_to.code if task.moved_to else "–"
+
+    @display(description="Project")
+    def project_id(self, task: Task) -> str:
+        return str(task.project_id or "–")
+
+
+@admin.register(TaskChange)
+class TaskChangeAdmin(RecordAdmin):
+    ordering = ("-id",)
+    list_display = ("code", "owner", "field", "before_shown", "after_shown", "user", "by_model", "created")
+    list_select_related = ("owner", "user")
+    list_filter = ("field",)
+    search_fields = ("=code", "=owner__username")
+    search_help_text = "A code such as D2026-11-21-T02, or a user name"
+    fields = ("code", "owner", "field", "before_shown", "after_shown", "user", "by_model", "created")
+
+    @display(description="Before")
+    def before_shown(self, change: TaskChange) -> str:
+        return _shown(change, change.before)
+
+    @display(description="After")
+    def after_shown(self, change: TaskChange) -> str:
+        return _shown(change, change.after)
+
+    @display(description="Model")
+    def by_model(self, change: TaskChange) -> str:
+        return change.model or "–"
+
+
+def _shown(change: TaskChange, value: str) -> str:
+    if not value:
+        return "–"
+    return f"{len(value):,} characters" if change.field in WORDS else value

@@ -9,8 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.models import User
-from core.requests import get_or_404, with_row
+from core.requests import choice, choices, with_row
 from files.api import whole_number
 from files.index.search import Result, passages
 from files.models import File
@@ -47,7 +46,7 @@ def project(request: Request, found: Project) -> HttpResponse:
         "section": "projects",
         "members": Membership.objects.filter(project=found).select_related("user").order_by("created"),
         "roles": Membership.Role.choices,
-        "personas": _personas(request.user, found),
+        "personas": choices(Persona.objects.visible_to(request.user), found.persona),
         "addable": File.objects.owned_by(request.user).exclude(project_entries__project=found)[:CHOICES],
         "query": query,
         "results": _results(found, query),
@@ -56,28 +55,13 @@ def project(request: Request, found: Project) -> HttpResponse:
 
 
 def _fields(request: Request, found: Project) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: request.POST[name] for name in ("name", "instructions") if name in request.POST}
-    if "instructions" in fields:
-        fields["instructions"] = fields["instructions"].replace("\r\n", "\n")  # forms are sent so; it is no change
+    given = [name for name in ("name", "instructions") if name in request.POST]
+    # Forms are sent with other line ends than what is stored; that is no change.
+    fields: dict[str, Any] = {name: request.POST[name].replace("\r\n", "\n") for name in given}
     if "persona" in request.POST:
-        fields["persona"] = _persona(request, found, request.POST["persona"])
+        visible = Persona.objects.visible_to(request.user)
+        fields["persona"] = choice(visible, found.persona, request.POST["persona"], "persona")
     return fields
-
-
-def _personas(user: User, found: Project) -> list[Persona]:
-    """Those to choose from, and the one that is chosen, which may be somebody's private one."""
-    personas = list(Persona.objects.visible_to(user))
-    if found.persona is not None and found.persona not in personas:
-        personas.insert(0, found.persona)
-    return personas
-
-
-def _persona(request: Request, found: Project, pk: str) -> Persona | None:
-    if not pk:
-        return None
-    if pk == str(found.persona_id):
-        return found.persona
-    return get_or_404(Persona.objects.visible_to(request.user), pk, "persona")
 
 
 @with_row(services.visible_project, "GET")

@@ -8,7 +8,7 @@ from uuid import UUID
 from ag_ui.core import RunAgentInput, RunErrorEvent
 from ag_ui.encoder import EventEncoder
 from django.db import close_old_connections
-from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import get_language, override
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
@@ -18,7 +18,6 @@ from rest_framework.request import Request
 from accounts.access.permissions import ScopedView, key_of
 from chat.ag_ui import run_input, start_run
 from chat.ag_ui.translation import Head, Translation
-from chat.models import Turn
 from chat.prompts.turn_context import options_of
 from chat.realtime import event_stream
 from chat.turns.store import UNEXPECTED
@@ -64,10 +63,7 @@ class AgUiView(ScopedView):
             absolute=request.build_absolute_uri,
         )
         told = _lines(Translation(head, parts), turn.pk, after_seq, get_language() or "")
-        response = StreamingHttpResponse(told, content_type=EVENT_STREAM)
-        response["Cache-Control"] = "no-store"
-        response["X-Accel-Buffering"] = "no"  # nginx would hold events back
-        return response
+        return event_stream.response(told)
 
 
 async def _lines(translation: Translation, turn_id: UUID, after_seq: int, language: str) -> AsyncIterator[str]:
@@ -82,7 +78,7 @@ async def _lines(translation: Translation, turn_id: UUID, after_seq: int, langua
             if not wire:
                 yield ": waiting\n\n"
                 continue
-            row = await event_stream.threaded(_ended)(turn_id) if wire["type"] == "SNAPSHOT" else None
+            row = await event_stream.ended_turn(turn_id) if wire["type"] == "SNAPSHOT" else None
             with override(language):  # a stream is read when the middleware that chose it has ended
                 told = translation.feed(event_stream.readable(wire)) if row is None else translation.catch_up(row)
             for event in told:
@@ -93,7 +89,3 @@ async def _lines(translation: Translation, turn_id: UUID, after_seq: int, langua
         logger.exception("the AG-UI stream of turn %s broke off", turn_id)
         with override(language):
             yield encode(RunErrorEvent(message=translated(UNEXPECTED.detail), code=UNEXPECTED.code))
-
-
-def _ended(turn_id: UUID) -> Turn:
-    return Turn.objects.select_related("answer").get(pk=turn_id)

@@ -10,18 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ag_ui.core import (
-    AssistantMessage,
-    ContentPart,
-    DeveloperMessage,
-    ResumeEntry,
-    RunAgentInput,
-    SystemMessage,
-    TextPart,
-    Tool,
-    ToolMessage,
-    UserMessage,
-)
+import ag_ui.core as agui
 from pydantic import ValidationError
 from rest_framework import serializers
 
@@ -78,7 +67,7 @@ class Wanted:
     """`thread` is `given.thread_id` as a conversation's id; `text` the person's new message, None where the run goes on
     with the `results` of tools (by the calls' ids) or with a `decision`. `earlier`: what was said before `text`."""
 
-    given: RunAgentInput
+    given: agui.RunAgentInput
     thread: UUID
     text: str | None
     results: dict[str, Result]
@@ -94,26 +83,28 @@ def read(body: Any) -> Wanted:
     """`body` is the request's JSON. Raises `ProductError` and Django REST framework's `ValidationError` (400)."""
     _require_storable(body)
     try:
-        given = RunAgentInput.model_validate(body)
+        given = agui.RunAgentInput.model_validate(body)
     except ValidationError as error:
         raise _invalid(error) from error
     props = ForwardedProps(data=given.forwarded_props if isinstance(given.forwarded_props, dict) else {})
     props.is_valid(raise_exception=True)
     decision = _decision(given.resume or [])
-    said = [each for each in given.messages if isinstance(each, UserMessage | AssistantMessage | ToolMessage)]
-    if decision is None and (not said or isinstance(said[-1], AssistantMessage)):
+    said = [
+        each for each in given.messages if isinstance(each, agui.UserMessage | agui.AssistantMessage | agui.ToolMessage)
+    ]
+    if decision is None and (not said or isinstance(said[-1], agui.AssistantMessage)):
         sentence = "There is nothing to answer: end “messages” with a message of the user or the result of a tool."
         raise ProductError("nothing_to_answer", sentence)
-    newest = said.pop() if decision is None and isinstance(said[-1], UserMessage) else None
+    newest = said.pop() if decision is None and isinstance(said[-1], agui.UserMessage) else None
     if props.validated_data["files"] and newest is None:
         raise ProductError("files_without_message", "Files go with a message of the user. Leave “files” out here.")
-    tools = [each for each in said if isinstance(each, ToolMessage)]
+    tools = [each for each in said if isinstance(each, agui.ToolMessage)]
     return Wanted(
         given=given,
         thread=_thread(given.thread_id),
         text=_text(newest.content) if newest is not None else None,
         results={each.tool_call_id: _result(each) for each in tools},
-        earlier=[Said(each.role, _text(each.content)) for each in said if not isinstance(each, ToolMessage)],
+        earlier=[Said(each.role, _text(each.content)) for each in said if not isinstance(each, agui.ToolMessage)],
         options=Options(instructions=_instructions(given), tools=_tools(given.tools or [])),
         decision=decision,
         **props.validated_data,
@@ -145,37 +136,37 @@ def _thread(given: str) -> UUID:
         raise ProductError("bad_thread", sentence) from error
 
 
-def _text(content: str | list[ContentPart] | None) -> str:
+def _text(content: str | list[agui.ContentPart] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    texts = [part.text for part in content if isinstance(part, TextPart)]
+    texts = [part.text for part in content if isinstance(part, agui.TextPart)]
     if len(texts) < len(content):
         sentence = "Messages can have text parts only. Upload files, then name their ids in “forwardedProps.files”."
         raise ProductError("unsupported_content", sentence)
     return "\n\n".join(texts)
 
 
-def _result(message: ToolMessage) -> Result:
+def _result(message: agui.ToolMessage) -> Result:
     texts = [_text(message.content), message.error or ""]
     return Result("\n\n".join(text for text in texts if text), bool(message.error))
 
 
-def _instructions(given: RunAgentInput) -> str:
+def _instructions(given: agui.RunAgentInput) -> str:
     """What the application says beside the messages; it stands with the persona's instructions."""
-    said = [each.content for each in given.messages if isinstance(each, SystemMessage | DeveloperMessage)]
+    said = [each.content for each in given.messages if isinstance(each, agui.SystemMessage | agui.DeveloperMessage)]
     said += [f"{each.description}: {each.value}" for each in given.context or ()]
     if given.state:
         said.append(f"The application's state: {json.dumps(given.state, ensure_ascii=False)}")
     return "\n\n".join(text for text in said if text.strip())
 
 
-def _tools(given: list[Tool]) -> tuple[ToolDefinition, ...]:
+def _tools(given: list[agui.Tool]) -> tuple[ToolDefinition, ...]:
     if len(given) > MAX_TOOLS or len({tool.name for tool in given}) < len(given):
         raise ProductError("bad_tools", f"“tools” are at most {MAX_TOOLS}, each with a name of its own.")
     return tuple(_tool(tool) for tool in given)
 
 
-def _tool(tool: Tool) -> ToolDefinition:
+def _tool(tool: agui.Tool) -> ToolDefinition:
     if not TOOL_NAME.fullmatch(tool.name):
         raise ProductError("bad_tools", "A tool's name has 1 to 64 letters, digits, hyphens and underscores.")
     if not isinstance(tool.parameters or {}, dict):
@@ -183,7 +174,7 @@ def _tool(tool: Tool) -> ToolDefinition:
     return ToolDefinition(tool.name, tool.description, tool.parameters or NO_PARAMETERS)
 
 
-def _decision(given: list[ResumeEntry]) -> Decision | None:
+def _decision(given: list[agui.ResumeEntry]) -> Decision | None:
     if not given:
         return None
     [entry, *others] = given

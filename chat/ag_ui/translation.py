@@ -9,32 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ag_ui.core import (
-    PROTOCOL_VERSION,
-    BaseEvent,
-    CustomEvent,
-    Interrupt,
-    ReasoningEndEvent,
-    ReasoningMessageContentEvent,
-    ReasoningMessageEndEvent,
-    ReasoningMessageStartEvent,
-    ReasoningStartEvent,
-    RunErrorEvent,
-    RunFinishedCancelledOutcome,
-    RunFinishedEvent,
-    RunFinishedInterruptOutcome,
-    RunFinishedOutcome,
-    RunFinishedSuccessOutcome,
-    RunStartedEvent,
-    TextMessageContentEvent,
-    TextMessageEndEvent,
-    TextMessageStartEvent,
-    TokenUsage,
-    ToolCallArgsEvent,
-    ToolCallEndEvent,
-    ToolCallResultEvent,
-    ToolCallStartEvent,
-)
+import ag_ui.core as agui
 from django.urls import reverse
 
 from chat.ag_ui.run_input import Interrupted
@@ -46,7 +21,7 @@ from chat.turns.store import Ending, last_event
 ANSWER_SCHEMA = {"type": "object", "properties": {"allow": {"type": "boolean"}}, "required": ["allow"]}
 
 Wire = dict[str, Any]  # an event of a turn as `Event.to_wire` makes it
-Events = Iterator[BaseEvent]
+Events = Iterator[agui.BaseEvent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +64,21 @@ class Translation:
     _step: _Step = field(default_factory=_Step)
     _calls: dict[str, _Call] = field(default_factory=dict)
     _lengths: dict[int, int] = field(default_factory=dict)  # characters told of each part
-    _closing: list[BaseEvent] = field(default_factory=list)  # what ends the message that is being written
+    _closing: list[agui.BaseEvent] = field(default_factory=list)  # what ends the message that is being written
 
-    def begin(self) -> BaseEvent:
-        return RunStartedEvent(thread_id=self.head.thread, run_id=self.head.run, protocol_version=PROTOCOL_VERSION)
+    def begin(self) -> agui.BaseEvent:
+        return agui.RunStartedEvent(
+            thread_id=self.head.thread, run_id=self.head.run, protocol_version=agui.PROTOCOL_VERSION
+        )
 
-    def feed(self, event: Wire) -> list[BaseEvent]:
+    def feed(self, event: Wire) -> list[agui.BaseEvent]:
         translate = _TRANSLATE[EventType(event["type"])]
         if "part" in event:
             self._lengths.setdefault(event["part"], 0)
             self._lengths[event["part"]] += len(event.get("delta", ""))
         return list(translate(self, event))
 
-    def catch_up(self, turn: Turn) -> list[BaseEvent]:
+    def catch_up(self, turn: Turn) -> list[agui.BaseEvent]:
         """The rest from the row, when the turn has ended and its stream is gone."""
         parts = enumerate(turn.answer.parts[self.told :], self.told)
         left = [event for number, part in parts for event in self._rest(number, part)]
@@ -130,27 +107,29 @@ class Translation:
     def _turn(self, event: Wire) -> Events:
         head = self.head
         ids = {"turn": head.turn, "message": head.answer, "model": head.model}
-        yield CustomEvent(name="turn", value={**ids, "url": head.absolute(reverse("turn-detail", args=[head.turn]))})
+        yield agui.CustomEvent(
+            name="turn", value={**ids, "url": head.absolute(reverse("turn-detail", args=[head.turn]))}
+        )
 
     def _start_text(self, event: Wire) -> Events:
         message = self._message(event["part"])
-        yield TextMessageStartEvent(message_id=message, role="assistant")
+        yield agui.TextMessageStartEvent(message_id=message, role="assistant")
         if self._step.spoken:  # what follows a thought in the same message is a paragraph of its own
-            yield TextMessageContentEvent(message_id=message, delta="\n\n")
+            yield agui.TextMessageContentEvent(message_id=message, delta="\n\n")
         self._step.spoken = True
-        self._closing = [TextMessageEndEvent(message_id=message)]
+        self._closing = [agui.TextMessageEndEvent(message_id=message)]
 
     def _add_text(self, event: Wire) -> Events:
-        yield TextMessageContentEvent(message_id=self._step.message, delta=event["delta"])
+        yield agui.TextMessageContentEvent(message_id=self._step.message, delta=event["delta"])
 
     def _start_reasoning(self, event: Wire) -> Events:
         thought = self._id(event["part"])
-        yield ReasoningStartEvent(message_id=thought)
-        yield ReasoningMessageStartEvent(message_id=thought, role="reasoning")
-        self._closing = [ReasoningMessageEndEvent(message_id=thought), ReasoningEndEvent(message_id=thought)]
+        yield agui.ReasoningStartEvent(message_id=thought)
+        yield agui.ReasoningMessageStartEvent(message_id=thought, role="reasoning")
+        self._closing = [agui.ReasoningMessageEndEvent(message_id=thought), agui.ReasoningEndEvent(message_id=thought)]
 
     def _add_reasoning(self, event: Wire) -> Events:
-        yield ReasoningMessageContentEvent(message_id=self._id(event["part"]), delta=event["delta"])
+        yield agui.ReasoningMessageContentEvent(message_id=self._id(event["part"]), delta=event["delta"])
 
     def _close(self, event: Wire) -> Events:
         yield from self._closing
@@ -159,24 +138,24 @@ class Translation:
     def _start_call(self, event: Wire) -> Events:
         self._calls[event["call"]] = _Call(event["name"])
         parent = self._message(event["part"])
-        yield ToolCallStartEvent(
+        yield agui.ToolCallStartEvent(
             tool_call_id=self._call_id(event["call"]), tool_call_name=event["name"], parent_message_id=parent
         )
 
     def _add_arguments(self, event: Wire) -> Events:
-        yield ToolCallArgsEvent(tool_call_id=self._call_id(event["call"]), delta=event["delta"])
+        yield agui.ToolCallArgsEvent(tool_call_id=self._call_id(event["call"]), delta=event["delta"])
 
     def _end_call(self, event: Wire) -> Events:
         call = self._calls[event["call"]]
         call.label, call.ended = event["label"], True
-        yield ToolCallEndEvent(tool_call_id=self._call_id(event["call"]), metadata={"label": event["label"]})
+        yield agui.ToolCallEndEvent(tool_call_id=self._call_id(event["call"]), metadata={"label": event["label"]})
 
     def _result(self, event: Wire) -> Events:
         self._calls.setdefault(event["call"], _Call("", ended=True)).answered = True
         self._step = _Step()
         more = {name: event[name] for name in ("error", "documents") if event[name]}
         yield from self._end_open_calls(event["call"])
-        yield ToolCallResultEvent(
+        yield agui.ToolCallResultEvent(
             message_id=self._id(event["part"]),
             tool_call_id=self._call_id(event["call"]),
             content=event["text"],
@@ -187,29 +166,29 @@ class Translation:
     def _approval(self, event: Wire) -> Events:
         call, state = self._call_id(event["call"]), event["state"]
         if state != Approval.WAITING:
-            yield CustomEvent(name="tool_call_approval", value={"toolCallId": call, "state": str(state)})
+            yield agui.CustomEvent(name="tool_call_approval", value={"toolCallId": call, "state": str(state)})
             return
         told = max(self.told, *(part + 1 for part in self._lengths))
         left = Interrupted(self.head.turn, event["seq"], told, event["call"])
         label = self._calls[event["call"]].label if event["call"] in self._calls else ""
-        interrupt = Interrupt(
+        interrupt = agui.Interrupt(
             id=str(left),
             reason="tool_approval",
             message=label or None,
             tool_call_id=call,
             response_schema=ANSWER_SCHEMA,
         )
-        yield self._finished(RunFinishedInterruptOutcome(interrupts=[interrupt]))
+        yield self._finished(agui.RunFinishedInterruptOutcome(interrupts=[interrupt]))
 
     def _citation(self, event: Wire) -> Events:
         source = {"number": event["number"], "title": event["title"], "url": self.head.absolute(event["href"])}
-        yield CustomEvent(name="citation", value={"messageId": self._step.message, **source})
+        yield agui.CustomEvent(name="citation", value={"messageId": self._step.message, **source})
 
     def _context_report(self, event: Wire) -> Events:
         self._step = _Step()  # it comes before each model call
         report = {name: event[name] for name in ("limit", "used", "left_out", "refused")}
         url = self.head.absolute(reverse("turn-report", args=[self.head.turn]))
-        yield CustomEvent(name="context_report", value={**report, "url": url})
+        yield agui.CustomEvent(name="context_report", value={**report, "url": url})
 
     def _finish(self, event: Wire) -> Events:
         yield from self._end_open(event)
@@ -217,24 +196,26 @@ class Translation:
         for name, call in self._calls.items():
             if not call.answered and name not in pending:
                 known = self._call_id(name)
-                yield ToolCallResultEvent(
+                yield agui.ToolCallResultEvent(
                     message_id=f"{known}:result", tool_call_id=known, content=NOT_RUN, role="tool"
                 )
-        outcome = RunFinishedSuccessOutcome(pending_tool_call_ids=[self._call_id(name) for name in pending] or None)
+        outcome = agui.RunFinishedSuccessOutcome(
+            pending_tool_call_ids=[self._call_id(name) for name in pending] or None
+        )
         yield self._finished(outcome, usage=self._usage(event["usage"]), metadata={"finish": event["finish"]})
 
     def _stop(self, event: Wire) -> Events:
         yield from self._end_open(event)
-        yield self._finished(RunFinishedCancelledOutcome())
+        yield self._finished(agui.RunFinishedCancelledOutcome())
 
     def _fail(self, event: Wire) -> Events:
         yield from self._end_open(event)
         self.ended = True
-        yield RunErrorEvent(message=event["detail"], code=event["code"])
+        yield agui.RunErrorEvent(message=event["detail"], code=event["code"])
 
-    def _finished(self, outcome: RunFinishedOutcome, **more: Any) -> BaseEvent:
+    def _finished(self, outcome: agui.RunFinishedOutcome, **more: Any) -> agui.BaseEvent:
         self.ended = True
-        return RunFinishedEvent(thread_id=self.head.thread, run_id=self.head.run, outcome=outcome, **more)
+        return agui.RunFinishedEvent(thread_id=self.head.thread, run_id=self.head.run, outcome=outcome, **more)
 
     def _end_open(self, event: Wire) -> Events:
         """A worker that died has ended neither its text nor its calls, and calls beside the program's are not run."""
@@ -245,15 +226,15 @@ class Translation:
         for name in names:
             if not self._calls[name].ended:
                 self._calls[name].ended = True
-                yield ToolCallEndEvent(tool_call_id=self._call_id(name))
+                yield agui.ToolCallEndEvent(tool_call_id=self._call_id(name))
 
-    def _usage(self, usage: dict[str, int]) -> list[TokenUsage] | None:
+    def _usage(self, usage: dict[str, int]) -> list[agui.TokenUsage] | None:
         """None of a provider that reports nothing."""
         into, out = usage.get("input", 0), usage.get("output", 0)
         if not into and not out:
             return None
         return [
-            TokenUsage(
+            agui.TokenUsage(
                 model=self.head.model,
                 input_tokens=into,
                 output_tokens=out,

@@ -1,11 +1,15 @@
-"""Reading a JSON object field by field; everything that is not as it should be is a `BadRequest`."""
+"""`manage.py plan`: JSON requests in, what the engine decides out (docs/context.md, “manage.py plan”).
+
+A request is read field by field; everything that is not as it should be is a `BadRequest`.
+"""
 
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import MISSING, asdict, fields
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from chat.context.build import POLICIES, build
 from chat.context.rendering import LAYOUTS
@@ -31,6 +35,12 @@ from llm.types.model_call import ToolCall
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 # More decimals than any share needs; without a bound a few bytes (1e-999999999) would be a number of gigabytes.
 _DECIMALS = 100
+
+
+Answer = dict[str, Any]
+Numbers = TypeVar("Numbers", Room, Reserves, Bounds)
+
+ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool": "tool"}
 
 
 class BadRequest(ProductError):
@@ -104,6 +114,14 @@ class Fields:
             self.refuse(name, "must be a decimal number that is not negative")
         return value
 
+    def numbers_of(self, kind: type[Numbers]) -> Numbers:
+        """A dataclass of whole numbers and shares, from fields of the same names, with its own defaults."""
+        given: dict[str, Any] = {}
+        for each in fields(kind):
+            read: Any = self.share if each.type is Decimal else self.number
+            given[each.name] = read(each.name) if each.default is MISSING else read(each.name, each.default)
+        return kind(**given)
+
     def text(self, name: str) -> str | None:
         value = self._values.get(name)
         if value is not None and not isinstance(value, str):
@@ -163,11 +181,6 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
-Answer = dict[str, Any]
-
-ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool": "tool"}
-
-
 def run(kind: str, lines: Iterable[str | bytes], write: Callable[[str], object]) -> bool:
     """Answers each line that is not blank with one line of ASCII JSON, in order, as it comes.
 
@@ -206,23 +219,8 @@ def answer_context(request: Fields) -> Answer:
 
 
 def answer_budget(request: Fields) -> Answer:
-    budget = document_budget(
-        request.number("window"),
-        request.numbers("prompts"),
-        Reserves(
-            reserved_output=request.number("reserved_output", 1_024),
-            expected_user=request.number("expected_user", 512),
-            buffer=request.number("buffer", 40),
-            tools_tokens=request.number("tools_tokens", 0),
-            ui_share=request.share("ui_share", Decimal("0.5")),
-            select_margin=request.number("select_margin", 75),
-        ),
-    )
-    answer: Answer = {
-        "available": budget.available,
-        "offered": budget.offered,
-        "selectable_up_to": budget.selectable_up_to,
-    }
+    budget = document_budget(request.number("window"), request.numbers("prompts"), request.numbers_of(Reserves))
+    answer = asdict(budget)
     selected, candidate = request.known_numbers("selected"), request.known_number("candidate")
     if "candidate" in request:
         answer["accepts_candidate"] = budget.accepts(candidate, selected)
@@ -231,7 +229,7 @@ def answer_budget(request: Fields) -> Answer:
 
 def answer_summary(request: Fields) -> Answer:
     request.number("window")
-    bounds = Bounds(request.number("ceiling"), request.number("floor"), request.number("keep_recent", 8))
+    bounds = request.numbers_of(Bounds)
     used, fixed = request.number("used"), request.number("fixed")
     messages = [_summary_message(message) for message in request.objects("messages")]
     _refuse_repeated(request, [message.id for message in messages])
@@ -240,14 +238,7 @@ def answer_summary(request: Fields) -> Answer:
     plan = plan_summary(messages, bounds, used=used, fixed=fixed)
     if plan is None:
         return {"compress": False, "reason": "nothing_to_summarise"}
-    return {
-        "compress": True,
-        "summarise": plan.summarise,
-        "keep": plan.keep,
-        "summary_tokens": plan.summary_tokens,
-        "after": plan.after,
-        "floor_reached": plan.floor_reached,
-    }
+    return {"compress": True, **asdict(plan)}
 
 
 KINDS: dict[str, Callable[[Fields], Answer]] = {
@@ -263,7 +254,7 @@ def context_request(request: Fields) -> ContextRequest:
     _refuse_repeated(request, [message.id for message in messages])
     persona = request.part("persona")
     return ContextRequest(
-        room=_room(request),
+        room=request.numbers_of(Room),
         messages=messages,
         tokenizer=tokens.tokenizer(request.choice("tokenizer", tokens.NAMES, tokens.CATCH_ALL)),
         policy=request.choice("policy", POLICIES, "recent"),
@@ -279,16 +270,6 @@ def context_request(request: Fields) -> ContextRequest:
         project_files=tuple(_document(file) for file in request.objects("project_files")),
         file_listing=_block(request.part("file_listing")),
         reminder=_block(request.part("reminder")),
-    )
-
-
-def _room(request: Fields) -> Room:
-    return Room(
-        window=request.number("window"),
-        reserved_output=request.number("reserved_output", 1_024),
-        buffer=request.number("buffer", 40),
-        safety_margin=request.share("safety_margin", Decimal(0)),
-        tools_tokens=request.number("tools_tokens", 0),
     )
 
 
@@ -363,9 +344,7 @@ def _prompt_message(message: PromptMessage) -> Answer:
         "content": message.text,
     }
     if message.tool_calls:
-        answer["tool_calls"] = [
-            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls
-        ]
+        answer["tool_calls"] = [asdict(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
         answer["tool_call_id"] = message.tool_call_id
     if message.images:

@@ -6,18 +6,43 @@ worked out when it is asked for.
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict, cast
 
 from chat.context.policies import History
 from chat.context.types import (
     ContextMessage,
     ContextRequest,
-    Document,
     PromptMessage,
     Reason,
-    Section,
     SourceReport,
 )
+
+
+class SourceEntry(TypedDict):
+    """A `SourceReport` for JSON; `title` is for people."""
+
+    kind: str
+    state: str
+    id: NotRequired[str | None]
+    title: NotRequired[str]
+    tokens: NotRequired[int | None]
+    reason: NotRequired[str | None]
+    cut_from: NotRequired[int]
+    exact: NotRequired[bool]
+
+
+class ReportEntry(TypedDict):
+    """A `Report` for JSON."""
+
+    limit: int
+    used: int
+    left: int
+    exact: bool
+    sections: Mapping[str, int]
+    dropped: list[str]
+    unloaded: int
+    sources: list[SourceEntry]
+    versions: dict[str, str]
 
 
 class Report:
@@ -36,9 +61,9 @@ class Report:
         self._history = history
 
     @cached_property
-    def sections(self) -> dict[Section, int]:
+    def sections(self) -> dict[str, int]:
         """Tokens of each section that is sent, overhead included, in the order of the prompt."""
-        sections: dict[Section, int] = {}
+        sections: dict[str, int] = {}
         for sent in self._messages:
             sections[sent.section] = sections.get(sent.section, 0) + sent.tokens
         return sections
@@ -64,7 +89,7 @@ class Report:
         """Whether every count is exact."""
         return all(source.exact for source in self.sources)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ReportEntry:
         """For JSON. Fields of a source that say nothing are left out."""
         return {
             "limit": self.limit,
@@ -75,7 +100,7 @@ class Report:
             "dropped": self.dropped,
             "unloaded": self.unloaded,
             "sources": [
-                {name: value for name, value in source._asdict().items() if value is not None}
+                cast("SourceEntry", {name: value for name, value in source._asdict().items() if value is not None})
                 for source in self.sources
             ],
             "versions": dict(self.versions),
@@ -97,10 +122,13 @@ class Report:
         sent = {message.source: message for message in self._messages if message.section in ("history", "current")}
         for index, message in enumerate(self._request.messages):
             placed, reason = sent.get(message.id), self._reason(index, message)
+            exact = self._request.exact
             for file in message.files:
-                yield self._file_source(file, placed, reason)
+                yield _attached("file", file.id, file.tokens, placed is not None, reason, exact)
             for image in message.images:
-                yield self._image_source(image.id, image.tokens, placed, reason)
+                yield _attached(
+                    "image", image.id, image.tokens, placed is not None and bool(placed.images), reason, False
+                )
             yield self._source("message", message.id, placed, reason)
 
     def _reason(self, index: int, message: ContextMessage) -> Reason:
@@ -117,15 +145,12 @@ class Report:
         exact = exact and not sent.images
         return SourceReport(kind, name, sent.state, sent.tokens, cut_from=sent.cut_from, exact=exact)
 
-    def _file_source(self, file: Document, placed: PromptMessage | None, reason: Reason) -> SourceReport:
-        if placed is None:
-            return SourceReport("file", file.id, "left_out", 0, reason, exact=self._request.exact)
-        return SourceReport("file", file.id, "full", file.tokens, exact=self._request.exact)
 
-    def _image_source(self, name: str, tokens: int, placed: PromptMessage | None, reason: Reason) -> SourceReport:
-        if placed is None or not placed.images:
-            return SourceReport("image", name, "left_out", 0, reason, exact=False)
-        return SourceReport("image", name, "full", tokens, exact=False)
+def _attached(kind: str, name: str, tokens: int | None, sent: bool, reason: Reason, exact: bool) -> SourceReport:
+    """A file or an image of a message."""
+    if sent:
+        return SourceReport(kind, name, "full", tokens, exact=exact)
+    return SourceReport(kind, name, "left_out", 0, reason, exact=exact)
 
 
 class Prompt(NamedTuple):

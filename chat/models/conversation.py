@@ -2,7 +2,7 @@
 
 import textwrap
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
+Row = TypeVar("Row", bound=models.Model, covariant=True)
 RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes what was deleted
 
 
@@ -89,8 +90,10 @@ class Conversation(models.Model):
         return self.title or "New conversation"
 
 
-class MessageQuerySet(models.QuerySet["Message"]):
-    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "MessageQuerySet":
+class OfConversation(models.QuerySet[Row]):
+    """Rows that belong to a conversation are visible to whom that is."""
+
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
         return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
 
 
@@ -134,7 +137,7 @@ class Message(models.Model):
     depth = models.PositiveIntegerField(default=0, help_text="Number of messages above it on its branch.")
     created = models.DateTimeField(auto_now_add=True)
 
-    objects = MessageQuerySet.as_manager()
+    objects = OfConversation["Message"].as_manager()
 
     class Meta:
         ordering: ClassVar = ["id"]
@@ -171,10 +174,7 @@ class Attachment(models.Model):
         return self.name
 
 
-class TurnQuerySet(models.QuerySet["Turn"]):
-    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "TurnQuerySet":
-        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
-
+class TurnQuerySet(OfConversation["Turn"]):
     def live(self) -> "TurnQuerySet":
         return self.filter(status__in=Turn.LIVE)
 
@@ -245,11 +245,6 @@ class Turn(models.Model):
         return f"{self.id} ({self.status})"
 
 
-class NextMessageQuerySet(models.QuerySet["NextMessage"]):
-    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "NextMessageQuerySet":
-        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
-
-
 class NextMessage(models.Model):
     """What a person wrote while an answer was being written; it is sent, and this row gone, when that is complete.
 
@@ -265,7 +260,7 @@ class NextMessage(models.Model):
     problem = models.TextField(blank=True)
     created = models.DateTimeField(auto_now_add=True)
 
-    objects = NextMessageQuerySet.as_manager()
+    objects = OfConversation["NextMessage"].as_manager()
 
     def __str__(self) -> str:
         return self.text[:60]

@@ -23,6 +23,10 @@ from core.requests import get_or_404
 from personas.models import Persona
 from projects.models import Project
 
+PATIENCE = timedelta(seconds=120)  # from a summary's beginning; then sending works again, whatever it does
+
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class ChatScope:
@@ -57,9 +61,6 @@ def visible_message(user: User, pk: object) -> Message:
 
 def visible_turn(user: User, pk: object) -> Turn:
     return get_or_404(Turn.objects.visible_to(user).select_related("conversation", "answer"), pk, "turn")
-
-
-logger = logging.getLogger(__name__)
 
 
 def lock(conversation: Conversation) -> Conversation:
@@ -174,9 +175,6 @@ def settle(conversation_id: UUID, due: SummaryJob | None = None) -> str:
 def state_of(conversation_id: UUID) -> str:
     found = Conversation.objects.filter(pk=conversation_id).values_list("state", flat=True).first()
     return found or Conversation.State.IDLE
-
-
-PATIENCE = timedelta(seconds=120)  # from the job's beginning; then sending works again, whatever it does
 
 
 def finish(job_id: UUID) -> None:

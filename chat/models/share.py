@@ -3,19 +3,17 @@
 import secrets
 from typing import ClassVar
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from uuid_utils.compat import uuid7
+
+from chat.models.conversation import OfConversation
 
 
 def new_token() -> str:
     return secrets.token_urlsafe(32)  # 256 bits
 
 
-class ShareQuerySet(models.QuerySet["Share"]):
-    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ShareQuerySet":
-        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
-
+class ShareQuerySet(OfConversation["Share"]):
     def readable(self) -> "ShareQuerySet":
         """By whoever has the link."""
         return self.filter(conversation__deleted=None, conversation__owner__is_active=True)

@@ -6,16 +6,14 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connection, models
 from django.db.models import Q, QuerySet
 from uuid_utils.compat import uuid7
 
+from chat.models.conversation import OfConversation
 
-class SummaryQuerySet(models.QuerySet["Summary"]):
-    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "SummaryQuerySet":
-        return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
 
+class SummaryQuerySet(OfConversation["Summary"]):
     def in_force(self) -> "SummaryQuerySet":
         return self.filter(withdrawn=None)
 
@@ -168,5 +166,5 @@ def text_of(summary: Summary) -> str:
 
 
 def bracketed(sections: Iterable[Mapping[str, Any]]) -> list[str]:
-    """One line for each section, as the seed writes them: `[Today: …]`."""
+    """One line for each section: `[Today: …]`."""
     return [f"[{section['name']}: {section['text']}]" for section in sections if section["text"]]

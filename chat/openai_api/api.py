@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
-from django.http import HttpRequest, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import AuthenticationFailed
@@ -20,6 +20,7 @@ from chat.openai_api.errors import refusal
 from chat.openai_api.names import find, offered
 from chat.openai_api.parse import body_of, read
 from chat.openai_api.serialize import Completion, Head, Relay
+from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
 from core.errors import ProductError
 
@@ -127,10 +128,7 @@ async def _response(relay: Relay, *, stream: bool) -> HttpResponseBase:
     except BaseException:
         await _close(relay)
         raise
-    response = StreamingHttpResponse(relay, content_type="text/event-stream")
-    response["Cache-Control"] = "no-store"
-    response["X-Accel-Buffering"] = "no"  # nginx would hold the chunks back
-    return response
+    return event_stream.response(relay)
 
 
 async def _close(relay: Relay) -> None:

@@ -12,7 +12,6 @@ from chat.models import Turn
 from chat.openai_api import errors
 from chat.openai_api.errors import failure
 from chat.realtime import event_stream
-from chat.realtime.event_stream import threaded
 from chat.rendering.references import CITED
 from chat.turns.services import stop_turn
 from core.errors import ProductError
@@ -20,6 +19,8 @@ from llm import tokens
 
 Chunk = dict[str, Any]
 Delta = dict[str, Any]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +195,6 @@ def stopped() -> ProductError:
     return ProductError("stopped", sentence, status=409, should_retry=False)
 
 
-logger = logging.getLogger(__name__)
-
-
 class Relay:
     """One turn on its way to one program. An async iterable of the lines of a stream.
 
@@ -245,16 +243,12 @@ class Relay:
             if not event:
                 yield {}
                 continue
-            chunks = await self._from_row() if event["type"] == "SNAPSHOT" else self._completion.feed(event)
+            if event["type"] == "SNAPSHOT":
+                chunks = self._completion.catch_up(await event_stream.ended_turn(self._turn.pk))
+            else:
+                chunks = self._completion.feed(event)
             for chunk in chunks:
                 yield chunk
-
-    async def _from_row(self) -> list[Chunk]:
-        return self._completion.catch_up(await threaded(_ended)(self._turn))
-
-
-def _ended(turn: Turn) -> Turn:
-    return Turn.objects.select_related("answer").get(pk=turn.pk)
 
 
 def _line(value: Any) -> str:

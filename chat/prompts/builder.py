@@ -33,6 +33,11 @@ from projects.planner.queries import render
 # The policy `priority` skips what does not fit and goes on, so it wants to see more than fits; but not a whole life.
 PRIORITY_READS = 4
 
+BY_SEARCH = "These files of the project can be reached by search; their text is not shown here:"
+FOUND = "These files of the project are not shown whole; what was found in them for the newest question is below:"
+# The list must be sent, so without a bound a project of a thousand files would leave no room for any question.
+LIST_SHARE = 10  # percent of the room
+
 logger = logging.getLogger(__name__)
 
 
@@ -74,7 +79,7 @@ def plan(
     documents = context.documents()
     summary = in_force(leaf.conversation_id, leaf.pk) if leaf and context.summarised else None
     covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
-    question = "" if context.model.tools or context.project is None else asked(leaf, added)
+    question = "" if context.model.tools or context.project is None else _asked(leaf, added)
     frame = _frame(context, documents, step, question)
     frame = replace(frame, summary=_block(context, text_of(summary) if summary else ""))
     base = list(documents.reports)
@@ -140,7 +145,7 @@ def _frame(context: TurnContext, documents: Documents, step: Step, question: str
         tasks=_block(context, render(context.tasks)) if context.tasks else None,
         persona=persona,
         project_files=files.inline,
-        file_listing=beside(files, documents, room=room, question=question),
+        file_listing=_file_listing(files, documents, room=room, question=question),
         reminder=_block(context, reminder_text(reminders, _moment(context, step)) or ""),
         exact=context.exact,
         versions=_versions(context),
@@ -231,19 +236,13 @@ def _image(file_id: str) -> Image:
         return Image(file.media_type, blob.read())
 
 
-BY_SEARCH = "These files of the project can be reached by search; their text is not shown here:"
-FOUND = "These files of the project are not shown whole; what was found in them for the newest question is below:"
-# The list must be sent, so without a bound a project of a thousand files would leave no room for any question.
-LIST_SHARE = 10  # percent of the room
-
-
-def asked(leaf: MessageRow | None, added: Sequence[ContextMessage]) -> str:
+def _asked(leaf: MessageRow | None, added: Sequence[ContextMessage]) -> str:
     """The newest question: that of a draft, else the one that is being answered."""
     drafted = added[0].text if added and added[0].role == "user" else None
     return drafted or (leaf.text if leaf is not None else "")
 
 
-def beside(files: ProjectFiles, made: Documents, *, room: int, question: str) -> Block | None:
+def _file_listing(files: ProjectFiles, made: Documents, *, room: int, question: str) -> Block | None:
     """L, None when every file is inline. `room` as for `project_files`; `question`: to search for, empty for a model
     that can search by itself."""
     if not files.by_search:

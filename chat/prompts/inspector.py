@@ -1,15 +1,17 @@
 """The context panel: one component for what a model will see and what it saw, in words and shares."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, cast
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from chat.context.report import SourceEntry
 from chat.models import Turn
 from chat.prompts import report as reports
-from chat.prompts.report import Change, CoveredEntry, ResolvedReport, SourceEntry
+from chat.prompts.report import Change, ResolvedReport
 from core.i18n import grouped
 
 SECTIONS = {
@@ -64,8 +66,7 @@ VERSIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """A section's part of what is sent; `start` and `width` are in thousandths of all of it."""
 
     section: str
@@ -75,61 +76,92 @@ class Bar:
     width: int
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One of the model calls of a turn, by number from 1; `refused`: what the provider said to a longer prompt."""
-
-    number: int
-    used: int
-    refused: str
-    current: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     label: str
     title: str
     tokens: int | None
-    state: str
     words: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Panel:
-    """`older` counts messages that were not even read, since there was no room; `notices` are whole sentences.
+    """A report in words and shares.
 
-    `covered` says in words how many messages the summary stands for; empty without one. `window`: what becomes of the
-    model's window, in words and tokens. `changes` are those since the call before, of a turn's first call since the
-    turn before: `since` says which.
+    `number`: of its call, from 1. `cached_percent`: how much of the prompt the provider had in its cache. `changes` are
+    those since the call before, of a turn's first call since the turn before: `since` says which.
     """
 
-    limit: int
-    used: int
-    percent: int
-    left: int
-    bars: list[Bar]
-    sent: list[Row]
-    left_out: list[Row]
-    older: int
-    exact: bool
-    model: str
-    profile: str
-    versions: list[tuple[str, str]]
-    notices: list[str]
-    covered: str
-    messages: list[dict[str, Any]]
-    window: list[tuple[str, int]]
-    tools: list[str]
-    calls: list[Call] = field(default_factory=list)
+    report: ResolvedReport
     number: int = 1
     cached_percent: int | None = None
-    changes: list[Row] = field(default_factory=list)
+    changes: Sequence[Row] = ()
     since: str = ""
+
+    @property
+    def percent(self) -> int:
+        return min(100, -(-100 * self.report["used"] // max(1, self.report["limit"])))
 
     @property
     def room(self) -> int:
         """All the room on the scale of `bars`, where what is used is 1,000; at least 2 % of a meter are to be seen."""
-        return min(50_000, max(1_000, round(1_000 * self.limit / max(1, self.used))))
+        limit = max(1, self.report["limit"])
+        return min(50_000, max(1_000, round(1_000 * limit / max(1, self.report["used"]))))
+
+    @cached_property
+    def bars(self) -> list[Bar]:
+        bars: list[Bar] = []
+        sections = self.report["sections"]
+        total, sum_ = max(1, sum(sections.values())), 0
+        for section, tokens in sections.items():
+            start, sum_ = round(1000 * sum_ / total), sum_ + tokens
+            width = max(1, round(1000 * sum_ / total) - start)
+            bars.append(Bar(section, str(SECTIONS[section]), tokens, start, width))
+        return bars
+
+    @cached_property
+    def sent(self) -> list[Row]:
+        return [_row(source) for source in self.report["sources"] if source["state"] != "left_out"]
+
+    @cached_property
+    def left_out(self) -> list[Row]:
+        return [_row(source) for source in self.report["sources"] if source["state"] == "left_out"]
+
+    @property
+    def versions(self) -> list[tuple[str, str]]:
+        return [(str(VERSIONS.get(name, name)), version) for name, version in self.report["versions"].items()]
+
+    @property
+    def notices(self) -> list[str]:
+        """Whole sentences."""
+        return [*filter(None, [self.report["refused"]]), *self.report.get("notes", ())]
+
+    @property
+    def covered(self) -> str:
+        """How many messages the summary stands for; empty without one."""
+        summary = self.report.get("summary")
+        if not summary:
+            return ""
+        return ngettext(
+            "%(count)d older message is in the summary, and is not sent word for word",
+            "%(count)d older messages are in the summary, and are not sent word for word",
+            summary["messages"],
+        ) % {"count": summary["messages"]}
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return [{**message, "label": str(SECTIONS[message["section"]])} for message in self.report["messages"]]
+
+    @property
+    def window(self) -> list[tuple[str, int]]:
+        """What is not room for messages, then the room; together the window (docs/context.md, “The room”)."""
+        report = self.report
+        answer, tools, room = report["reserved_output"], report["tools_tokens"], report["limit"]
+        return [
+            (_("Kept free for the answer"), answer),
+            (_("Definitions of tools"), tools),
+            (_("Kept free against counting errors"), report["window"] - answer - tools - room),
+            (_("Room for messages"), room),
+        ]
 
 
 def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
@@ -142,67 +174,18 @@ def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
     usage = turn.usage or {}
     cached = usage.get("cached_input") or 0
     before = reports.of_turn(turn, chosen - 1) if chosen > 1 else _turn_before(turn)
-    return _panel(
+    return Panel(
         report,
-        calls=[
-            Call(each, call["used"], call["refused"], each == chosen)
-            for each, call in enumerate(report.get("calls", ()), 1)
-        ],
         number=chosen,
         cached_percent=round(100 * cached / usage["input"]) if cached and usage.get("input") else None,
-        changes=_changes(before, report) if before else [],
+        changes=_changes(before, report) if before else (),
         since=_("Changed since the call before") if chosen > 1 else _("Changed since the turn before"),
     )
 
 
 def of_plan(plan: Mapping[str, Any]) -> Panel | None:
     """What would be sent; None when it does not fit."""
-    return _panel(cast("ResolvedReport", plan)) if plan["fits"] else None
-
-
-def _panel(report: ResolvedReport, **more: Any) -> Panel:
-    limit = max(1, report["limit"])
-    rows = [(source["state"], _row(source)) for source in report["sources"]]
-    return Panel(
-        limit=report["limit"],
-        used=report["used"],
-        percent=min(100, -(-100 * report["used"] // limit)),
-        left=report["left"],
-        bars=_bars(report["sections"]),
-        sent=[row for state, row in rows if state != "left_out"],
-        left_out=[row for state, row in rows if state == "left_out"],
-        older=report["unloaded"],
-        exact=report["exact"],
-        model=report["model"],
-        profile=report["profile"],
-        versions=[(str(VERSIONS.get(name, name)), version) for name, version in report["versions"].items()],
-        notices=[*([report["refused"]] if report["refused"] else []), *report.get("notes", ())],
-        covered=_covered(report.get("summary")),
-        messages=[{**message, "label": str(SECTIONS[message["section"]])} for message in report["messages"]],
-        window=_window(report),
-        tools=list(report.get("tools", ())),
-        **more,
-    )
-
-
-def _bars(sections: Mapping[str, int]) -> list[Bar]:
-    bars: list[Bar] = []
-    total, sum_ = max(1, sum(sections.values())), 0
-    for section, tokens in sections.items():
-        start, sum_ = round(1000 * sum_ / total), sum_ + tokens
-        bars.append(Bar(section, str(SECTIONS[section]), tokens, start, max(1, round(1000 * sum_ / total) - start)))
-    return bars
-
-
-def _window(report: ResolvedReport) -> list[tuple[str, int]]:
-    """What is not room for messages, then the room; together the window (docs/context.md, “The room”)."""
-    answer, tools, room = report["reserved_output"], report["tools_tokens"], report["limit"]
-    return [
-        (_("Kept free for the answer"), answer),
-        (_("Definitions of tools"), tools),
-        (_("Kept free against counting errors"), report["window"] - answer - tools - room),
-        (_("Room for messages"), room),
-    ]
+    return Panel(cast("ResolvedReport", plan)) if plan["fits"] else None
 
 
 def _row(source: SourceEntry) -> Row:
@@ -212,17 +195,7 @@ def _row(source: SourceEntry) -> Row:
         words = _("shortened from %(before)s tokens") % {"before": grouped(source["cut_from"])}
     if reason := source.get("reason"):
         words = f"{words}: {REASONS[reason]}"
-    return Row(label, source.get("title", ""), source.get("tokens"), source["state"], words)
-
-
-def _covered(summary: CoveredEntry | None) -> str:
-    if not summary:
-        return ""
-    return ngettext(
-        "%(count)d older message is in the summary, and is not sent word for word",
-        "%(count)d older messages are in the summary, and are not sent word for word",
-        summary["messages"],
-    ) % {"count": summary["messages"]}
+    return Row(label, source.get("title", ""), source.get("tokens"), words)
 
 
 def _turn_before(turn: Turn) -> ResolvedReport | None:
@@ -233,8 +206,7 @@ def _turn_before(turn: Turn) -> ResolvedReport | None:
 
 def _changes(before: ResolvedReport, report: ResolvedReport) -> list[Row]:
     return [
-        Row(_row(change).label, change.get("title", ""), change.get("tokens"), change["change"], _change(change))
-        for change in reports.compare(before["sources"], report["sources"])
+        _row(change)._replace(words=_change(change)) for change in reports.compare(before["sources"], report["sources"])
     ]
 
 

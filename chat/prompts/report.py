@@ -9,7 +9,8 @@ from typing import NotRequired, TypedDict, cast
 from uuid import UUID
 
 from chat.context.rendering import Numbers, documents_text
-from chat.context.types import Document, PromptMessage, SourceReport
+from chat.context.report import ReportEntry, SourceEntry
+from chat.context.types import Document, PromptMessage
 from chat.models import Message, Summary, Turn
 from chat.models.tree import branch_rows
 from chat.prompts.builder import Planned
@@ -21,19 +22,6 @@ FILES = ("project_files", "file")  # sections whose text is made of files
 FILE_KINDS = ("project_file", "file", "image")
 TITLE = 80  # characters of a message that name it in a list
 GONE = "[This text is not stored any more.]"
-
-
-class SourceEntry(TypedDict):
-    """What became of one source. `tokens`: what it takes in the prompt; `cut_from`: before it was shortened."""
-
-    kind: str
-    state: str
-    id: NotRequired[str | None]
-    title: NotRequired[str]
-    tokens: NotRequired[int | None]
-    reason: NotRequired[str | None]
-    cut_from: NotRequired[int]
-    exact: NotRequired[bool]
 
 
 class MessageEntry(TypedDict):
@@ -59,12 +47,11 @@ class CoveredEntry(TypedDict):
     tokens_before: int
 
 
-class CallReport(TypedDict):
-    """One model call as it is stored; all numbers in tokens.
+class CallReport(ReportEntry):
+    """One model call as it is stored: the engine's report, and under what it was made; all numbers in tokens.
 
-    `limit`, `used` and `left`: the room for messages. `unloaded`: older messages that were not even read. `numbers`:
-    the documents' numbers. `refused`: what the provider said to a longer prompt before this one. `notes`: sentences on
-    what should have been there and was not.
+    `numbers`: the documents' numbers. `refused`: what the provider said to a longer prompt before this one. `notes`:
+    sentences on what should have been there and was not.
     """
 
     cycle: int
@@ -78,15 +65,6 @@ class CallReport(TypedDict):
     policy: str
     layout: str
     profile: str
-    limit: int
-    used: int
-    left: int
-    exact: bool
-    sections: Mapping[str, int]
-    dropped: list[str]
-    unloaded: int
-    sources: list[SourceEntry]
-    versions: dict[str, str]
     summary: CoveredEntry | None
     messages: list[MessageEntry]
     numbers: NotRequired[Mapping[str, int]]
@@ -117,11 +95,8 @@ class Change(SourceEntry):
 
 def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str = "") -> CallReport:
     """The JSON of one model call."""
-    prompt, report = planned.prompt, planned.prompt.report
-    summary = planned.summary
-    versions = dict(report.versions)
-    if summary is not None:
-        versions["summary_prompt"] = str(summary.prompt_version)
+    report, summary = planned.prompt.report.as_dict(), planned.summary
+    versions = {"summary_prompt": str(summary.prompt_version)} if summary is not None else {}
     return {
         "cycle": cycle,
         "model": context.model.name,
@@ -134,27 +109,20 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "policy": context.profile.policy,
         "layout": context.profile.layout,
         "profile": context.profile.name,
-        "limit": report.limit,
-        "used": report.used,
-        "left": report.left,
-        "exact": report.exact,
-        "sections": {str(section): tokens for section, tokens in report.sections.items()},
-        "dropped": report.dropped,
-        "unloaded": report.unloaded,
-        "sources": [*(_source_entry(source, summary) for source in report.sources), *_tasks(context)],
-        "versions": versions,
+        **report,
+        "sources": [*(_named(source, summary) for source in report["sources"]), *_tasks(context)],
+        "versions": {**report["versions"], **versions},
         "summary": _covered(summary) if summary is not None else None,
-        "messages": [_stored_message(message) for message in prompt.messages],
+        "messages": [_stored_message(message) for message in planned.prompt.messages],
         "numbers": planned.documents.numbers.known,
         "refused": refused,
         "notes": list(context.toolbox.notes),
     }
 
 
-def _source_entry(source: SourceReport, summary: Summary | None) -> SourceEntry:
-    """Without what says nothing; the summary is named by its row."""
-    said = cast("SourceEntry", {name: value for name, value in source._asdict().items() if value is not None})
-    return {**said, "id": str(summary.pk)} if source.kind == "summary" and summary is not None else said
+def _named(source: SourceEntry, summary: Summary | None) -> SourceEntry:
+    """The summary by its row."""
+    return {**source, "id": str(summary.pk)} if source["kind"] == "summary" and summary is not None else source
 
 
 def _tasks(context: TurnContext) -> list[SourceEntry]:
@@ -201,7 +169,8 @@ def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
     # A report from before tools had names in it has none.
     report = resolved(calls[chosen - 1])
     report.setdefault("tools", [])
-    report["calls"] = [_short(call) for call in calls]
+    short = ("cycle", "model", "limit", "used", "refused")
+    report["calls"] = [cast("ShortCall", {name: each[name] for name in short}) for each in calls]  # type: ignore[literal-required]
     return report
 
 
@@ -235,16 +204,6 @@ def summarised(turn: Turn) -> list[SourceEntry]:
 def _summarised(kind: str, pk: str, title: str) -> SourceEntry:
     left_out: SourceEntry = {"kind": kind, "state": "left_out", "reason": "summarised", "tokens": 0, "exact": True}
     return {**left_out, "id": pk, "title": title}
-
-
-def _short(call: CallReport) -> ShortCall:
-    return {
-        "cycle": call["cycle"],
-        "model": call["model"],
-        "limit": call["limit"],
-        "used": call["used"],
-        "refused": call["refused"],
-    }
 
 
 def resolved(call: CallReport, draft: str | None = None) -> ResolvedReport:

@@ -28,6 +28,8 @@ from personas.services import default_profile, reminders_for
 from projects.models import Project, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
 
+RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces the general margin for unknown tokenizers
+RESIDUE = Decimal("0.01")  # what a learnt ratio leaves uncertain
 MAX_TOOLS = 128  # of a program's own
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
@@ -78,10 +80,6 @@ def options_of(stored: Mapping[str, Any]) -> Options:
 
 
 NO_OPTIONS = Options()
-
-
-RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces the general margin for unknown tokenizers
-RESIDUE = Decimal("0.01")  # what a learnt ratio leaves uncertain
 
 
 @dataclass(frozen=True)

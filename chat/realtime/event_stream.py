@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from asgiref.sync import async_to_sync
 from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import transaction
+from django.http import StreamingHttpResponse
 from redis import asyncio as aioredis
 
 from accounts.realtime import tell_group
@@ -247,6 +248,17 @@ async def wire_events(turn_id: UUID, after_seq: int, *, idle: bool = False) -> A
             return
         if idle:
             yield {}
+
+
+async def ended_turn(turn_id: UUID | str) -> Turn:
+    """The turn with its answer, which are complete: for whoever was sent to the row by a SNAPSHOT."""
+    return await threaded(Turn.objects.select_related("answer").get)(pk=turn_id)
+
+
+def response(lines: AsyncIterable[str]) -> StreamingHttpResponse:
+    """Server-sent events."""
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would hold events back
+    return StreamingHttpResponse(lines, content_type="text/event-stream", headers=headers)
 
 
 def readable(wire: dict[str, Any]) -> dict[str, Any]:

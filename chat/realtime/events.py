@@ -7,10 +7,11 @@ sent.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, get_args
+from types import MappingProxyType
+from typing import Any, Self, get_args
 
 from accounts.realtime import News
 from chat.models import Conversation, Turn
@@ -57,106 +58,42 @@ class Approval(StrEnum):
     TIMED_OUT = "timed_out"
 
 
-# What an event does to the answer's parts. `part` is an index into them.
-Fold = Callable[[list[Part], Payload], None]
-
-
-def _nothing(parts: list[Part], payload: Payload) -> None:
-    pass
-
-
-def _begin_text(parts: list[Part], payload: Payload) -> None:
-    parts.append({"type": "text", "text": ""})
-
-
-def _begin_reasoning(parts: list[Part], payload: Payload) -> None:
-    parts.append({"type": "reasoning", "text": ""})
-
-
-def _add_text(parts: list[Part], payload: Payload) -> None:
-    parts[payload["part"]]["text"] += payload["delta"]
-
-
-def _cite(parts: list[Part], payload: Payload) -> None:
-    source = {name: payload[name] for name in ("number", "title", "href")}
-    parts[payload["part"]].setdefault("citations", []).append(source)
-
-
-def _begin_call(parts: list[Part], payload: Payload) -> None:
-    parts.append({"type": "tool_call", "id": payload["call"], "name": payload["name"], "arguments": ""})
-
-
-def _add_arguments(parts: list[Part], payload: Payload) -> None:
-    parts[payload["part"]]["arguments"] += payload["delta"]
-
-
-def _label_call(parts: list[Part], payload: Payload) -> None:
-    parts[payload["part"]]["label"] = payload["label"]
-
-
-def _approve_call(parts: list[Part], payload: Payload) -> None:
-    parts[payload["part"]]["approval"] = payload["state"]
-
-
-def _add_result(parts: list[Part], payload: Payload) -> None:
-    call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
-    call["arguments"] = payload["arguments"]
-    kept = {name: payload[name] for name in ("text", "error", "documents")}
-    parts.append({"type": "tool_result", "id": payload["call"], **kept})
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What an event of this kind means, the JSON Schema of its payload's members, and its effect on the parts."""
+class EventType(StrEnum):
+    """Each kind of event: its name, what it means, and the JSON Schema of its payload's members."""
 
     meaning: str
     members: Mapping[str, Schema]
-    fold: Fold = _nothing
 
+    def __new__(cls, name: str, meaning: str = "", members: Mapping[str, Schema] = MappingProxyType({})) -> Self:
+        made = str.__new__(cls, name)
+        made._value_, made.meaning, made.members = name, meaning, members
+        return made
 
-class EventType(StrEnum):
-    RUN_STARTED = "RUN_STARTED"
-    TEXT_MESSAGE_START = "TEXT_MESSAGE_START"
-    TEXT_MESSAGE_CONTENT = "TEXT_MESSAGE_CONTENT"
-    TEXT_MESSAGE_END = "TEXT_MESSAGE_END"
-    REASONING_START = "REASONING_START"
-    REASONING_CONTENT = "REASONING_CONTENT"
-    REASONING_END = "REASONING_END"
-    TOOL_CALL_START = "TOOL_CALL_START"
-    TOOL_CALL_ARGS = "TOOL_CALL_ARGS"
-    TOOL_CALL_END = "TOOL_CALL_END"
-    TOOL_CALL_APPROVAL = "TOOL_CALL_APPROVAL"
-    TOOL_CALL_RESULT = "TOOL_CALL_RESULT"
-    CITATION = "CITATION"
-    CONTEXT_REPORT = "CONTEXT_REPORT"
-    RUN_FINISHED = "RUN_FINISHED"
-    RUN_STOPPED = "RUN_STOPPED"
-    RUN_ERROR = "RUN_ERROR"
-
-
-VOCABULARY: Mapping[EventType, Kind] = {
-    EventType.RUN_STARTED: Kind("The turn begins.", {"conversation": ID, "message": ID, "model": TEXT}),
-    EventType.TEXT_MESSAGE_START: Kind("A part of text begins.", {"part": PART}, _begin_text),
-    EventType.TEXT_MESSAGE_CONTENT: Kind("Text is added.", {"part": PART, "delta": DELTA, "blocks": BLOCKS}, _add_text),
-    EventType.TEXT_MESSAGE_END: Kind(
-        "The part is complete; it has `count` blocks.", {"part": PART, "blocks": BLOCKS, "count": NUMBER}
-    ),
-    EventType.REASONING_START: Kind("The model thinks aloud.", {"part": PART}, _begin_reasoning),
-    EventType.REASONING_CONTENT: Kind("A thought goes on.", {"part": PART, "delta": DELTA}, _add_text),
-    EventType.REASONING_END: Kind("The thought is complete.", {"part": PART}),
-    EventType.TOOL_CALL_START: Kind("The model calls a tool.", {"part": PART, "call": CALL, "name": TEXT}, _begin_call),
-    EventType.TOOL_CALL_ARGS: Kind(
-        "Arguments of a call are added.", {"part": PART, "call": CALL, "delta": DELTA}, _add_arguments
-    ),
-    EventType.TOOL_CALL_END: Kind(
-        "The call is complete; `label` says what it does.", {"part": PART, "call": CALL, "label": TEXT}, _label_call
-    ),
-    EventType.TOOL_CALL_APPROVAL: Kind(
+    RUN_STARTED = "RUN_STARTED", "The turn begins.", {"conversation": ID, "message": ID, "model": TEXT}
+    TEXT_MESSAGE_START = "TEXT_MESSAGE_START", "A part of text begins.", {"part": PART}
+    TEXT_MESSAGE_CONTENT = "TEXT_MESSAGE_CONTENT", "Text is added.", {"part": PART, "delta": DELTA, "blocks": BLOCKS}
+    TEXT_MESSAGE_END = (
+        "TEXT_MESSAGE_END",
+        "The part is complete; it has `count` blocks.",
+        {"part": PART, "blocks": BLOCKS, "count": NUMBER},
+    )
+    REASONING_START = "REASONING_START", "The model thinks aloud.", {"part": PART}
+    REASONING_CONTENT = "REASONING_CONTENT", "A thought goes on.", {"part": PART, "delta": DELTA}
+    REASONING_END = "REASONING_END", "The thought is complete.", {"part": PART}
+    TOOL_CALL_START = "TOOL_CALL_START", "The model calls a tool.", {"part": PART, "call": CALL, "name": TEXT}
+    TOOL_CALL_ARGS = "TOOL_CALL_ARGS", "Arguments of a call are added.", {"part": PART, "call": CALL, "delta": DELTA}
+    TOOL_CALL_END = (
+        "TOOL_CALL_END",
+        "The call is complete; `label` says what it does.",
+        {"part": PART, "call": CALL, "label": TEXT},
+    )
+    TOOL_CALL_APPROVAL = (
+        "TOOL_CALL_APPROVAL",
         "A call waits for its person, or has been decided.",
         {"part": PART, "call": CALL, "state": one_of(*Approval)},
-        _approve_call,
-    ),
-    EventType.TOOL_CALL_RESULT: Kind(
+    )
+    TOOL_CALL_RESULT = (
+        "TOOL_CALL_RESULT",
         "What a tool has said.",
         {
             "part": PART,
@@ -166,14 +103,14 @@ VOCABULARY: Mapping[EventType, Kind] = {
             "arguments": {**TEXT, "description": "As really used."},
             "documents": DOCUMENTS,
         },
-        _add_result,
-    ),
-    EventType.CITATION: Kind(
+    )
+    CITATION = (
+        "CITATION",
         "A source that the text cites, once, when its text has ended.",
         {"part": PART, "number": NUMBER, "title": TEXT, "href": TEXT},
-        _cite,
-    ),
-    EventType.CONTEXT_REPORT: Kind(
+    )
+    CONTEXT_REPORT = (
+        "CONTEXT_REPORT",
         "What the model is about to see, in tokens and in what is left out.",
         {
             "limit": {"type": "integer"},
@@ -181,12 +118,15 @@ VOCABULARY: Mapping[EventType, Kind] = {
             "left_out": NUMBER,
             "refused": {**TEXT, "description": "What the provider said to a longer prompt before this one, or empty."},
         },
-    ),
-    EventType.RUN_FINISHED: Kind(
-        "The answer is complete.", {"usage": USAGE, "finish": one_of(*get_args(FinishReason))}
-    ),
-    EventType.RUN_STOPPED: Kind("Somebody stopped it; what was written stays.", {}),
-    EventType.RUN_ERROR: Kind(
+    )
+    RUN_FINISHED = (
+        "RUN_FINISHED",
+        "The answer is complete.",
+        {"usage": USAGE, "finish": one_of(*get_args(FinishReason))},
+    )
+    RUN_STOPPED = "RUN_STOPPED", "Somebody stopped it; what was written stays."
+    RUN_ERROR = (
+        "RUN_ERROR",
         "It ended otherwise; what was written stays.",
         {
             "code": TEXT,
@@ -194,8 +134,9 @@ VOCABULARY: Mapping[EventType, Kind] = {
             "status": one_of(Turn.Status.FAILED, Turn.Status.INTERRUPTED),
             "retryable": YES_NO,
         },
-    ),
-}
+    )
+
+
 LAST = frozenset({EventType.RUN_FINISHED, EventType.RUN_STOPPED, EventType.RUN_ERROR})
 
 
@@ -219,7 +160,29 @@ class Event:
 
 def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
     """Applies one event to an answer's parts, in place. The worker and the recovery of a dead turn share it."""
-    VOCABULARY[type_].fold(parts, payload)
+    match type_:
+        case EventType.TEXT_MESSAGE_CONTENT | EventType.REASONING_CONTENT:
+            parts[payload["part"]]["text"] += payload["delta"]
+        case EventType.TEXT_MESSAGE_START:
+            parts.append({"type": "text", "text": ""})
+        case EventType.REASONING_START:
+            parts.append({"type": "reasoning", "text": ""})
+        case EventType.CITATION:
+            source = {name: payload[name] for name in ("number", "title", "href")}
+            parts[payload["part"]].setdefault("citations", []).append(source)
+        case EventType.TOOL_CALL_START:
+            parts.append({"type": "tool_call", "id": payload["call"], "name": payload["name"], "arguments": ""})
+        case EventType.TOOL_CALL_ARGS:
+            parts[payload["part"]]["arguments"] += payload["delta"]
+        case EventType.TOOL_CALL_END:
+            parts[payload["part"]]["label"] = payload["label"]
+        case EventType.TOOL_CALL_APPROVAL:
+            parts[payload["part"]]["approval"] = payload["state"]
+        case EventType.TOOL_CALL_RESULT:
+            call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
+            call["arguments"] = payload["arguments"]
+            kept = {name: payload[name] for name in ("text", "error", "documents")}
+            parts.append({"type": "tool_result", "id": payload["call"], **kept})
 
 
 BAD_FRAME, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4403, 4413, 4429  # codes a socket is closed with
@@ -257,7 +220,7 @@ FRAMES: Mapping[str, Mapping[str, Schema]] = {
 MAY_LACK = {"id", "after_seq", "key"}  # members that a client's frame may lack
 
 MEANINGS: Mapping[str, str] = {
-    **{str(type_): kind.meaning for type_, kind in VOCABULARY.items()},
+    **{str(type_): type_.meaning for type_ in EventType},
     "ping": "Answered by the acknowledgement alone.",
     "watch": "Follow a conversation: its state at once, then STATE, TITLE, NEXT and TURN as they happen.",
     "subscribe": "The events of a turn after `after_seq`, to its end.",
@@ -283,35 +246,21 @@ CLOSE_CODES: Mapping[int, str] = {
 }
 
 
-def event_schema(type_: EventType) -> Schema:
-    return _object(type_, {**NUMBERED, **VOCABULARY[type_].members})
-
-
-def notice_schema(type_: str) -> Schema:
-    return _object(type_, NOTICES[type_], OPTIONAL.get(type_, set()))
-
-
-def snapshot_schema() -> Schema:
-    return _object("SNAPSHOT", SNAPSHOT)
-
-
-def frame_schema(type_: str) -> Schema:
-    """What a client may send; members that are not known are passed over."""
-    return {**_object(type_, {"id": ANY_ID, **FRAMES[type_]}, MAY_LACK), "additionalProperties": True}
+def sent_for_a_turn() -> dict[str, Schema]:
+    """By type, what the SSE stream of a turn carries."""
+    events = {str(type_): _object(type_, {**NUMBERED, **type_.members}) for type_ in EventType}
+    return {**events, "SNAPSHOT": _object("SNAPSHOT", SNAPSHOT)}
 
 
 def sent_on_the_socket() -> dict[str, Schema]:
-    notices = {name: notice_schema(name) for name in NOTICES}
+    notices = {name: _object(name, members, OPTIONAL.get(name, set())) for name, members in NOTICES.items()}
     return {**sent_for_a_turn(), **notices}
 
 
-def sent_for_a_turn() -> dict[str, Schema]:
-    """By type, what the SSE stream of a turn carries."""
-    return {**{str(type_): event_schema(type_) for type_ in EventType}, "SNAPSHOT": snapshot_schema()}
-
-
 def received() -> dict[str, Schema]:
-    return {name: frame_schema(name) for name in FRAMES}
+    """What a client may send; members that are not known are passed over."""
+    frames = {name: _object(name, {"id": ANY_ID, **members}, MAY_LACK) for name, members in FRAMES.items()}
+    return {name: {**frame, "additionalProperties": True} for name, frame in frames.items()}
 
 
 def _object(type_: str, members: Mapping[str, Schema], optional: "set[str] | frozenset[str]" = frozenset()) -> Schema:

@@ -113,6 +113,18 @@ class Hand:
         return visible_task(self.user, wanted)
 
 
+def object_schema(*required: str, **properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object that has these properties alone."""
+    demanded = {"required": list(required)} if required else {}
+    return {"type": "object", "properties": properties, **demanded, "additionalProperties": False}
+
+
+def text_schema(description: str = "", among: Sequence[str] = ()) -> dict[str, Any]:
+    """The schema of a text."""
+    values, described = {"enum": list(among)} if among else {}, {"description": description} if description else {}
+    return {"type": "string", **values, **described}
+
+
 class TaskTool(ABC):
     timeout = 15.0
     max_characters = 30_000
@@ -145,14 +157,10 @@ class ListTasks(TaskTool):
     definition = ToolDefinition(
         "list_tasks",
         "Lists the user's tasks of a day with their checklists, or one objective or task with what is below it.",
-        {
-            "type": "object",
-            "properties": {
-                "date": {"type": "string", "description": "The day, as 2026-11-21; today without it."},
-                "code": {"type": "string", "description": "Only this one, such as M2026-11-T03."},
-            },
-            "additionalProperties": False,
-        },
+        object_schema(
+            date=text_schema("The day, as 2026-11-21; today without it."),
+            code=text_schema("Only this one, such as M2026-11-T03."),
+        ),
     )
 
     def do(self, arguments: Mapping[str, Any]) -> str:
@@ -182,24 +190,19 @@ class CreateTask(TaskTool):
     definition = ToolDefinition(
         "create_task",
         "Creates a task or objective of the user's and returns its code.",
-        {
-            "type": "object",
-            "properties": {
-                "title": {"type": "string"},
-                "level": {"type": "string", "enum": ["task", "objective"], "description": "task without it."},
-                "horizon": {"type": "string", "enum": ["day", "month", "year"], "description": "day without it."},
-                "date": {"type": "string", "description": "Any day of that time, as 2026-11-21; today without it."},
-                "archetype": {
-                    "type": "string",
-                    "enum": ["user", "model", "hybrid"],
-                    "description": "Who does it: the user (without it), you alone, or you with stops for the user.",
-                },
-                "notes": {"type": "string"},
-                "parent": {"type": "string", "description": "The code of what it belongs under."},
-            },
-            "required": ["title"],
-            "additionalProperties": False,
-        },
+        object_schema(
+            "title",
+            title=text_schema(),
+            level=text_schema("task without it.", ("task", "objective")),
+            horizon=text_schema("day without it.", ("day", "month", "year")),
+            date=text_schema("Any day of that time, as 2026-11-21; today without it."),
+            archetype=text_schema(
+                "Who does it: the user (without it), you alone, or you with stops for the user.",
+                ("user", "model", "hybrid"),
+            ),
+            notes=text_schema(),
+            parent=text_schema("The code of what it belongs under."),
+        ),
     )
 
     def do(self, arguments: Mapping[str, Any]) -> str:
@@ -224,28 +227,20 @@ class DraftChecklist(TaskTool):
     definition = ToolDefinition(
         "draft_checklist",
         "Puts a new checklist in the place of the unfinished items of a day task.",
-        {
-            "type": "object",
-            "properties": {
-                "task": {"type": "string", "description": "The task's code, such as D2026-11-21-T02."},
-                "items": {
-                    "type": "array",
-                    "description": "In the order in which they are to be done.",
-                    "items": {
-                        "type": "object",
-                        "properties": {
-                            "title": {"type": "string"},
-                            "breakpoint": {"type": "boolean", "description": "Stop before it and ask the user."},
-                            "needs": {"type": "string", "description": "What the user is asked for then."},
-                        },
-                        "required": ["title"],
-                        "additionalProperties": False,
-                    },
-                },
+        object_schema(
+            "items",
+            task=text_schema("The task's code, such as D2026-11-21-T02."),
+            items={
+                "type": "array",
+                "description": "In the order in which they are to be done.",
+                "items": object_schema(
+                    "title",
+                    title=text_schema(),
+                    breakpoint={"type": "boolean", "description": "Stop before it and ask the user."},
+                    needs=text_schema("What the user is asked for then."),
+                ),
             },
-            "required": ["items"],
-            "additionalProperties": False,
-        },
+        ),
     )
 
     def do(self, arguments: Mapping[str, Any]) -> str:
@@ -276,14 +271,10 @@ class MarkItem(TaskTool):
     definition = ToolDefinition(
         "mark_item",
         "Says that a checklist item or a task is done (without “status”), is not needed (dropped), or is open again.",
-        {
-            "type": "object",
-            "properties": {
-                "item": {"type": "string", "description": "Its code; in a run the item that is worked on without it."},
-                "status": {"type": "string", "enum": list(STATUSES)},
-            },
-            "additionalProperties": False,
-        },
+        object_schema(
+            item=text_schema("Its code; in a run the item that is worked on without it."),
+            status=text_schema(among=STATUSES),
+        ),
     )
 
     def do(self, arguments: Mapping[str, Any]) -> str:
@@ -309,12 +300,7 @@ class AskUser(TaskTool):
     definition = ToolDefinition(
         "ask_user",
         "Asks the user for something without which you cannot go on. Work stops until they have answered.",
-        {
-            "type": "object",
-            "properties": {"question": {"type": "string"}},
-            "required": ["question"],
-            "additionalProperties": False,
-        },
+        object_schema("question", question=text_schema()),
     )
 
     def do(self, arguments: Mapping[str, Any]) -> str:

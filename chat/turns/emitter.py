@@ -3,7 +3,7 @@
 A tool call that a person has to allow asks in the answer itself, and waits.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -31,6 +31,7 @@ from llm.types.model_call import (
 )
 from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse_arguments, run_tool
 
+NOT_ALLOWED = "The user did not allow this call."
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.030, 0.100  # seconds between two flushes of one answer
 START_OF = {
     EventType.TEXT_MESSAGE_CONTENT: EventType.TEXT_MESSAGE_START,
@@ -213,57 +214,36 @@ async def answer_of(turn: Turn) -> Answer:
     return answer
 
 
-NOT_ALLOWED = "The user did not allow this call."
+def guarded(box: Toolbox, answer: Answer, tell: Callable[[], None]) -> dict[str, Tool]:
+    """The box's tools by name; those that need it wait for a decision. `tell`: there is news in the answer."""
+    return {name: Guarded(tool, answer, tell) if name in box.approval else tool for name, tool in box.tools.items()}
 
-# Given a tool's name and the arguments of a call of it, what has been decided.
-Decide = Callable[[str, Mapping[str, Any]], Awaitable[Approval]]
 
+class Guarded:
+    """A tool that runs only when a person has allowed the call; the first decision counts, be it that time is up.
 
-class Approvals:
-    """The calls of one turn that wait for a person. The first decision counts, be it a person's or that time is up.
-
-    `tell`: there is news in the answer.
+    Its own caps hold from then on: waiting is no running.
     """
 
-    def __init__(self, answer: Answer, tell: Callable[[], None]) -> None:
-        self._answer, self._tell = answer, tell
-
-    def guarded(self, box: Toolbox) -> dict[str, Tool]:
-        """The box's tools by name; those that need it wait for a decision."""
-        seconds = settings.APPROVAL_SECONDS
-        return {
-            name: Approved(tool, self.decide, waits=seconds) if name in box.approval else tool
-            for name, tool in box.tools.items()
-        }
-
-    async def decide(self, name: str, arguments: Mapping[str, Any]) -> Approval:
-        part, call = self._answer.begun(name, arguments)
-        self._say(part, call, Approval.WAITING)
-        decision = await event_stream.wait_for_decision(self._answer.turn, call, settings.APPROVAL_SECONDS)
-        self._say(part, call, decision)
-        return decision
-
-    def _say(self, part: int, call: str, state: Approval) -> None:
-        self._answer.emit(EventType.TOOL_CALL_APPROVAL, part=part, call=call, state=state)
-        self._tell()
-
-
-class Approved:
-    """A tool that runs only when a person has allowed the call. Its own caps hold from then on: waiting is no running.
-
-    `waits`: seconds after which `decide` gives up.
-    """
-
-    def __init__(self, tool: Tool, decide: Decide, *, waits: float) -> None:
-        self._tool, self._decide = tool, decide
+    def __init__(self, tool: Tool, answer: Answer, tell: Callable[[], None]) -> None:
+        self._tool, self._answer, self._tell = tool, answer, tell
         self.definition = tool.definition
-        self.timeout = waits + tool.timeout + 60.0  # never the first to end: both have time limits of their own
+        # Never the first to end: the wait and the tool have time limits of their own.
+        self.timeout = settings.APPROVAL_SECONDS + tool.timeout + 60.0
         self.max_characters = 2 * tool.max_characters  # as the tool's own cap adds a line
 
     def label(self, arguments: Mapping[str, Any]) -> str:
         return self._tool.label(arguments)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        if await self._decide(self.definition.name, arguments) != Approval.ALLOWED:
+        part, call = self._answer.begun(self.definition.name, arguments)
+        self._say(part, call, Approval.WAITING)
+        decision = await event_stream.wait_for_decision(self._answer.turn, call, settings.APPROVAL_SECONDS)
+        self._say(part, call, decision)
+        if decision != Approval.ALLOWED:
             return ToolOutput(NOT_ALLOWED, error=True)
         return await run_tool(self._tool, arguments)
+
+    def _say(self, part: int, call: str, state: Approval) -> None:
+        self._answer.emit(EventType.TOOL_CALL_APPROVAL, part=part, call=call, state=state)
+        self._tell()

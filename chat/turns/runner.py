@@ -27,7 +27,7 @@ from chat.realtime.events import EventType
 from chat.rendering import references
 from chat.summaries import due
 from chat.turns import store
-from chat.turns.emitter import Answer, Approvals, answer_of
+from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, Progress, last_event
 from core.background import completed, on_database, persistently
 from core.errors import ProductError
@@ -138,7 +138,7 @@ class _Run:
             context = self.context = await with_offered_tools(self.context)
             prepare = partial(self._prepare, context)
             client = shared_client(context.model.provider)
-            tools = Approvals(self.answer, self._news.set).guarded(context.toolbox)
+            tools = guarded(context.toolbox, self.answer, self._news.set)
             self.answer.external = frozenset(tool.name for tool in context.toolbox.external)
             bounds: Any = {"external": self.answer.external, "max_cycles": context.profile.max_cycles}
             async with aclosing(agent_loop.run(client, prepare, tools, **bounds)) as events:

@@ -68,11 +68,10 @@ def claim(turn_id: UUID) -> Turn | None:
         return None
     # A project is fetched only where there is one: every further join delays every first token.
     related = ("conversation__persona__budget_profile", "conversation__owner", "user_message", "model__provider")
-    rows = Turn.objects.select_related(*related)
-    return rows.defer(*_UNREAD).annotate(**_ALONG).get(pk=turn_id)
+    return Turn.objects.select_related(*related).annotate(**_ALONG).get(pk=turn_id)
 
 
-# What a summary and `task_prompts` go by. A day is the user's, so mentions of the days around are fetched with theirs.
+# What `chat.prompts.turn_context` goes by. A day is the user's, so mentions of the days around are fetched with theirs.
 _ASKED, _DAY = OuterRef("user_message__created"), timedelta(days=1)
 _MENTIONS = Mention.objects.filter(
     user=OuterRef("conversation__owner"),
@@ -84,16 +83,6 @@ _ALONG: Mapping[str, Any] = {
     "mentions": ArraySubquery(_MENTIONS.values(pair=JSONObject(day="day", code="code"))),
     "run_step": Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk")),
 }
-
-# What a run does not look at; building and sending a wide statement is most of what claiming costs.
-_UNREAD = (
-    "report", "usage", "heartbeat", "created", "started", "finished", "idempotency_key",
-    "user_message__parts", "user_message__tokens", "user_message__error_detail", "user_message__error_code",
-    "conversation__owner__password", "conversation__owner__email", "conversation__owner__first_name",
-    "conversation__owner__last_name", "conversation__owner__last_login", "conversation__owner__date_joined",
-    "conversation__persona__description", "conversation__persona__starter_messages", "conversation__persona__created",
-    "model__provider__created", "model__created", "model__input_price", "model__output_price",
-)  # fmt: skip
 
 
 def last_given(turn: Turn) -> Message:

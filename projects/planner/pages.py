@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy
 
 from accounts.models import User
 from core.errors import ProductError
+from core.requests import choices
 from projects.models import Project
 from projects.models.codes import HORIZONS, first_day
 from projects.models.task import Progress, Task, TaskChange, TaskQuerySet
@@ -209,17 +210,9 @@ def task_page(user: User, task: Task, asked: Asked) -> dict[str, Any]:
         "period": Period.of(row),
         "below": with_progress(list(below)),
         "parents": _parents(user, row),
-        "projects": projects_for(user, row),
+        "projects": choices(Project.objects.visible_to(user), row.project),
         "waiting": [(row, item)] if (item := _waiting_item(row)) else [],
     }
-
-
-def projects_for(user: User, task: Task) -> list[Project]:
-    """Those to choose from, and the one that is chosen, which may be somebody's that one no longer sees."""
-    projects = list(Project.objects.visible_to(user))
-    if task.project is not None and task.project not in projects:
-        projects.insert(0, task.project)
-    return projects
 
 
 def _waiting_item(row: Task) -> Task | None:

@@ -20,7 +20,7 @@ from django.views.decorators.http import require_http_methods
 
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
-from core.requests import get_or_404, with_row
+from core.requests import choice, with_row
 from projects.models import Project
 from projects.models.task import Task
 from projects.planner import pages, services
@@ -177,12 +177,12 @@ def _back(request: Request, row: Task) -> str:
 
 
 def _fields(request: Request, row: Task) -> dict[str, Any]:
-    names = ("title", "notes", "archetype", "status")
-    fields: dict[str, Any] = {name: request.POST[name] for name in names if name in request.POST}
-    if "notes" in fields:
-        fields["notes"] = fields["notes"].replace("\r\n", "\n")  # forms are sent so; it is no change
+    given = [name for name in ("title", "notes", "archetype", "status") if name in request.POST]
+    # Forms are sent with other line ends than what is stored; that is no change.
+    fields: dict[str, Any] = {name: request.POST[name].replace("\r\n", "\n") for name in given}
     if "project" in request.POST:
-        fields["project"] = _project(request, row, request.POST["project"])
+        visible = Project.objects.visible_to(request.user)
+        fields["project"] = choice(visible, row.project, request.POST["project"], "project")
     if "parent" in request.POST:
         pk = request.POST["parent"]
         fields["parent"] = visible_task(request.user, pk) if pk else None
@@ -190,12 +190,6 @@ def _fields(request: Request, row: Task) -> dict[str, Any]:
         fields["breakpoint"] = request.POST["breakpoint"] == "yes"
         fields["needs"] = request.POST.get("needs", "") if fields["breakpoint"] else ""
     return fields
-
-
-def _project(request: Request, row: Task, pk: str) -> Project | None:
-    if pk == str(row.project_id):
-        return row.project
-    return get_or_404(Project.objects.visible_to(request.user), pk, "project") if pk else None
 
 
 def _moved_day(text: str) -> date:

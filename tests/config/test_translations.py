@@ -56,7 +56,7 @@ def bare_words(path: Path) -> Iterator[str]:
     """What a template shows as it stands: text and the words of attributes, without tags of Django's and HTML's."""
     source = re.sub(r"{#.*?#}|{% blocktranslate.*?endblocktranslate %}", "", path.read_text(), flags=re.S)
     source = re.sub(r"{% block (\w+) %}\s*(app|shared|plain)\s*{% endblock \1 %}", "", source)
-    source = re.sub(r"{%.*?%}|{{.*?}}|<(code|kbd)\b.*?</\1>|&\w+;", "", source, flags=re.S)
+    source = re.sub(r"{%.*?%}|{{.*?}}|<(code|kbd|script)\b.*?</\1>|&\w+;", "", source, flags=re.S)
     yield from re.findall(r'(?:aria-label|title|placeholder|alt)="([^"]*[A-Za-z][^"]*)"', source)
     text = re.sub(r"<[^>]*>", "\n", source)
     yield from (line.strip() for line in text.splitlines() if re.search("[A-Za-z]{2}", line))

@@ -7,7 +7,7 @@ import pytest
 
 from accounts.models import User
 from core.errors import NotFound
-from core.requests import DayConverter, get_or_404, or_404
+from core.requests import DayConverter, choice, choices, get_or_404, or_404
 
 
 @pytest.fixture
@@ -39,3 +39,14 @@ def test_a_day_in_an_address_reads_back_as_it_was_written() -> None:
     assert converter.to_python(converter.to_url(date(2026, 11, 21))) == date(2026, 11, 21)
     with pytest.raises(ValueError, match="day is out of range"):
         converter.to_python("2026-02-30")
+
+
+def test_what_is_chosen_stays_a_choice_though_one_does_not_see_it(olga: User) -> None:
+    visible, hidden = User.objects.filter(pk=olga.pk), User.objects.create_user("pia")
+    assert choices(visible, None) == choices(visible, olga) == [olga]
+    assert choices(visible, hidden) == [hidden, olga]
+    assert choice(visible, hidden, str(hidden.pk), "person") == hidden
+    assert choice(visible, hidden, str(olga.pk), "person") == olga
+    assert choice(visible, hidden, "", "person") is None
+    with pytest.raises(NotFound):
+        choice(visible, olga, str(hidden.pk), "person")
