@@ -36,6 +36,12 @@ NO_KEY = "none"  # without a key the client looks for one in the environment
 NOTHING = "(empty)"  # stands where the protocol wants a text and there is none
 
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_REASONS: dict[str, FinishReason] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
 
 Block = dict[str, Any]
 
@@ -193,16 +199,6 @@ def _input(arguments: str) -> dict[str, Any]:
 def _refuse(constant: str) -> NoReturn:
     """NaN and Infinity are Python's, not JSON's: they could not be sent."""
     raise ValueError(constant)
-
-
-# The events of an answer.
-
-_REASONS: dict[str, FinishReason] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
-}
 
 
 class AnthropicReader(StepReader):

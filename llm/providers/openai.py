@@ -30,6 +30,16 @@ from llm.types.model_call import (
 OPENAI_URL = "https://api.openai.com/v1"
 NO_KEY = "none"  # the client insists on a key; servers without accounts ignore it
 
+# Reasons that are not here, and there are many dialects of "stop", mean that the model came to its end.
+_REASONS: dict[str, FinishReason] = {
+    "length": "length",
+    "max_tokens": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+_FAILED = {"error", "insufficient_system_resource"}  # OpenRouter, DeepSeek
+
 
 class Client:
     def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
@@ -126,19 +136,6 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-# The chunks of an answer, with the liberties that servers take.
-
-# Reasons that are not here, and there are many dialects of "stop", mean that the model came to its end.
-_REASONS: dict[str, FinishReason] = {
-    "length": "length",
-    "max_tokens": "length",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-}
-_FAILED = {"error", "insufficient_system_resource"}  # OpenRouter, DeepSeek
-
-
 @dataclass(slots=True)
 class _Call:
     """A tool call on its way. `number` is the server's own, None when it sends none."""
@@ -160,6 +157,8 @@ class _Call:
 
 
 class OpenAIReader(StepReader):
+    """The chunks of an answer, with the liberties that servers take."""
+
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
         self._reason: str | None = None
