@@ -15,8 +15,9 @@ from django.db.models import Model, QuerySet
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_http_methods
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema_field
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -135,6 +136,28 @@ def valid(kind: type[BaseSerializer[Any]], request: Request, given: Any = None) 
     body = kind(data=request.data if given is None else given, context={"request": request})
     body.is_valid(raise_exception=True)
     return dict(body.validated_data)
+
+
+def posts(
+    answer: type[BaseSerializer[Any]], body: type[BaseSerializer[Any]] | None = None, status: int = 200, **options: Any
+) -> Callable[[Callable[..., Any]], Any]:
+    """An action of a view set that is posted to one of its rows: it gets the row, and returns what `answer` shows.
+
+    The fields that `body` reads of the request are its keywords; `options` are those of DRF's `action`.
+    """
+
+    def decorate(act: Callable[..., Any]) -> Any:
+        @extend_schema(request=body, responses={status: answer})
+        @action(detail=True, methods=["post"], **options)
+        @wraps(act)
+        def posted(view: Any, request: Request, pk: str) -> Response:
+            row = view.get_object()  # first, so that nobody hears what is wrong with a change of what is not theirs
+            done = act(view, row, **(valid(body, request) if body else {}))
+            return Response(answer(done, context=view.get_serializer_context()).data, status=status)
+
+        return posted
+
+    return decorate
 
 
 def expected(request: Request) -> frozenset[str] | None:

@@ -33,7 +33,7 @@ from chat.turns.services import decide_call, stop_turn
 from chat.turns.submit import Ask, regenerate
 from core.errors import ProductError
 from core.i18n import translated
-from core.requests import ByUpdate, VisibleField, pages, valid
+from core.requests import ByUpdate, VisibleField, pages, posts, valid
 from llm.serializers import SentenceField
 from personas.models import Persona
 from projects.models import Project
@@ -214,31 +214,27 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     def perform_destroy(self, instance: Conversation) -> None:
         services.delete_conversation(user=self.person, conversation=instance)
 
-    @extend_schema(request=AskSerializer, responses={202: TurnsSerializer})
-    @action(detail=True, methods=["post"])
-    def turns(self, request: Request, pk: str) -> Response:
+    @posts(TurnsSerializer, AskSerializer, status=202)
+    def turns(self, conversation: Conversation, **asked: Any) -> Any:
         """Sends a message; the answer is then written in the background: follow `turns/{id}/events/`."""
-        body = valid(AskSerializer, request)
-        ask = Ask(key=key_of(request), **body)
-        return _accepted(send(user=self.person, conversation=self.get_object(), ask=ask))
+        ask = Ask(key=key_of(self.request), **asked)
+        return {"turns": send(user=self.person, conversation=conversation, ask=ask)}
 
     @extend_schema(request=DraftSerializer, responses=PlanSerializer)
     @action(detail=True, methods=["post"])
     def plan(self, request: Request, pk: str) -> Response:
         """What the next turn would send for a draft: room used, what would be left out and why."""
         body = valid(DraftSerializer, request)
-        model = services.visible_model(body["model"])
-        draft = Draft(body["text"], body["files"])
-        scope = scope_of(self.get_object())
-        return Response(plan_ahead(user=self.person, scope=scope, draft=draft, model=model))
+        model, draft = services.visible_model(body["model"]), Draft(body["text"], body["files"])
+        return Response(plan_ahead(user=self.person, scope=scope_of(self.get_object()), draft=draft, model=model))
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=DeepestFirst, filter_backends=[])
     def messages(self, request: Request, pk: str) -> Response:
         """The branch on show, newest first."""
-        paginator = DeepestFirst()
-        page = paginator.paginate_queryset(branch_rows(self.get_object().leaf_id), request, self)
-        return paginator.get_paginated_response(MessageSerializer(page or [], many=True).data)
+        rows: QuerySet[Any] = branch_rows(self.get_object().leaf_id)
+        page: Any = self.paginate_queryset(rows)
+        return self.get_paginated_response(MessageSerializer(page, many=True).data)
 
 
 class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelMixin, viewsets.GenericViewSet[Message]):
@@ -250,52 +246,38 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
             "conversation__persona", "parent"
         )
 
-    @extend_schema(request=RegenerateSerializer, responses={202: TurnsSerializer})
-    @action(detail=True, methods=["post"])
-    def regenerate(self, request: Request, pk: str) -> Response:
+    @posts(TurnsSerializer, RegenerateSerializer, status=202)
+    def regenerate(self, message: Message, models: list[UUID]) -> Any:
         """Answers the question anew, as a branch beside the old answer."""
-        body = valid(RegenerateSerializer, request)
-        models = body["models"]
-        turns = regenerate(user=self.person, message=self.get_object(), models=models, key=key_of(request))
-        return _accepted(turns)
+        return {"turns": regenerate(user=self.person, message=message, models=models, key=key_of(self.request))}
 
-    @extend_schema(request=EditSerializer, responses={202: TurnsSerializer})
-    @action(detail=True, methods=["post"])
-    def edit(self, request: Request, pk: str) -> Response:
+    @posts(TurnsSerializer, EditSerializer, status=202)
+    def edit(self, message: Message, **asked: Any) -> Any:
         """Asks a question in other words, as a branch beside it; without `files` its files go along."""
-        body = valid(EditSerializer, request)
-        message = self.get_object()
-        return _accepted(branches.edit_question(user=self.person, message=message, key=key_of(request), **body))
+        key = key_of(self.request)
+        return {"turns": branches.edit_question(user=self.person, message=message, key=key, **asked)}
 
-    @extend_schema(request=None, responses={202: TurnsSerializer})
-    @action(detail=True, methods=["post"], url_path="continue")
-    def go_on(self, request: Request, pk: str) -> Response:
+    @posts(TurnsSerializer, status=202, url_path="continue")
+    def go_on(self, message: Message) -> Any:
         """Goes on with an answer that was cut off, in a follow-up turn."""
-        return _accepted(branches.continue_answer(user=self.person, message=self.get_object(), key=key_of(request)))
+        return {"turns": branches.continue_answer(user=self.person, message=message, key=key_of(self.request))}
 
-    @extend_schema(request=None, responses=ConversationSerializer)
-    @action(detail=True, methods=["post"])
-    def choose(self, request: Request, pk: str) -> Response:
+    @posts(ConversationSerializer)
+    def choose(self, message: Message) -> Conversation:
         """Puts the branch of this message on show, down to its newest end."""
-        return Response(
-            ConversationSerializer(branches.choose_branch(user=self.person, message=self.get_object())).data
-        )
+        return branches.choose_branch(user=self.person, message=message)
 
-    @extend_schema(request=FeedbackSerializer, responses=MessageSerializer)
-    @action(detail=True, methods=["post"])
-    def feedback(self, request: Request, pk: str) -> Response:
+    @posts(MessageSerializer, FeedbackSerializer)
+    def feedback(self, message: Message, feedback: str) -> Message:
         """Says whether an answer was good."""
-        message, body = self.get_object(), valid(FeedbackSerializer, request)
-        found = branches.give_feedback(user=self.person, message=message, **body)
-        return Response(self.get_serializer(found).data)
+        return branches.give_feedback(user=self.person, message=message, feedback=feedback)
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=DeepestFirst, filter_backends=[])
     def siblings(self, request: Request, pk: str) -> Response:
         """The branches at this place: the other versions of a question or answer, and itself, newest first."""
-        message, paginator = self.get_object(), DeepestFirst()
-        page = paginator.paginate_queryset(sibling_rows(message), request, self)
-        return paginator.get_paginated_response(self.get_serializer(page or [], many=True).data)
+        page = self.paginate_queryset(sibling_rows(self.get_object())) or []
+        return self.get_paginated_response(self.get_serializer(page, many=True).data)
 
     def perform_destroy(self, instance: Message) -> None:
         """With everything below it."""
@@ -309,13 +291,11 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
     def get_queryset(self) -> QuerySet[Turn]:
         return Turn.objects.visible_to(self.request.user).select_related("answer", "conversation")
 
-    @extend_schema(request=None, responses={202: TurnSerializer})
-    @action(detail=True, methods=["post"])
-    def stop(self, request: Request, pk: str) -> Response:
+    @posts(TurnSerializer, status=202)
+    def stop(self, turn: Turn) -> Turn:
         """Stops the answer; what was written stays."""
-        turn = self.get_object()
         stop_turn(user=self.person, turn=turn)
-        return Response(self.get_serializer(turn).data, status=status.HTTP_202_ACCEPTED)
+        return turn
 
     @extend_schema(responses=ReportSerializer, parameters=[OpenApiParameter("call", OpenApiTypes.INT)])
     @action(detail=True)
@@ -362,10 +342,6 @@ class NextMessageView(ScopedView):
     def delete(self, request: Request, pk: str) -> Response:
         remove_next(user=self.person, conversation=visible_conversation(self.person, pk))
         return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def _accepted(turns: list[Turn]) -> Response:
-    return Response(TurnsSerializer({"turns": turns}).data, status=status.HTTP_202_ACCEPTED)
 
 
 @require_GET

@@ -28,7 +28,7 @@ from llm.types.model_call import ToolCall
 # `history` is older turns with the files above their messages, `current` the newest turn with its files. The project's
 # files and their listing stay together; the reminder is last in every layout (docs/context.md, “Order”).
 LAYOUTS: dict[str, tuple[Section, ...]] = {
-    # The seeds' order: what matters most is close to the newest question.
+    # What matters most is close to the newest question.
     "near_end": (
         "system", "tasks", "summary", "history", "persona", "project_files", "file_listing", "current", "reminder",
     ),

@@ -166,5 +166,5 @@ def text_of(summary: Summary) -> str:
 
 
 def bracketed(sections: Iterable[Mapping[str, Any]]) -> list[str]:
-    """One line for each section, as the seed writes them: `[Today: …]`."""
+    """One line for each section: `[Today: …]`."""
     return [f"[{section['name']}: {section['text']}]" for section in sections if section["text"]]

@@ -1,13 +1,11 @@
 """`/api/v1/runs/` and `tasks/<id>/runs/`: a model works through a checklist, for programs."""
 
 from typing import Any, ClassVar
-from uuid import UUID
 
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status, viewsets
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -16,7 +14,7 @@ from chat.conversations.services import visible_model, visible_persona
 from chat.models import Run, RunStep
 from chat.runs import services
 from chat.runs.limits import Used, profile_of, used
-from core.requests import identifier, pages, valid
+from core.requests import identifier, pages, posts, valid
 from llm.serializers import SentenceField
 from projects.planner.queries import visible_task
 
@@ -41,15 +39,14 @@ class AnswerSerializer(serializers.Serializer[dict[str, Any]]):
 
 class RunStepSerializer(serializers.ModelSerializer[RunStep]):
     item = serializers.CharField(source="code", help_text="The item's code; empty for drafting the checklist.")
-    message = serializers.SerializerMethodField(help_text="The answer's message.")
+    message = serializers.UUIDField(
+        source="turn.answer_id", read_only=True, allow_null=True, help_text="The answer's message."
+    )
 
     class Meta:
         model = RunStep
         fields: ClassVar = ["number", "item", "attempt", "reminds", "status", "question", "turn", "message", "created"]
         read_only_fields: ClassVar = fields
-
-    def get_message(self, step: RunStep) -> UUID | None:
-        return step.turn.answer_id if step.turn else None
 
 
 class UsedSerializer(serializers.Serializer[dict[str, Any]]):
@@ -105,7 +102,7 @@ class TaskRunsView(ScopedView):
             model=visible_model(fields["model"]),
             starts_itself=fields["start"],
         )
-        return _accepted(made)
+        return Response(RunSerializer(made).data, status=status.HTTP_202_ACCEPTED)
 
 
 class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Run]):
@@ -115,8 +112,7 @@ class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, v
     queryset = Run.objects.none()
 
     def get_queryset(self) -> QuerySet[Run]:
-        related = ("item", "conversation__owner", "conversation__project", "conversation__persona__budget_profile")
-        rows = Run.objects.visible_to(self.request.user).select_related(*related)
+        rows = services.runs_of(self.person)
         task = self.request.query_params.get("task") if self.action == "list" else None
         return rows.filter(task=identifier(task, "task")) if task else rows
 
@@ -125,31 +121,22 @@ class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, v
         """Newest first."""
         return super().list(request, *args, **kwargs)
 
-    @extend_schema(request=None, responses={202: RunSerializer})
-    @action(detail=True, methods=["post"])
-    def start(self, request: Request, pk: str) -> Response:
+    @posts(RunSerializer, status=202)
+    def start(self, run: Run) -> Run:
         """Accepts the drafted checklist as it is now, and begins with it."""
-        return _accepted(services.start_run(user=self.person, run=self.get_object()))
+        return services.start_run(user=self.person, run=run)
 
-    @extend_schema(request=None, responses={202: RunSerializer})
-    @action(detail=True, methods=["post"])
-    def stop(self, request: Request, pk: str) -> Response:
+    @posts(RunSerializer, status=202)
+    def stop(self, run: Run) -> Run:
         """Stops it, and the answer that is being written; what was written stays."""
-        return _accepted(services.stop_run(user=self.person, run=self.get_object()))
+        return services.stop_run(user=self.person, run=run)
 
-    @extend_schema(request=AnswerSerializer, responses={202: RunSerializer})
-    @action(detail=True, methods=["post"])
-    def answer(self, request: Request, pk: str) -> Response:
+    @posts(RunSerializer, AnswerSerializer, status=202)
+    def answer(self, run: Run, text: str) -> Run:
         """Confirms the breakpoint it waits at, or tells it what it asked."""
-        run, body = self.get_object(), valid(AnswerSerializer, request)
-        return _accepted(services.answer_run(user=self.person, run=run, **body))
+        return services.answer_run(user=self.person, run=run, text=text)
 
-    @extend_schema(request=None, responses={202: RunSerializer})
-    @action(detail=True, methods=["post"])
-    def retry(self, request: Request, pk: str) -> Response:
+    @posts(RunSerializer, status=202)
+    def retry(self, run: Run) -> Run:
         """Goes on where it waits, failed or was stopped."""
-        return _accepted(services.retry_run(user=self.person, run=self.get_object()))
-
-
-def _accepted(run: Run) -> Response:
-    return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
+        return services.retry_run(user=self.person, run=run)

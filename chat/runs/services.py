@@ -1,6 +1,7 @@
 """What people do with runs: page, API and admin come through here. What follows is decided in `state_machine`."""
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from accounts.models import User
@@ -23,10 +24,15 @@ from projects.planner.queries import visible_task
 from projects.planner.rules import check_here
 
 
+def runs_of(user: User) -> QuerySet[Run]:
+    """The newest first, with what a page or a program is told of each."""
+    related = ("task", "item", "conversation__owner", "conversation__project", "conversation__persona__budget_profile")
+    return Run.objects.visible_to(user).select_related(*related).order_by("-id")
+
+
 def visible_run(user: User, pk: object) -> Run:
     """Raises `NotFound`."""
-    related = ("task", "item", "conversation__owner", "conversation__project", "conversation__persona__budget_profile")
-    return get_or_404(Run.objects.visible_to(user).select_related(*related), pk, "run")
+    return get_or_404(runs_of(user), pk, "run")
 
 
 def create_run(

@@ -8,7 +8,6 @@ from hashlib import sha256
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
@@ -157,7 +156,7 @@ def offer(request: Request) -> HttpResponse:
 
 
 def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductError | None = None) -> HttpResponse:
-    run = _rows(request.user).filter(task=task).first()
+    run = services.runs_of(request.user).filter(task=task).first()
     view = run_view(run) if run else None
     compact = "compact" in request.GET or "compact" in request.POST
     seen = request.GET.get("seen")
@@ -194,7 +193,7 @@ def _refused(request: Request, task: Task, error: ProductError) -> HttpResponse:
 
 
 def of_conversation(user: User, conversation: Conversation | None) -> RunView | None:
-    run = _rows(user).filter(conversation=conversation).first() if conversation else None
+    run = services.runs_of(user).filter(conversation=conversation).first() if conversation else None
     return run_view(run) if run else None
 
 
@@ -221,11 +220,6 @@ def run_view(run: Run) -> RunView:
         for row in checklist(run.task)
     ]
     return RunView(run, _used(run), by_code.get("", []), items)
-
-
-def _rows(user: User) -> QuerySet[Run]:
-    related = ("task", "item", "conversation__owner", "conversation__project", "conversation__persona__budget_profile")
-    return Run.objects.visible_to(user).select_related(*related).order_by("-id")
 
 
 def _used(run: Run) -> str:

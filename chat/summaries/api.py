@@ -17,7 +17,7 @@ from chat.models import Conversation, Summary, SummaryJob
 from chat.models.summary import in_force
 from chat.summaries import services as summary_services
 from core.errors import NotFound
-from core.requests import identifier, pages
+from core.requests import identifier, pages, posts
 from llm.serializers import SentenceField
 
 
@@ -69,23 +69,15 @@ class SummaryViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Summary]):
         wanted = self.request.query_params.get("conversation")
         return rows.filter(conversation=identifier(wanted, "conversation")) if wanted else rows
 
-    @extend_schema(request=SectionsSerializer, responses={201: SummarySerializer})
-    @action(detail=True, methods=["post"])
-    def edit(self, request: Request, pk: str) -> Response:
+    @posts(SummarySerializer, SectionsSerializer, status=201)
+    def edit(self, summary: Summary, sections: list[dict[str, str]]) -> Summary:
         """A corrected summary, which takes the place of this one."""
-        summary, given = self.get_object(), SectionsSerializer(data=request.data)
-        given.is_valid(raise_exception=True)
-        edited = summary_services.edit_summary(
-            user=self.person, summary=summary, sections=given.validated_data["sections"]
-        )
-        return Response(SummarySerializer(edited).data, status=status.HTTP_201_CREATED)
+        return summary_services.edit_summary(user=self.person, summary=summary, sections=sections)
 
-    @extend_schema(request=None, responses={202: SummaryJobSerializer})
-    @action(detail=True, methods=["post"])
-    def rebuild(self, request: Request, pk: str) -> Response:
+    @posts(SummaryJobSerializer, status=202)
+    def rebuild(self, summary: Summary) -> SummaryJob:
         """Has it written anew from the messages themselves."""
-        job = summary_services.rebuild_summary(user=self.person, summary=self.get_object())
-        return Response(SummaryJobSerializer(job).data, status=status.HTTP_202_ACCEPTED)
+        return summary_services.rebuild_summary(user=self.person, summary=summary)
 
     @extend_schema(request=None, responses={204: None})
     @action(detail=True, methods=["post"])

@@ -72,7 +72,7 @@ def claim(turn_id: UUID) -> Turn | None:
     return Turn.objects.select_related(*related).annotate(**_ALONG).get(pk=turn_id)
 
 
-# What a summary and `task_prompts` go by. A day is the user's, so mentions of the days around are fetched with theirs.
+# What `chat.prompts.turn_context` goes by. A day is the user's, so mentions of the days around are fetched with theirs.
 _ASKED, _DAY = OuterRef("user_message__created"), timedelta(days=1)
 _MENTIONS = Mention.objects.filter(
     user=OuterRef("conversation__owner"),

@@ -38,6 +38,14 @@ from llm.types.model_call import (
 NO_KEY = "none"  # without a key the client looks for one in the environment
 NOTHING = "(empty)"  # stands where the protocol wants a text and there is none
 
+_THINKING = ("thinking", "redacted_thinking")
+_REASONS: dict[str, FinishReason] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
 Block = dict[str, Any]
 
 LONGEST_CALL_ID = 64  # characters
@@ -201,18 +209,6 @@ def _images(message: Message) -> list[Block]:
         }
         for image in message.images
     ]
-
-
-# The events of an answer.
-
-_THINKING = ("thinking", "redacted_thinking")
-
-_REASONS: dict[str, FinishReason] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
-}
 
 
 class AnthropicReader(StepReader):

@@ -41,6 +41,18 @@ _NEVER_SIGNED: Filler = {
 _FILLERS_OF = {"deepseek": _EMPTY_REASONING, "gemini": _NEVER_SIGNED}
 FILLERS: Filler = {**_EMPTY_REASONING, **_NEVER_SIGNED}
 
+# Reasons that are not here, and there are many dialects of "stop", mean that the model came to its end.
+_REASONS: dict[str, FinishReason] = {
+    "length": "length",
+    "max_tokens": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+# Fields of a message that hold reasoning: DeepSeek's, vLLM's and llama.cpp's, Groq's and Ollama's, OpenRouter's.
+_REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+_FAILED = {"error", "insufficient_system_resource"}  # OpenRouter, DeepSeek
+
 
 class Client(HttpClient):
     client_error = OpenAIError
@@ -179,21 +191,6 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-# The chunks of an answer, with the liberties that servers take.
-
-# Reasons that are not here, and there are many dialects of "stop", mean that the model came to its end.
-_REASONS: dict[str, FinishReason] = {
-    "length": "length",
-    "max_tokens": "length",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-}
-# Fields of a message that hold reasoning: DeepSeek's, vLLM's and llama.cpp's, Groq's and Ollama's, OpenRouter's.
-_REASONING = ("reasoning_content", "reasoning", "reasoning_details")
-_FAILED = {"error", "insufficient_system_resource"}  # OpenRouter, DeepSeek
-
-
 @dataclass(slots=True)
 class _Call:
     """A tool call on its way. `number` is the server's own, None when it sends none."""
@@ -220,6 +217,8 @@ class _Call:
 
 
 class OpenAIReader(StepReader):
+    """The chunks of an answer, with the liberties that servers take."""
+
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
         self._reason: str | None = None

@@ -69,11 +69,11 @@ function tellEnd(article, how) {
 /** Takes over what the server says of an ended answer. @param {HTMLElement} article */
 async function finish(article) {
   const response = await fetch(article.dataset.url ?? "").catch(() => null);
-  if (!response?.ok) {
+  const final = response?.ok ? find(HTMLElement, "article", parse(await response.text())) : null;
+  if (!final) {
     article.dataset.status = "interrupted"; // a reload shows how it ended
     return;
   }
-  const final = need(HTMLElement, "article", parse(await response.text()));
   await new Promise((resolve) => whenReleased(() => resolve(null)));
   for (const part of ["[data-parts]", ".message-foot"])
     morph(need(HTMLElement, part, article), need(HTMLElement, part, final));

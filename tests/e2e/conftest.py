@@ -16,6 +16,7 @@ from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from accounts.models import User
+from llm.models import Model
 from tests.conftest import Person, make_person
 from tests.product import WAIT, Product, until
 
@@ -298,3 +299,20 @@ def look(request: pytest.FixtureRequest, visit: OpenBrowser) -> Look:
     options = LOOKS[str(request.param)]
     opened = visit(**options, permissions=["clipboard-read", "clipboard-write"])
     return Look(opened, opened.sign_in(), options)
+
+
+@pytest.fixture
+def model(product: Product, person: Person) -> Iterator[Model]:
+    """The one that answers where nothing else is chosen can call tools."""
+
+    def swap(make: bool) -> Model:
+        try:
+            usual = Model.objects.get(name="scripted")
+            Model.objects.filter(pk=usual.pk).update(tools=make)
+            return usual
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as elsewhere:  # where no event loop runs
+        yield elsewhere.submit(swap, True).result()
+        elsewhere.submit(swap, False).result()

@@ -2,61 +2,17 @@
 
 import base64
 import re
-from typing import Any
 
 import pytest
-from playwright.sync_api import FilePayload, Locator, Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field
+from tests.e2e.file_steps import attach, carry, chip, choose, go_to, overflow, row, send_button, text_file
 from tests.projects.uploads import pdf
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 BROKEN = FilePayload(name="broken.pdf", mimeType="application/pdf", buffer=b"%PDF-1.4 and nothing more")
-CARRY = """([kind, name, base]) => {
-  const carried = new DataTransfer();
-  const bytes = Uint8Array.from(atob(base), (each) => each.charCodeAt(0));
-  carried.items.add(new File([bytes], name));
-  const event = kind === "drop"
-    ? new DragEvent("drop", {dataTransfer: carried, bubbles: true, cancelable: true})
-    : new ClipboardEvent("paste", {clipboardData: carried, bubbles: true, cancelable: true});
-  document.querySelector("main").dispatchEvent(event);
-}"""
-
-
-def text_file(name: str, text: str) -> FilePayload:
-    return FilePayload(name=name, mimeType="text/plain", buffer=text.encode())
-
-
-def carry(page: Page, kind: str, name: str, content: bytes) -> None:
-    """Drops a file on the page or pastes it."""
-    page.evaluate(CARRY, [kind, name, base64.b64encode(content).decode()])
-
-
-def choose(page: Page, *files: FilePayload) -> None:
-    expect(page.get_by_text("Drop or paste files")).to_be_visible()  # the script is there
-    page.locator("#upload-files").set_input_files(list(files))
-
-
-def row(page: Page, name: str) -> Locator:
-    return page.locator("tbody tr").filter(has_text=name)
-
-
-def chip(page: Page, name: str) -> Locator:
-    return page.locator("#chips .chip").filter(has_text=name)
-
-
-def attach(page: Page, *files: FilePayload) -> None:
-    expect(page.get_by_role("button", name="Attach files")).to_be_visible()  # the script is there
-    page.locator("#attach-files").set_input_files(list(files))
-
-
-def send_button(page: Page) -> Locator:
-    return page.get_by_role("button", name="Send")
-
-
-def go_to(page: Page, place: str) -> None:
-    page.get_by_role("navigation").get_by_role("link", name=place).click()
 
 
 def test_several_files_are_uploaded_at_once_and_their_states_change_live(page: Page) -> None:
@@ -178,7 +134,3 @@ def test_the_pages_fit_on_a_phone(phone: Page) -> None:
     row(phone, "a-name").get_by_role("link").first.click()
     expect(phone.get_by_text("words", exact=True)).to_be_visible()
     assert overflow(phone) == 0
-
-
-def overflow(page: Page) -> Any:
-    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

@@ -16,7 +16,7 @@ from personas.models import BudgetProfile, Persona
 from tests.chat.conversations import past
 from tests.conftest import Person
 from tests.e2e.conftest import Look, answer, ask, elsewhere, expect_complete, field, ready, scripted
-from tests.e2e.test_files import attach, carry, chip, text_file
+from tests.e2e.file_steps import attach, carry, chip, text_file
 from tests.product import Product
 from tests.projects.uploads import uploaded
 

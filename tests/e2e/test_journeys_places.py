@@ -7,9 +7,9 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.conftest import Look, OpenBrowser, answer, expect_complete, field, luminance, ready, scripted
-from tests.e2e.test_files import choose, row, text_file
-from tests.e2e.test_tasks import DAY, said, selected, titles
-from tests.e2e.test_tasks import row as task_row
+from tests.e2e.file_steps import choose, row, text_file
+from tests.e2e.task_steps import DAY, said, selected, titles
+from tests.e2e.task_steps import row as task_row
 from tests.product import Caller
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]

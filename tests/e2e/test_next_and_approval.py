@@ -14,6 +14,7 @@ from llm.models import Model
 from tests.chat.tool_servers import Diary, diary
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, ready, scripted, status
+from tests.e2e.conversation_steps import waiting
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 Result = TypeVar("Result")
@@ -50,10 +51,6 @@ def guarded(person: Person, tmp_path: Path) -> Iterator[Diary]:
         Model.objects.filter(name="scripted").update(tools=False)
 
     elsewhere(remove)
-
-
-def waiting(page: Page) -> Locator:
-    return page.get_by_role("region", name="Your next message")
 
 
 def question(page: Page, number: int = -1) -> Locator:

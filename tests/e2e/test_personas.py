@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, ready
-from tests.e2e.test_files import go_to, overflow
+from tests.e2e.file_steps import go_to, overflow
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]

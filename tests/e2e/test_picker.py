@@ -7,8 +7,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, ask, expect_complete, field
-from tests.e2e.test_files import attach, chip, go_to, overflow, row, send_button, text_file
-from tests.e2e.test_projects import make, search
+from tests.e2e.file_steps import attach, chip, go_to, overflow, row, send_button, text_file
+from tests.e2e.project_steps import make, search
 from tests.projects.uploads import searchable, uploaded
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]

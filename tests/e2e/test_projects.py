@@ -6,7 +6,8 @@ import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from tests.e2e.conftest import OpenBrowser
-from tests.e2e.test_files import choose, go_to, overflow, row, text_file
+from tests.e2e.file_steps import choose, overflow, row, text_file
+from tests.e2e.project_steps import make, search
 from tests.projects.uploads import pdf
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -18,20 +19,8 @@ CONTRACT = FilePayload(
 )
 
 
-def make(page: Page, name: str) -> None:
-    go_to(page, "Projects")
-    page.get_by_label("Name of a new project").fill(name)
-    page.get_by_role("button", name="Create").click()
-    expect(page.get_by_role("heading", name=name)).to_be_visible()
-
-
 def names(page: Page) -> list[str]:
     return [text.split()[0] for text in page.locator("#entries tbody th").all_inner_texts()]
-
-
-def search(page: Page, query: str) -> None:
-    page.get_by_label("Search in the files").fill(query)
-    page.get_by_role("button", name="Search").click()
 
 
 def test_files_are_put_in_order_pinned_and_removed(page: Page) -> None:

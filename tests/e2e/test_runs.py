@@ -1,18 +1,16 @@
 """Runs and mentions in a browser: on the task's page, in the conversation, with the keyboard, and without scripts."""
 
 import re
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
-from django.db import connection
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from llm.models import Model
 from tests.chat.working import DONE, SAID, Work, drafting, script, with_items, work
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, answer, field, ready
+from tests.e2e.task_steps import run_of
 from tests.product import Product
 from tests.projects.uploads import uploaded
 
@@ -20,27 +18,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 OK = script(*DONE)
 ASK = script({"tool_calls": [{"name": "ask_user", "arguments": {"question": "Which colour?"}}]}, SAID)
-
-
-@pytest.fixture
-def model(product: Product, person: Person) -> Iterator[Model]:
-    """The one that answers where nothing else is chosen can call tools."""
-
-    def swap(make: bool) -> Model:
-        try:
-            usual = Model.objects.get(name="scripted")
-            Model.objects.filter(pk=usual.pk).update(tools=make)
-            return usual
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(1) as elsewhere:  # where no event loop runs
-        yield elsewhere.submit(swap, True).result()
-        elsewhere.submit(swap, False).result()
-
-
-def run_of(page: Page) -> Locator:
-    return page.locator("section.run")
 
 
 def test_a_hybrid_task_is_drafted_started_confirmed_and_done_on_its_page(

@@ -1,32 +1,16 @@
 """The list beside the conversation: menus, undo, search, and what comes in by itself."""
 
-import re
-
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import OpenBrowser, ask, expect_complete, field, ready
+from tests.e2e.conversation_steps import options, talk
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
-def talk(page: Page, text: str) -> None:
-    """A new conversation, in which there is an answer."""
-    page.goto(re.sub(r"(//[^/]+)/.*", r"\1/", page.url))
-    ready(page)
-    ask(page, text, text=f"About {text}.")
-    expect_complete(page)
-
-
 def titles(page: Page) -> list[str]:
     return [text.split()[0] for text in page.locator("#side-list li a:first-child").all_inner_texts()]
-
-
-def options(page: Page, title: str) -> None:
-    row = page.locator("#side-list li").filter(has_text=title)
-    row.hover()
-    row.get_by_role("link", name="Options:").click()
-    expect(page.locator("#organise")).to_be_visible()
 
 
 def test_a_conversation_deleted_in_the_list_comes_back_with_undo(page: Page) -> None:

@@ -12,15 +12,12 @@ from llm.models import Model
 from tests.chat.working import DONE, SAID, script, with_items, work
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, ask, elsewhere, expect_complete, ready, top_of
-from tests.e2e.test_runs import model
-from tests.e2e.test_side import options, talk
+from tests.e2e.conversation_steps import options, talk
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 PLACES = ["/", "/projects/", "/tasks/", "/settings/"]
 ASK = script({"tool_calls": [{"name": "ask_user", "arguments": {"question": "Which colour?"}}]}, SAID)
-
-__all__ = ["model"]
 
 
 def side(page: Page) -> Locator:

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.test_tasks import add, go, row, said, selected, titles
+from tests.e2e.task_steps import add, go, row, said, selected, titles
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 

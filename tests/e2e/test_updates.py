@@ -12,13 +12,11 @@ from tests.chat.working import SAID, script, with_items, work
 from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, Visit, answer, ask, field
 from tests.e2e.constant_updates import Updates, asks, updates
-from tests.e2e.test_files import choose, text_file
-from tests.e2e.test_files import row as file_row
-from tests.e2e.test_next_and_approval import waiting
-from tests.e2e.test_projects import make as make_project
-from tests.e2e.test_runs import model, run_of
-from tests.e2e.test_side import talk
-from tests.e2e.test_tasks import row, said, titles
+from tests.e2e.conversation_steps import talk, waiting
+from tests.e2e.file_steps import choose, text_file
+from tests.e2e.file_steps import row as file_row
+from tests.e2e.project_steps import make as make_project
+from tests.e2e.task_steps import row, run_of, said, titles
 from tests.product import Product, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -26,8 +24,6 @@ TASKS, SIDE, RUNS = asks("taskschange"), asks("sidechange"), asks("nextchange")
 SLOW: dict[str, Any] = {"tokens": 4_000, "interval": 0.05}
 ASK = script({"tool_calls": [{"name": "ask_user", "arguments": {"question": "Which colour?"}}]}, SAID)
 WITHOUT_MOVING = "delete Element.prototype.moveBefore"  # as in browsers that do not have it yet
-
-__all__ = ["model"]
 
 
 def task(person: Person, title: str, **more: object) -> Any:

@@ -1,0 +1,26 @@
+"""What a person does and sees in conversations."""
+
+import re
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.e2e.conftest import ask, expect_complete, ready
+
+
+def waiting(page: Page) -> Locator:
+    return page.get_by_role("region", name="Your next message")
+
+
+def talk(page: Page, text: str) -> None:
+    """A new conversation, in which there is an answer."""
+    page.goto(re.sub(r"(//[^/]+)/.*", r"\1/", page.url))
+    ready(page)
+    ask(page, text, text=f"About {text}.")
+    expect_complete(page)
+
+
+def options(page: Page, title: str) -> None:
+    row = page.locator("#side-list li").filter(has_text=title)
+    row.hover()
+    row.get_by_role("link", name="Options:").click()
+    expect(page.locator("#organise")).to_be_visible()

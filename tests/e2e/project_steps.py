@@ -1,0 +1,17 @@
+"""What a person does on the pages of projects."""
+
+from playwright.sync_api import Page, expect
+
+from tests.e2e.file_steps import go_to
+
+
+def make(page: Page, name: str) -> None:
+    go_to(page, "Projects")
+    page.get_by_label("Name of a new project").fill(name)
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+
+
+def search(page: Page, query: str) -> None:
+    page.get_by_label("Search in the files").fill(query)
+    page.get_by_role("button", name="Search").click()
