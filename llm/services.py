@@ -33,7 +33,10 @@ RATIO_MEMORY = 20  # samples; later ones move the ratio by at least a twentieth,
 
 def _new_client(provider: Provider) -> ProviderClient:
     return create(
-        provider.kind, base_url=provider.base_url, api_key=provider.api_key, silence_timeout=provider.silence_timeout
+        provider.protocol,
+        base_url=provider.base_url,
+        api_key=provider.api_key,
+        silence_timeout=provider.silence_timeout,
     )
 
 

@@ -176,7 +176,7 @@ def _moment(context: TurnContext, step: Step) -> Moment:
         tools=toolbox.guidance,
         available=frozenset() if step.last else frozenset(toolbox.tools),
         searched=step.searched,
-        append_only=context.append_only,
+        append_only=context.model.provider.append_only,
     )
 
 

@@ -21,7 +21,6 @@ from chat.tools.toolbox import NO_TOOLS, Toolbox, toolbox_for, with_external_too
 from files.models import File
 from llm import tokens
 from llm.models import Model
-from llm.providers import append_only
 from llm.services import RATIO_TRUSTED
 from llm.tokens import Tokenizer
 from llm.types.model_call import NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
@@ -108,12 +107,6 @@ class TurnContext:
     @cached_property
     def tokenizer(self) -> tokens.Tokenizer:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
-
-    @property
-    def append_only(self) -> bool:
-        """Whether a turn must not change what it has sent (docs/context.md, “Order”): reasoning is bound to it, or the
-        provider's cache is."""
-        return append_only(self.model.provider.kind, self.model.provider.base_url)
 
     @property
     def exact(self) -> bool:

@@ -196,7 +196,7 @@ class _Run:
         references.give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)
-        if context.append_only and prompt.messages[-1].section == "reminder":
+        if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             self._reminders[len(added)] = prompt.messages[-1].text or ""
         self._texts = builder.text_tokens(prompt)
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused)

@@ -2,6 +2,7 @@
 
 import shlex
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
@@ -11,6 +12,7 @@ from uuid_utils.compat import uuid7
 
 from core.crypto import EncryptedTextField
 from core.net.url_safety import is_http
+from llm.providers import OPENAI_URL
 
 UNKNOWN_WINDOW = 4096  # tokens; small enough for every model in use, and the admin shows a warning
 
@@ -52,6 +54,21 @@ class Provider(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def protocol(self) -> str:
+        """What is spoken with it: at OpenAI itself models that reason want Responses for their tools."""
+        own = urlsplit(self.base_url or OPENAI_URL).hostname == urlsplit(OPENAI_URL).hostname
+        return str(self.Kind.RESPONSES if self.kind == self.Kind.OPENAI and own else self.kind)
+
+    @property
+    def append_only(self) -> bool:
+        """Whether later calls of a turn must only add to the earlier ones.
+
+        Anthropic binds the signature of a thought to all that stood before it, and OpenAI's newer models find in their
+        cache only what ends at an earlier call's end.
+        """
+        return self.protocol in (self.Kind.ANTHROPIC, self.Kind.RESPONSES)
 
 
 class ModelQuerySet(models.QuerySet["Model"]):

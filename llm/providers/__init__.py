@@ -1,9 +1,8 @@
-"""The kinds of provider there are, how to make a client of one, and what cannot be asked of it."""
+"""The protocols that providers speak, how to make a client of one, and what cannot be asked of it."""
 
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 
@@ -27,37 +26,22 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")  # of `output_config` in Ant
 _MODULES = {kind: f"llm.providers.{kind}" for kind in DEFAULT_BASE_URLS}
 
 
-def protocol(kind: str, base_url: str) -> str:
-    """The protocol that a row of this kind speaks: at OpenAI itself reasoning models want Responses for their tools."""
-    own = urlsplit(base_url or DEFAULT_BASE_URLS[kind]).hostname == urlsplit(OPENAI_URL).hostname
-    return "responses" if kind == "openai" and own else kind
-
-
-def append_only(kind: str, base_url: str) -> bool:
-    """Whether later calls of a turn must only add to the earlier ones.
-
-    Anthropic binds the signature of a thought to all that stood before it, and OpenAI's newer models find in their
-    cache only what ends at an earlier call's end.
-    """
-    return protocol(kind, base_url) in ("anthropic", "responses")
-
-
-def create(kind: str, *, base_url: str, api_key: str, silence_timeout: float = SILENCE_TIMEOUT) -> Provider:
+def create(protocol: str, *, base_url: str, api_key: str, silence_timeout: float = SILENCE_TIMEOUT) -> Provider:
     """A client for one provider row, to be used on one event loop and closed on it.
 
-    `base_url` may be empty: the kind's own. `silence_timeout`: the longest wait, in seconds, for the next bytes of an
-    answer; there is no limit to the whole. Raises `KeyError` for an unknown kind, and `ModelError` for a key that no
-    HTTP header can hold or a base URL that is none.
+    `base_url` may be empty: the protocol's own. `silence_timeout`: the longest wait, in seconds, for the next bytes of
+    an answer; there is no limit to the whole. Raises `KeyError` for an unknown protocol, and `ModelError` for a key
+    that no HTTP header can hold or a base URL that is none.
     """
     key = api_key.strip()
     if not (key.isascii() and key.isprintable()):
         raise ModelError("bad_credentials", "The API key holds characters no key has. Paste it anew.", retryable=False)
     timeout = httpx2.Timeout(silence_timeout, connect=CONNECT_TIMEOUT)
-    url = base_url.strip() or DEFAULT_BASE_URLS[kind]
+    url = base_url.strip() or DEFAULT_BASE_URLS[protocol]
     if not is_http(url):
         sentence = "The provider's base URL must begin with http:// or https:// and a host. Correct it."
         raise ModelError("provider_unreachable", sentence, retryable=False)
-    client: Provider = import_module(_MODULES[protocol(kind, url)]).Client(base_url=url, api_key=key, timeout=timeout)
+    client: Provider = import_module(_MODULES[protocol]).Client(base_url=url, api_key=key, timeout=timeout)
     return client
 
 
