@@ -159,13 +159,14 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     run = services.runs_of(request.user).filter(task=task).first()
     view = run_view(run) if run else None
     compact = "compact" in request.GET or "compact" in request.POST
-    seen = request.GET.get("seen")
-    if view is not None and seen == view.tag and problem is None:
+    seen, may_start = request.GET.get("seen"), startable(task)
+    now = view.tag if view is not None else "startable" if may_start else "none"
+    if seen == now and problem is None:  # so a refusal that is shown stays until something happens
         return HttpResponse(status=204)
     context = {
         "task": task,
         "run": view,
-        "startable": startable(task),
+        "startable": may_start,
         "compact": compact,
         "problem": problem,
     }
