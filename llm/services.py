@@ -172,6 +172,8 @@ def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
 # templates, definitions of tools and images are counted differently everywhere, texts much less so.
 READ_AT_LEAST, READ_AT_LEAST_UNKNOWN = 0.85, 0.6  # with a tokenizer or ratio that is known, and without
 UNREAD_AT_LEAST = 300  # tokens; less may be a matter of counting
+PLAUSIBLE = 256  # tokens; a server that says it read less than that has not counted
+LEAST_WINDOW = 2_048  # tokens; no server in use has less
 RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces what is assumed of unknown tokenizers
 
 
@@ -183,7 +185,7 @@ def unread(*, model: Model, texts: int, read: int) -> int:
     learnt = model.ratio_samples >= RATIO_TRUSTED
     sent = round(texts * model.token_ratio) if learnt and not model.tokenizer else texts
     share = READ_AT_LEAST if learnt or model.tokenizer else READ_AT_LEAST_UNKNOWN
-    return sent - read if 0 < read < share * sent and sent - read >= UNREAD_AT_LEAST else 0
+    return sent - read if PLAUSIBLE <= read < share * sent and sent - read >= UNREAD_AT_LEAST else 0
 
 
 def learn_cut(model: Model, read: int) -> None:
@@ -191,8 +193,8 @@ def learn_cut(model: Model, read: int) -> None:
 
     Servers drop whole messages, and their windows are powers of two.
     """
-    window = 1 << max(8, (read - 1).bit_length())
-    model.learnt_window = window if window < model.window else max(256, read)
+    window = 1 << (read - 1).bit_length()
+    model.learnt_window = max(LEAST_WINDOW, window if window < model.window else read)
     Model.objects.filter(pk=model.pk).update(learnt_window=model.learnt_window)
 
 

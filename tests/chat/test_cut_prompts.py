@@ -56,6 +56,7 @@ def test_a_server_that_read_all_is_not_suspected(person: Person, model: Model) -
         ("", 9, 0.7, 9_138, 6_000, 0),  # it always counts less than we do
         ("o200k_base", 0, 1.0, 350, 60, 0),  # too little to say anything
         ("o200k_base", 0, 1.0, 9_138, 0, 0),  # it does not say
+        ("o200k_base", 0, 1.0, 9_138, 1, 0),  # nonsense
         ("o200k_base", 0, 1.0, 9_138, 12_000, 0),  # with images and tools
     ],
 )
