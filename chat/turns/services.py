@@ -12,6 +12,7 @@ from chat.realtime import event_stream
 from chat.realtime.events import Approval, Event, EventType
 from chat.turns.emitter import answer_of
 from chat.turns.store import Ending, end_queued
+from core.background import enqueue
 from core.errors import NotFound, ProductError
 
 
@@ -23,6 +24,7 @@ def stop_turn(*, user: User, turn: Turn) -> None:
     if end_queued(turn, Ending(Turn.Status.STOPPED)):
         last = Event(EventType.RUN_STOPPED, str(turn.pk), 1, {})
         async_to_sync(event_stream.append)(turn.pk, [last])
+        enqueue("chat.tasks.send_next", turn.conversation_id)  # no worker has it that would see to what comes next
         return
     Turn.objects.live().filter(pk=turn.pk).update(stop_requested=True)
     event_stream.signal_stop(turn.pk)
