@@ -1,7 +1,7 @@
 """`make messages`: every sentence of the product into `locale/*/LC_MESSAGES/django.po`, where it is translated.
 
 Templates and calls of gettext are read as Django means them. Beside these, every string of Python code that is a
-sentence goes in under the context `sentence` (llm/sentences.py says why), unless no person meets it: see `PROGRAMS`.
+sentence goes in under the context `sentence` (core/i18n.py says why), unless no person meets it: see `PROGRAMS`.
 The admin stays in English; Django and Unfold bring translations of their own for what they write there.
 """
 

@@ -1,4 +1,4 @@
-"""What was said and summarised on one day, the day being the person's own (seed: Daily_chat, Daily_summary)."""
+"""What was said and summarised on one day, the day being the person's own (WENDY's Daily_chat and Daily_summary)."""
 
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta

@@ -50,7 +50,8 @@ def asked(user: User, wanted: Wanted, project: str | None) -> Asked:
     if wanted.options.tools and not model.tools:
         sentence = f"{model.name} cannot call tools. Leave “tools” out, or ask an admin to switch them on for it."
         raise refused("tools", sentence, "unsupported_parameter")
-    unheard = lacking(model.provider.kind, wanted.options.sampling, wanted.options.response_format)
+    options = wanted.options
+    unheard = lacking(model.provider.protocol, options.sampling, options.response_format, options.stop)
     if unheard is not None:
         sentence = (
             f"{model.name} cannot be given “{unheard}” with this value: its provider knows none such. Leave it out."

@@ -1,6 +1,6 @@
 """The protocols that providers speak, how to make a client of one, and what cannot be asked of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -21,6 +21,12 @@ DEFAULT_BASE_URLS = {
     "ollama": "http://127.0.0.1:11434",
 }
 EFFORTS = ("low", "medium", "high", "xhigh", "max")  # of `output_config` in Anthropic's Messages protocol
+# Parameters of OpenAI's Chat Completions that another protocol has no word for.
+_NO_WORD_FOR = {
+    "anthropic": ("top_p", "presence_penalty", "frequency_penalty", "seed", "verbosity"),
+    "responses": ("presence_penalty", "frequency_penalty", "seed", "stop"),
+    "ollama": ("verbosity",),
+}
 # Modules by name, loaded at the first client of a kind: the official clients take most of a second to import, and of
 # all processes only the worker talks to models.
 _MODULES = {kind: f"llm.providers.{kind}" for kind in DEFAULT_BASE_URLS}
@@ -45,14 +51,16 @@ def create(protocol: str, *, base_url: str, api_key: str, silence_timeout: float
     return client
 
 
-def lacking(kind: str, sampling: Sampling, response_format: Mapping[str, Any] | None) -> str | None:
-    """The first parameter, by its name in OpenAI's protocol, that a kind of provider cannot be given; None for all."""
-    if kind != "anthropic":
-        return None
-    for name, value in sampling.given().items():
-        if name != "reasoning_effort" or value not in EFFORTS:
+def lacking(
+    protocol: str, sampling: Sampling, response_format: Mapping[str, Any] | None = None, stop: Sequence[str] = ()
+) -> str | None:
+    """The first parameter, by its name in OpenAI's protocol, that cannot be said in this protocol; None for all."""
+    for name, value in (sampling.given() | ({"stop": stop} if stop else {})).items():
+        unknown_effort = name == "reasoning_effort" and protocol == "anthropic" and value not in EFFORTS
+        if name in _NO_WORD_FOR.get(protocol, ()) or unknown_effort:
             return name
-    return "response_format" if response_format and "json_schema" not in response_format else None
+    unplanned = protocol == "anthropic" and response_format and "json_schema" not in response_format
+    return "response_format" if unplanned else None
 
 
 def wanted_in_later_turns(state: ReasoningState) -> bool:

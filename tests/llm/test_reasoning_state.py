@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llm import agent_loop
-from llm.providers import wanted_in_later_turns
+from llm.providers import lacking, wanted_in_later_turns
 from llm.types.model_call import (
     LoopEvent,
     Message,
@@ -155,6 +155,13 @@ async def test_what_a_model_refuses_is_left_out_once_and_for_all(
     assert statuses(scripted_model) == [400, 400, 200, 200]  # the name of the limit, the temperature
     assert scripted_model.requests()[-1].body["max_completion_tokens"] == 500
     assert scripted_model.requests()[-1].body["verbosity"] == "low"
+
+
+def test_what_a_protocol_has_no_word_for_is_known_before() -> None:
+    assert lacking("responses", Sampling(seed=1)) == "seed"
+    assert lacking("responses", Sampling(top_p=0.5, reasoning_effort="minimal"), stop=["END"]) == "stop"
+    assert lacking("ollama", Sampling(verbosity="low")) == "verbosity"
+    assert lacking("ollama", Sampling(seed=1, top_p=0.5), stop=["END"]) is None
 
 
 async def test_a_prompt_beyond_the_window_is_an_error_at_ollama(
