@@ -38,7 +38,7 @@ class Provider(models.Model):
         max_length=200,
         blank=True,
         validators=[validate_base_url],
-        help_text="Empty for the provider's own. For example http://127.0.0.1:11434/v1 for Ollama.",
+        help_text="Empty for the provider's own. For example http://127.0.0.1:8001/v1 for vLLM.",
     )
     api_key = EncryptedTextField("API key", blank=True, default="")
     enabled = models.BooleanField(default=True)
