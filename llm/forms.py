@@ -104,7 +104,7 @@ class ModelForm(forms.ModelForm[Model]):
         model = Model
         fields: ClassVar = [
             *("provider", "name", "context_window", "max_output", "tokenizer"),
-            *("vision", "tools", "several_system_messages", "enabled", "input_price", "output_price"),
+            *("vision", "tools", "several_system_messages", "enabled", "fallback", "input_price", "output_price"),
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

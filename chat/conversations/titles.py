@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from contextlib import aclosing
+from functools import partial
 from uuid import UUID
 
 from chat.models import Conversation, Turn
@@ -12,7 +13,7 @@ from chat.realtime.event_stream import announce
 from core.background import on_database
 from core.errors import ProductError
 from llm.models import Model
-from llm.services import shared_client
+from llm.services import shared_client, with_fallbacks
 from llm.types.model_call import Message, ModelRequest, TextDelta
 
 SMALLEST_WINDOW = 4_096  # tokens; models with less write titles that are worse than the message's beginning
@@ -42,7 +43,7 @@ async def write(turn_id: UUID) -> None:
         return
     try:
         async with asyncio.timeout(TIMEOUT):
-            said = await _ask(turn.model, turn.user_message.text, turn.answer.text)
+            said = await with_fallbacks(turn.model, partial(_ask, turn.user_message.text, turn.answer.text))
     except (ProductError, TimeoutError) as error:
         logger.info("no title for conversation %s: %s", turn.conversation_id, error or "it took too long")
         return
@@ -64,7 +65,7 @@ def cleaned(said: str) -> str:
     return ""
 
 
-async def _ask(model: Model, question: str, answer: str) -> str:
+async def _ask(question: str, answer: str, model: Model) -> str:
     shown = f"{question[:SHOWN]}\n\n{answer[:SHOWN]}"
     request = ModelRequest(
         model=model.name,

@@ -24,6 +24,7 @@ from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
 from core.background import claim as claim_row
 from core.background import silent, unclaimed
+from llm.models import Model
 from llm.types.model_call import Message as LoopMessage
 from projects.models.task import Task
 
@@ -183,6 +184,17 @@ def keep_reasoning(turn: Turn, added: Sequence[LoopMessage]) -> None:
     if asked and (state := asked[-1].reasoning) is not None:
         kept = {"items": storable(list(state.items)), "tokens": state.tokens}
         StepReasoning.objects.update_or_create(turn=turn, number=len(asked), defaults=kept)
+
+
+def fall_back(turn: Turn, model: Model, reason: str) -> None:
+    """The turn's answer is this model's from now on, and what another has thought in it is not replayed any more.
+
+    `reason`: the code of the error for which the turn's own model, or a fallback of it, is not asked.
+    """
+    with transaction.atomic():
+        if Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt).update(fallback_reason=reason):
+            Message.objects.filter(pk=turn.answer_id).update(model=model)
+            turn.reasoning.all().delete()
 
 
 def store_report(turn: Turn, calls: list[CallReport]) -> None:
