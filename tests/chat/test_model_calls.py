@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -27,19 +28,18 @@ def priced(application: Application) -> Model:
 
 
 def calls_of(turn: str) -> list[ModelCall]:
-    return list(ModelCall.objects.filter(turn=turn).order_by("number"))
+    return list(ModelCall.objects.filter(turn=UUID(turn)).order_by("number"))
 
 
-def asked(person: Person, model: Model, *steps: dict[str, object], text: str = "Go.") -> dict[str, object]:
-    turn: dict[str, object] = person.caller.ask(text, {"steps": list(steps)}, models=[str(model.pk)])
-    return turn
+def asked(person: Person, model: Model, *steps: Any, text: str = "Go.") -> Any:
+    return person.caller.ask(text, {"steps": list(steps)}, models=[str(model.pk)])
 
 
 def test_an_answer_is_written_down_with_what_it_cost(person: Person, priced: Model) -> None:
     usage = {"input": 1_234, "cached": 1_000, "output": 200, "reasoning": 150}
     turn = asked(person, priced, {"text": "Yes.", "usage": usage})
     person.caller.ended(turn["id"])
-    [call] = calls_of(str(turn["id"]))
+    [call] = calls_of(turn["id"])
     assert (call.input, call.cached_input, call.cache_written) == (1_234, 1_000, 0)
     assert (call.output, call.reasoning) == (200, 150)
     assert call.cost == Decimal("0.004002") and not call.counted  # 234 at 3, 1,000 at 0.3, 200 at 15
@@ -50,7 +50,7 @@ def test_an_answer_is_written_down_with_what_it_cost(person: Person, priced: Mod
 def test_later_prices_change_nothing_and_the_row_outlives_what_it_names(person: Person, priced: Model) -> None:
     turn = asked(person, priced, {"usage": {"input": 1_000, "output": 0}})
     person.caller.ended(turn["id"])
-    [call] = calls_of(str(turn["id"]))
+    [call] = calls_of(turn["id"])
     Model.objects.filter(pk=priced.pk).update(input_price=500)
     Conversation.objects.get(pk=turn["conversation"]).delete()
     priced.delete()
@@ -68,7 +68,7 @@ def test_every_call_of_a_turn_is_a_row_and_together_they_are_the_turn(person: Pe
     ]
     turn = asked(person, priced, *steps)
     ended = person.caller.ended(turn["id"])
-    calls = calls_of(str(turn["id"]))
+    calls = calls_of(turn["id"])
     assert [(call.number, call.input) for call in calls] == [(1, 900), (2, 1_000), (3, 1_100)]
     sums = {name: sum(getattr(call, name) for call in calls) for name in ("input", "output", "cached_input")}
     assert sums == {name: ended["usage"][name] for name in sums}
@@ -77,7 +77,7 @@ def test_every_call_of_a_turn_is_a_row_and_together_they_are_the_turn(person: Pe
 def test_without_a_price_there_are_tokens_only(person: Person, scripted_model_row: Model) -> None:
     turn = asked(person, scripted_model_row, {"usage": {"input": 50, "output": 5}})
     person.caller.ended(turn["id"])
-    [call] = calls_of(str(turn["id"]))
+    [call] = calls_of(turn["id"])
     assert (call.input, call.output, call.cost) == (50, 5, None)
 
 
@@ -88,7 +88,7 @@ def test_without_a_price_there_are_tokens_only(person: Person, scripted_model_ro
 def test_what_the_provider_does_not_say_is_counted_and_marked(person: Person, priced: Model, usage: object) -> None:
     turn = asked(person, priced, {"text": "One two three.", "usage": usage})
     person.caller.ended(turn["id"])
-    [call] = calls_of(str(turn["id"]))
+    [call] = calls_of(turn["id"])
     planned = Turn.objects.get(pk=str(turn["id"])).report["calls"][0]
     assert call.counted and call.input == planned["used"] + planned["tools_tokens"] > 0 and 3 <= call.output <= 5
     assert call.cost == (call.input * 3 + call.output * 15) / Decimal(10**6)
@@ -97,7 +97,7 @@ def test_what_the_provider_does_not_say_is_counted_and_marked(person: Person, pr
 def test_more_cached_than_read_is_no_discount_beyond_the_prompt(person: Person, priced: Model) -> None:
     turn = asked(person, priced, {"usage": {"input": 100, "cached": 5_000, "output": 10, "reasoning": 99}})
     person.caller.ended(turn["id"])
-    [call] = calls_of(str(turn["id"]))
+    [call] = calls_of(turn["id"])
     assert (call.cached_input, call.reasoning, call.cost) == (100, 10, Decimal("0.00018"))
 
 
@@ -110,7 +110,7 @@ def test_a_stopped_answer_is_counted_as_far_as_it_came(person: Person, priced: M
     for event in person.caller.events(turn["id"]):
         if event["type"] == "TEXT_MESSAGE_CONTENT":
             person.caller.post(f"turns/{turn['id']}/stop/")
-    first, second = calls_of(str(turn["id"]))
+    first, second = calls_of(turn["id"])
     assert (first.input, first.output, first.counted) == (900, 30, False)
     assert second.counted and second.input > 0 and second.output > 0
 
@@ -118,7 +118,7 @@ def test_a_stopped_answer_is_counted_as_far_as_it_came(person: Person, priced: M
 def test_a_call_that_was_refused_costs_nothing(person: Person, priced: Model) -> None:
     turn = asked(person, priced, {"error": {"status": 400, "message": "No."}})
     assert person.caller.ended(turn["id"])["status"] == "failed"
-    assert calls_of(str(turn["id"])) == []
+    assert calls_of(turn["id"]) == []
 
 
 def test_a_dead_workers_turn_has_what_was_reported_and_for_the_rest_our_count(person: Person, priced: Model) -> None:
@@ -141,7 +141,7 @@ def test_a_dead_workers_turn_has_what_was_reported_and_for_the_rest_our_count(pe
     Turn.objects.filter(pk=row.pk).update(status="running", heartbeat=long_ago, report={"calls": calls}, seq=999)
     background.submit(runner.recover(row.pk)).result()
     background.submit(runner.recover(row.pk)).result()
-    first, second = calls_of(str(turn["id"]))
+    first, second = calls_of(turn["id"])
     assert (first.input, first.cached_input, first.cache_written, first.counted) == (700, 300, 100, False)
     assert first.cost == Decimal("0.00199")  # 300 at 3, 300 at 0.3, 100 at 4, 40 at 15
     assert (second.input, second.output, second.counted) == (call["used"] + call["tools_tokens"], 4, True)
