@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
                 ('model_name', models.CharField(max_length=200)),
                 ('provider_name', models.CharField(max_length=100)),
                 ('purpose', models.CharField(choices=[('answer', 'Answer'), ('run', 'Run'), ('summary', 'Summary'), ('title', 'Title')], max_length=10)),
-                ('number', models.PositiveSmallIntegerField()),
+                ('number', models.PositiveSmallIntegerField(default=1)),
                 ('input', models.PositiveIntegerField()),
                 ('cached_input', models.PositiveIntegerField(default=0)),
                 ('cache_written', models.PositiveIntegerField(default=0)),
