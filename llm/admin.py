@@ -19,7 +19,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 from core.admin import Confirmation, RowAdmin, acting, button, confirmed
 from core.errors import ModelError, ProductError
 from llm import services
-from llm.forms import ModelForm, ProviderForm, ToolServerForm, WebSearchForm
+from llm.forms import PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
 from llm.known_models import SOURCE
 from llm.models import UNKNOWN_WINDOW, Model, Provider, ToolServer, WebSearch
 from llm.tools import services as tools
@@ -29,6 +29,8 @@ IN_WORDS = {
     "max_output": "at most {:,} tokens an answer",
     "input_price": "${:f} a million prompt tokens",
     "output_price": "${:f} a million answer tokens",
+    "cached_input_price": "${:f} a million cached tokens",
+    "cache_write_price": "${:f} a million tokens written to the cache",
 }
 WAITING = "Choose a provider and type a name."
 
@@ -172,7 +174,7 @@ class ModelRowAdmin(RowAdmin):
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
         ("Room", {"fields": ("context_window", "max_output", "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "several_system_messages")}),
-        ("Price in US dollars a million tokens", {"fields": ("input_price", "output_price")}),
+        ("Price in US dollars a million tokens", {"fields": PRICES}),
         ("In use", {"fields": ("is_default", "learnt_window", "token_ratio", "ratio_samples")}),
     )
 

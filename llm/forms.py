@@ -10,6 +10,8 @@ from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.providers import DEFAULT_BASE_URLS
 from llm.services import UNKNOWN
 
+PRICES = ("input_price", "output_price", "cached_input_price", "cache_write_price")
+
 
 class ProviderForm(forms.ModelForm[Provider]):
     """The stored key never comes back: an empty field keeps it, a switch removes it."""
@@ -104,7 +106,7 @@ class ModelForm(forms.ModelForm[Model]):
         model = Model
         fields: ClassVar = [
             *("provider", "name", "context_window", "max_output", "tokenizer"),
-            *("vision", "tools", "several_system_messages", "enabled", "fallback", "input_price", "output_price"),
+            *("vision", "tools", "several_system_messages", "enabled", "fallback", *PRICES),
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -118,7 +120,7 @@ class ModelForm(forms.ModelForm[Model]):
 
     def _ask_for_new(self) -> None:
         self.initial["context_window"] = None
-        for name in ("context_window", "input_price", "output_price"):
+        for name in ("context_window", *PRICES):
             self.fields[name].widget.attrs["placeholder"] = "as known"
         for name in ("vision", "tools"):
             old = self.fields[name]

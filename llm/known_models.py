@@ -14,6 +14,7 @@ from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, TieredPrices
 
 SOURCE = f"genai-prices {version('genai-prices')}"
+PRICE_PLACES = 6  # decimals, of which a row keeps no more
 _CLOSED_VENDORS = ("anthropic", "google", "openai")
 _OPEN_WEIGHTS = re.compile(r"gpt-oss|gemma")
 
@@ -37,6 +38,8 @@ class Suggestion:
     max_output: int | None
     input_price: Decimal | None
     output_price: Decimal | None
+    cached_input_price: Decimal | None
+    cache_write_price: Decimal | None
     vision: bool | None
     tools: bool | None
 
@@ -52,8 +55,16 @@ def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Sugge
         return None
     prices = model.get_prices(datetime.now(UTC))
     vision, tools = _abilities(model_name.rpartition("/")[2].lower())
-    # The data names no greatest answer.
-    return Suggestion(model.context_window, None, _base(prices.input_mtok), _base(prices.output_mtok), vision, tools)
+    return Suggestion(
+        window=model.context_window,
+        max_output=None,  # the data names none
+        input_price=_base(prices.input_mtok),
+        output_price=_base(prices.output_mtok),
+        cached_input_price=_base(getattr(prices, "cache_read_mtok", None)),
+        cache_write_price=_base(getattr(prices, "cache_write_mtok", None)),
+        vision=vision,
+        tools=tools,
+    )
 
 
 def _at_host(base_url: str, name: str) -> ModelInfo | None:
@@ -74,8 +85,9 @@ def _find(name: str, vendor: str) -> ModelInfo | None:
 
 
 def _base(price: Decimal | TieredPrices | None) -> Decimal | None:
-    """Where the price depends on the length of the prompt, that of a short one."""
-    return price.base if isinstance(price, TieredPrices) else price
+    """Where the price depends on the length of the prompt, that of a short one: a row has one price."""
+    price = price.base if isinstance(price, TieredPrices) else price
+    return price if price is None or price == round(price, PRICE_PLACES) else round(price, PRICE_PLACES)
 
 
 def _abilities(name: str) -> tuple[bool | None, bool | None]:

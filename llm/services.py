@@ -28,6 +28,8 @@ UNKNOWN: dict[str, Any] = {
     "max_output": None,
     "input_price": None,
     "output_price": None,
+    "cached_input_price": None,
+    "cache_write_price": None,
     "vision": False,
     "tools": False,
 }

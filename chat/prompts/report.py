@@ -52,6 +52,7 @@ class CallReport(ReportEntry):
 
     `numbers`: the documents' numbers. `refused`: what the provider said to a longer prompt before this one. `notes`:
     sentences on what should have been there and was not. `unread`: tokens that the server did not read, by its count.
+    `usage`: what the provider has reported, the fields of `llm.types.model_call.Usage`; empty while it has not.
     """
 
     cycle: int
@@ -71,6 +72,8 @@ class CallReport(ReportEntry):
     refused: str
     notes: list[str]
     unread: int  # not in those of earlier versions
+    model_id: str  # neither
+    usage: dict[str, int]  # neither
 
 
 class ShortCall(TypedDict):
@@ -101,6 +104,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
     return {
         "cycle": cycle,
         "model": context.model.name,
+        "model_id": str(context.model.pk),
         "window": context.room.window,
         "reserved_output": context.room.reserved_output,
         "buffer": context.room.buffer,
@@ -119,6 +123,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "refused": refused,
         "notes": list(context.toolbox.notes),
         "unread": 0,
+        "usage": {},
     }
 
 

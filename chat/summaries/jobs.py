@@ -126,7 +126,8 @@ def load(job: SummaryJob, writer: Model) -> Work | None:
         # A summary of an older prompt version is not gone on from: what it stands for is read again.
         before = in_force(conversation.pk, leaf, prompt_version=version)
         rows = rows_between(before.last_id if before else None, last)
-    brief = writing.Brief(writer, instructions, budget, timezone.now(), conversation.owner.zone)
+    now, zone = timezone.now(), conversation.owner.zone
+    brief = writing.Brief(conversation, writer, instructions, budget, now, zone)
     tokens = sum(cost.tokens for cost in due.costs(decided, rows))
     return Work(job, brief, before, rows, tokens, version, leaf)
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from uuid import UUID
 
@@ -110,6 +110,7 @@ class _Run:
         self._of_others = 0  # messages that the turn had added before this model was asked
         self._instead: list[str] = []  # sentences on why it is asked, and not the turn's own
         self._storing: list[asyncio.Task[None]] = []
+        self._storing_order = asyncio.Lock()  # an older report must not come after a newer one
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
 
@@ -164,7 +165,10 @@ class _Run:
                     if isinstance(event, ParametersLeftOut):
                         self.reports[-1]["notes"].append(reports.left_out(event.names))
                     elif isinstance(event, StepFinished) and event.usage is not None:
+                        self.reports[-1]["usage"] = asdict(event.usage)
                         self._compare(event.usage.input)
+                        if event.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
+                            self._store_reports()
                     self.answer.add(event)
                     self._news.set()
             return self._complete()
@@ -210,7 +214,7 @@ class _Run:
         self.answer.sources.learn(planned.documents.given)
         self.reports.append(report)
         # Beside the model call, not before it: the first token need not wait for this row.
-        self._storing.append(asyncio.create_task(on_database(store.store_report, self.turn, list(self.reports))))
+        self._store_reports()
         self.answer.emit(
             EventType.CONTEXT_REPORT,
             limit=prompt.report.limit,
@@ -225,6 +229,13 @@ class _Run:
         """What another model has thought is not for this one."""
         others, own = added[: self._of_others], added[self._of_others :]
         return [*(replace(message, reasoning=None) for message in others), *own]
+
+    def _store_reports(self) -> None:
+        async def in_order() -> None:
+            async with self._storing_order:
+                await on_database(store.store_report, self.turn, list(self.reports))
+
+        self._storing.append(asyncio.create_task(in_order()))
 
     def _plan(
         self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message]
@@ -417,7 +428,8 @@ async def recover(turn_id: UUID) -> UUID | None:
     last, payload = last_event(INTERRUPTED, {})
     answer.emit(last, **payload)
     events = answer.drain()
-    if not await on_database(store.end, turn, INTERRUPTED, Outcome(answer.parts, answer.seq)):
+    outcome = Outcome(answer.parts, answer.seq, calls=turn.report.get("calls", []))
+    if not await on_database(store.end, turn, INTERRUPTED, outcome):
         return None
     await event_stream.append(turn.pk, events)
     logger.warning("turn %s was interrupted: its worker is gone", turn.pk)

@@ -18,14 +18,17 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.webhooks.services import emit
-from chat.models import Mention, Message, RunStep, StepReasoning, Summary, SummaryJob, Turn
-from chat.models.conversation_state import settle
+from chat.models import Mention, Message, ModelCall, RunStep, StepReasoning, Summary, SummaryJob, Turn
+from chat.models.conversation import total_cost
+from chat.models.conversation_state import scope_of, settle
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
 from core.background import claim as claim_row
 from core.background import silent, unclaimed
-from llm.models import Model
+from llm import tokens
+from llm.models import Model, Provider
 from llm.types.model_call import Message as LoopMessage
+from llm.types.model_call import Usage
 from projects.models.task import Task
 
 
@@ -39,6 +42,7 @@ class Ending:
     retryable: bool = False
 
 
+NOTHING = {"input": 0, "output": 0}  # tokens
 INTERRUPTED = Ending(
     Turn.Status.INTERRUPTED,
     "interrupted",
@@ -146,13 +150,18 @@ class Outcome:
 
 
 def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
-    """Ends the turn and completes its answer, once: False when somebody else has ended it already."""
+    """Ends the turn and completes its answer, once: False when somebody else has ended it already.
+
+    What its model calls cost is written down with it.
+    """
+    spent = _spent(turn, ending, outcome) if outcome.calls else []
     with transaction.atomic():
         ours = Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt)
         changed = ours.update(
             status=ending.status,
             seq=outcome.seq,
             usage=outcome.usage,
+            cost=total_cost(spent),
             **_context(outcome.calls),
             finished=timezone.now(),
             attempt=F("attempt") + 1,
@@ -165,9 +174,62 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
             error_code=ending.code,
             error_detail=ending.detail,
         )
+        ModelCall.objects.bulk_create(spent)
         settle(turn.conversation_id, outcome.summary)
         _tell(turn, ending)
     return True
+
+
+def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
+    """A row for each model call. One that was refused, or failed before it wrote anything, costs nothing anywhere.
+
+    A call in the middle of which the turn was stopped, or lost its worker, is counted as far as it came.
+    """
+    scope = scope_of(turn.conversation)
+    written = _written(outcome.parts)
+    named = {
+        "person_id": turn.conversation.owner_id,
+        "conversation_id": turn.conversation_id,
+        "turn": turn,
+        "project": scope.project,
+        "persona": scope.persona,
+        "purpose": ModelCall.Purpose.RUN if getattr(turn, "run_step", None) else ModelCall.Purpose.ANSWER,
+    }
+    spent = []
+    # A prompt that was refused as too long, and its successor, are of the same cycle.
+    for number, call in {call["cycle"]: call for call in outcome.calls}.items():
+        answer, said = written.get(number, ""), Usage(**(call.get("usage") or NOTHING))
+        if not (answer or said.input) and ending.status == Turn.Status.FAILED:
+            continue
+        model = _asked(turn, call)
+        tokenizer = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL)
+        counted = Usage(call["used"] + call["tools_tokens"], 0 if said.output else tokenizer.count(answer))
+        spent.append(ModelCall.of(model, said, counted, number=number, **named))
+    return spent
+
+
+def _asked(turn: Turn, call: CallReport) -> Model:
+    """The model of one call; of one that is gone only the name is left."""
+    pk = call.get("model_id", str(turn.model_id))
+    if turn.model is not None and pk == str(turn.model_id):
+        return turn.model
+    found = Model.objects.select_related("provider").filter(pk=pk).first() if pk != "None" else None
+    return found or Model(pk=None, name=call["model"], provider=Provider())
+
+
+def _written(parts: list[dict[str, Any]]) -> dict[int, str]:
+    """What the model wrote in each cycle, from 1, reasoning and the arguments of tool calls included."""
+    written: dict[int, str] = {}
+    cycle, closed = 1, False
+    for part in parts:
+        if part["type"] == "tool_result":
+            closed = True
+            continue
+        if closed:
+            cycle, closed = cycle + 1, False
+        said = part.get("text") or part.get("name", "") + part.get("arguments", "")
+        written[cycle] = written.get(cycle, "") + said
+    return written
 
 
 def _tell(turn: Turn, ending: Ending) -> None:
@@ -229,7 +291,8 @@ def stale() -> Stale:
 
 def stale_turn(turn_id: UUID) -> Turn | None:
     rows = silent(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
-    return rows.select_related("answer", "conversation").first()
+    related = ("answer", "conversation__persona", "conversation__owner", "model__provider")
+    return rows.select_related(*related).annotate(run_step=_ALONG["run_step"]).first()
 
 
 def end_queued(turn: Turn, ending: Ending) -> bool:

@@ -147,6 +147,7 @@ EXAMPLES: dict[str, tuple[Any, str, Any]] = {
                     "text": "",
                     "parts": [],
                     "usage": None,
+                    "cost": None,
                     "error": None,
                     "created": WHEN,
                     "started": None,

@@ -1,7 +1,8 @@
 """Providers and their models, as an admin sets them up. The row decides; known data only suggests."""
 
 import shlex
-from typing import ClassVar
+from decimal import Decimal
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
@@ -13,6 +14,7 @@ from uuid_utils.compat import uuid7
 from core.crypto import EncryptedTextField
 from core.net.url_safety import is_http
 from llm.providers import OPENAI_URL
+from llm.types.model_call import Prices
 
 UNKNOWN_WINDOW = 4096  # tokens; small enough for every model in use, and the admin shows a warning
 
@@ -76,6 +78,13 @@ class ModelQuerySet(models.QuerySet["Model"]):
         return self.filter(enabled=True, provider__enabled=True).select_related("provider")
 
 
+def _price(help_text: str) -> "models.DecimalField[Any, Any]":
+    not_negative = MinValueValidator(Decimal(0))
+    return models.DecimalField(
+        max_digits=14, decimal_places=6, null=True, blank=True, validators=[not_negative], help_text=help_text
+    )
+
+
 class Model(models.Model):
     """One model of a provider. Windows and outputs are in tokens, prices in US dollars a million tokens.
 
@@ -116,8 +125,10 @@ class Model(models.Model):
     )
     default = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
-    input_price = models.DecimalField(max_digits=12, decimal_places=4, null=True, blank=True)
-    output_price = models.DecimalField(max_digits=12, decimal_places=4, null=True, blank=True)
+    input_price = _price("Of prompts. Empty, here or for answers: calls have no cost.")
+    output_price = _price("Of answers, reasoning included.")
+    cached_input_price = _price("Of what the provider had in its cache. Empty: the price of prompts.")
+    cache_write_price = _price("Of what it put into its cache. Empty: the price of prompts.")
     token_ratio = models.FloatField(
         default=1.0, editable=False, validators=[MinValueValidator(0.5), MaxValueValidator(2.0)]
     )
@@ -150,6 +161,15 @@ class Model(models.Model):
     def window(self) -> int:
         """Tokens; the smaller of what the row says and what the provider said."""
         return min(self.context_window, self.learnt_window or self.context_window)
+
+    @property
+    def prices(self) -> Prices | None:
+        """None without a price for prompts and one for answers. Without those of the cache no discount is assumed."""
+        said = (self.input_price, self.output_price, self.cached_input_price, self.cache_write_price)
+        into, out, cached, written = (price if price is not None and price >= 0 else None for price in said)
+        if into is None or out is None:
+            return None
+        return Prices(into, out, into if cached is None else cached, into if written is None else written)
 
 
 class WebSearch(models.Model):

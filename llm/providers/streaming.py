@@ -23,6 +23,7 @@ from llm.types.model_call import NO_SAMPLING, ModelRequest, ParametersLeftOut, S
 
 MAX_EVENT = 8 * 1024 * 1024  # bytes of one event; more is a broken or hostile server
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
+MOST_TOKENS = 2**31 - 1  # of a count that is believed; it is what a column of the database holds
 
 # Escapes that parse but cannot be stored or sent: NUL (PostgreSQL refuses it) and surrogates, which may be unpaired.
 _SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
@@ -308,8 +309,8 @@ class HttpClient(ABC):
 
 
 def tokens(value: Any) -> int:
-    """A count that a provider reports; what is none, a text or less than nothing, is as if it had not been reported."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    """A count that a provider reports; what is none, negative or beyond reason is as if it had not been reported."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_TOKENS else 0
 
 
 async def _expect_stream(response: Response, api_key: str) -> None:

@@ -7,6 +7,7 @@ loop adds around steps.
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict, dataclass, field
+from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -163,6 +164,38 @@ class Usage:
             self.reasoning + other.reasoning,
             self.cache_written + other.cache_written,
         )
+
+    def sensible(self) -> "Usage":
+        """With parts that are no more than what they are parts of, whatever the provider says."""
+        cached = min(self.cached_input, self.input)
+        written = min(self.cache_written, self.input - cached)
+        return Usage(self.input, self.output, cached, min(self.reasoning, self.output), written)
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a model costs, in US dollars a million tokens."""
+
+    input: Decimal
+    output: Decimal
+    cached_input: Decimal
+    cache_write: Decimal
+
+    def cost(self, usage: Usage) -> Decimal:
+        """US dollars of one call, exact: every token of the prompt is read from the cache, written to it, or plain.
+
+        Providers bill so: Anthropic, *Pricing* ("cache reads", "cache writes"); OpenAI, `cached_tokens` and
+        `cache_write_tokens` of `response_usage`. Reasoning is billed as the rest of the output, of which it is a part.
+        """
+        counts = usage.sensible()
+        plain = counts.input - counts.cached_input - counts.cache_written
+        kinds = (
+            (plain, self.input),
+            (counts.cached_input, self.cached_input),
+            (counts.cache_written, self.cache_write),
+            (counts.output, self.output),
+        )
+        return sum((tokens * price for tokens, price in kinds), Decimal(0)).scaleb(-6)
 
 
 @dataclass(frozen=True, slots=True)

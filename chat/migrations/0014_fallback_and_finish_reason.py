@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0011_reasoning_state'),
+        ('chat', '0013_turn_cost'),
     ]
 
     operations = [

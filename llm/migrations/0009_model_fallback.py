@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('llm', '0007_kinds_of_provider'),
+        ('llm', '0008_cache_prices'),
     ]
 
     operations = [
