@@ -1,8 +1,10 @@
 """The conversation: a tree of messages, and the turns that grow it."""
 
 import textwrap
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, ClassVar, Self, TypeVar
 
 from django.conf import settings
@@ -217,6 +219,9 @@ class Turn(models.Model):
     options: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
     usage: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     report: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    cost = models.DecimalField(
+        max_digits=26, decimal_places=12, null=True, help_text="US dollars of all its calls; empty without a price."
+    )
     # Of the last call in the report, for pages that show many answers and must not load every report.
     context_limit = models.PositiveIntegerField(null=True, blank=True)
     context_used = models.PositiveIntegerField(null=True, blank=True)
@@ -360,6 +365,12 @@ class ModelCall(models.Model):
             counted=(usage.input, usage.output) != (said.input, said.output),
             cost=model.prices.cost(usage) if model.prices is not None else None,
         )
+
+
+def total_cost(calls: "Iterable[ModelCall]") -> Decimal | None:
+    """US dollars; None where no call has a price."""
+    priced = [call.cost for call in calls if call.cost is not None]
+    return sum(priced, Decimal(0)) if priced else None
 
 
 class StepReasoning(models.Model):

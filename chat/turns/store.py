@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from accounts.webhooks.services import emit
 from chat.models import Mention, Message, ModelCall, RunStep, StepReasoning, Summary, SummaryJob, Turn
+from chat.models.conversation import total_cost
 from chat.models.conversation_state import scope_of, settle
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
@@ -160,6 +161,7 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
             status=ending.status,
             seq=outcome.seq,
             usage=outcome.usage,
+            cost=total_cost(spent),
             **_context(outcome.calls),
             finished=timezone.now(),
             attempt=F("attempt") + 1,

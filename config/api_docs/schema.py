@@ -144,6 +144,7 @@ EXAMPLES: dict[str, tuple[Any, str, Any]] = {
                     "text": "",
                     "parts": [],
                     "usage": None,
+                    "cost": None,
                     "error": None,
                     "created": WHEN,
                     "started": None,
