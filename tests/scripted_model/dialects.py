@@ -116,7 +116,7 @@ def _gpt(body: Mapping[str, Any]) -> str | None:
 
 
 def _mistral(body: Mapping[str, Any]) -> str | Failure | None:
-    places = [((), body.keys() - _MISTRAL)]
+    places: list[tuple[tuple[Any, ...], set[str]]] = [((), body.keys() - _MISTRAL)]
     places += [((number, each["role"]), each.keys() - _OF_MESSAGE) for number, each in enumerate(body["messages"])]
     for place, unknown in places:
         if unknown:
