@@ -11,6 +11,8 @@ from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 Role = Literal["system", "user", "assistant", "tool"]
+# How long a model may reason, from not at all upwards, in the words of OpenAI's protocol. No model takes them all.
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 ToolChoice = Literal["auto", "none", "required"]
 
 
