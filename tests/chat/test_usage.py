@@ -120,7 +120,8 @@ def test_an_answer_and_its_turn_say_what_they_cost_and_the_panel_in_words(person
     client = Client()
     client.force_login(person.user)
     assert "· $0.0040" in client.get(f"/c/{asked['conversation']}/").content.decode()
-    assert client.get(f"/turns/{asked['id']}/report/").content.decode().count(words) == 2
+    panel = client.get(f"/turns/{asked['id']}/report/").content.decode()
+    assert words in panel and "The whole conversation so far" in panel
 
 
 def test_words_say_which_calls_have_no_price(person: Person) -> None:
@@ -130,6 +131,27 @@ def test_words_say_which_calls_have_no_price(person: Person) -> None:
     call(person, cached_input=0)
     words = "2,000 read, 600 of them cached, 100 written · $0.50, and 1 call without a price"
     assert in_words(totals(mine)) == words
+
+
+def test_the_plan_says_what_sending_costs_at_most(person: Person, priced: Model) -> None:
+    conversation = person.caller.post("conversations/", expect=201)["id"]
+    plan = person.caller.post(f"conversations/{conversation}/plan/", {"text": "How much?"}, expect=200)
+    prompt = plan["used"] + plan["tools_tokens"]
+    assert Decimal(plan["cost"]["prompt"]) == Decimal(3 * prompt) / 10**6
+    longest = plan["window"] - prompt
+    assert Decimal(plan["cost"]["at_most"]) == Decimal(3 * prompt + 15 * longest) / 10**6
+    client = Client()
+    client.force_login(person.user)
+    shown = client.post(f"/c/{conversation}/plan/", {"text": "How much?"}).content.decode()
+    assert f"{dollars(Decimal(plan['cost']['prompt']))}, with the longest answer at most $1." in shown
+    panel = client.post(f"/c/{conversation}/plan/?panel", {"text": "How much?"}).content.decode()
+    assert "If the model calls tools" in panel
+
+
+def test_without_a_price_the_plan_says_nothing_of_money(person: Person) -> None:
+    conversation = person.caller.post("conversations/", expect=201)["id"]
+    plan = person.caller.post(f"conversations/{conversation}/plan/", {"text": "How much?"}, expect=200)
+    assert plan["cost"] is None
 
 
 @pytest.mark.parametrize(
