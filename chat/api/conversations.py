@@ -137,7 +137,7 @@ class EffortField(serializers.CharField):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(
             required=False, allow_blank=True, allow_null=True, default=None,
-            help_text=f"Of reasoning: {', '.join(Effort.values)}; remembered for the conversation, empty takes it back.",
+            help_text=f"Of reasoning: {', '.join(Effort.values)}; kept for the conversation, empty takes it back.",
             **kwargs,
         )  # fmt: skip
 
