@@ -111,7 +111,7 @@ class ModelForm(forms.ModelForm[Model]):
         model = Model
         fields: ClassVar = [
             *("provider", "name", "context_window", "max_output", "tokenizer"),
-            *("vision", "tools", "several_system_messages", "efforts", "effort", "enabled", *PRICES),
+            *("vision", "tools", "several_system_messages", "efforts", "effort", "enabled", "fallback", *PRICES),
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -35,7 +35,7 @@ from chat.usage.api import MoneyField
 from core.errors import ProductError
 from core.i18n import translated
 from core.requests import ByUpdate, VisibleField, pages, posts, valid
-from llm.models import Effort
+from llm.models import Effort, Model
 from llm.serializers import SentenceField
 from personas.models import Persona
 from projects.models import Project
@@ -109,12 +109,17 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
     parts = PartSerializer(source="answer.parts", many=True)
     error = serializers.SerializerMethodField()
     usage = serializers.SerializerMethodField()
+    model = serializers.PrimaryKeyRelatedField[Model](read_only=True, help_text="The one that was asked.")
+    answered_by = serializers.PrimaryKeyRelatedField[Model](
+        source="answer.model", read_only=True, help_text="The one that wrote the answer: `model`, or a fallback of it."
+    )
     cost = MoneyField(help_text="Of all its model calls.")
 
     class Meta:
         model = Turn
         fields: ClassVar = [
-            "id", "conversation", "user_message", "message", "model", "effort", "slot", "status",
+            "id", "conversation", "user_message", "message", "model", "answered_by", "fallback_reason",
+            "finish_reason", "effort", "slot", "status",
             "text", "parts", "usage", "cost", "error", "created", "started", "finished",
         ]  # fmt: skip
 

@@ -248,6 +248,17 @@ def keep_reasoning(turn: Turn, added: Sequence[LoopMessage]) -> None:
         StepReasoning.objects.update_or_create(turn=turn, number=len(asked), defaults=kept)
 
 
+def fall_back(turn: Turn, model: Model, reason: str) -> None:
+    """The turn's answer is this model's from now on, and what another has thought in it is not replayed any more.
+
+    `reason`: the code of the error for which the turn's own model, or a fallback of it, is not asked.
+    """
+    with transaction.atomic():
+        if Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt).update(fallback_reason=reason):
+            Message.objects.filter(pk=turn.answer_id).update(model=model)
+            turn.reasoning.all().delete()
+
+
 def store_report(turn: Turn, calls: list[CallReport]) -> None:
     Turn.objects.filter(pk=turn.pk).update(**_context(calls))
 

@@ -1,8 +1,10 @@
 """What was used, summed for a person: the API, and the words under an answer."""
 
+import csv
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from io import StringIO
 from typing import Any
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
@@ -120,7 +122,8 @@ def test_an_answer_and_its_turn_say_what_they_cost_and_the_panel_in_words(person
     client = Client()
     client.force_login(person.user)
     assert "· $0.0040" in client.get(f"/c/{asked['conversation']}/").content.decode()
-    assert client.get(f"/turns/{asked['id']}/report/").content.decode().count(words) == 2
+    panel = client.get(f"/turns/{asked['id']}/report/").content.decode()
+    assert words in panel and "The whole conversation so far" in panel
 
 
 def test_words_say_which_calls_have_no_price(person: Person) -> None:
@@ -130,6 +133,54 @@ def test_words_say_which_calls_have_no_price(person: Person) -> None:
     call(person, cached_input=0)
     words = "2,000 read, 600 of them cached, 100 written · $0.50, and 1 call without a price"
     assert in_words(totals(mine)) == words
+
+
+def test_the_page_of_a_month_and_its_table_to_take_along(person: Person, scripted_model_row: Model) -> None:
+    conversation = Conversation.objects.create(owner=person.user, title="About bridges")
+    call(person, datetime(2026, 9, 5, tzinfo=UTC), conversation=conversation, model=scripted_model_row)
+    call(person, datetime(2026, 9, 6, tzinfo=UTC), cost=None, model_name='=HYPERLINK("x")')
+    call(person, datetime(2026, 8, 6, tzinfo=UTC), cost="77")
+    client = Client()
+    client.force_login(person.user)
+    page = client.get("/usage/?month=2026-09").content.decode()
+    assert "September 2026" in page and "About bridges" in page and "$77" not in page
+    assert "2,000 read, 1,200 of them cached, 100 written · $0.50, and 1 call without a price" in page
+    assert client.get("/usage/?month=nonsense").status_code == client.get("/usage/").status_code == 200
+    table = b"".join(client.get("/usage.csv?month=2026-09")).decode()
+    rows = list(csv.DictReader(StringIO(table)))
+    assert [row["cost"] for row in rows] == ["0.500000000000", ""] and rows[0]["person"] == person.username
+    assert rows[1]["model_name"] == '\'=HYPERLINK("x")'
+
+
+def test_the_page_of_a_project_says_what_all_its_members_have_used(person: Person, stranger: Person) -> None:
+    project = Project.objects.create(owner=person.user, name="Bridge")
+    call(person, project=project)
+    call(stranger, project=project, cost="0.25")
+    client = Client()
+    client.force_login(person.user)
+    page = client.get(f"/projects/{project.pk}/conversations/").content.decode()
+    assert "Used in this project by everybody: 2,000 read" in page and "$0.75" in page
+
+
+def test_the_plan_says_what_sending_costs_at_most(person: Person, priced: Model) -> None:
+    conversation = person.caller.post("conversations/", expect=201)["id"]
+    plan = person.caller.post(f"conversations/{conversation}/plan/", {"text": "How much?"}, expect=200)
+    prompt = plan["used"] + plan["tools_tokens"]
+    assert Decimal(plan["cost"]["prompt"]) == Decimal(3 * prompt) / 10**6
+    longest = plan["window"] - prompt
+    assert Decimal(plan["cost"]["at_most"]) == Decimal(3 * prompt + 15 * longest) / 10**6
+    client = Client()
+    client.force_login(person.user)
+    shown = client.post(f"/c/{conversation}/plan/", {"text": "How much?"}).content.decode()
+    assert f"{dollars(Decimal(plan['cost']['prompt']))}, with the longest answer at most $1." in shown
+    panel = client.post(f"/c/{conversation}/plan/?panel", {"text": "How much?"}).content.decode()
+    assert "If the model calls tools" in panel
+
+
+def test_without_a_price_the_plan_says_nothing_of_money(person: Person) -> None:
+    conversation = person.caller.post("conversations/", expect=201)["id"]
+    plan = person.caller.post(f"conversations/{conversation}/plan/", {"text": "How much?"}, expect=200)
+    assert plan["cost"] is None
 
 
 @pytest.mark.parametrize(

@@ -82,13 +82,13 @@ async def turn(
     question = Message("user", f"What is the weather?\nscript: {json.dumps(script)}")
     told: list[Message] = []
 
-    async def prepare(cycle: agent_loop.Cycle, added: Sequence[Message]) -> ModelRequest:
+    async def prepare(cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
         told[:] = added
         messages = (Message("system", "Be brief."), *history, question, *added)
         given: dict[str, Any] = {"model": model, "messages": messages, "max_output": 500, "tools": (WEATHER,)}
-        return ModelRequest(**(given | fields))
+        return agent_loop.Call(provider, ModelRequest(**(given | fields)), {"weather": Weather()})
 
-    events = [event async for event in agent_loop.run(provider, prepare, {"weather": Weather()})]
+    events = [event async for event in agent_loop.run(prepare)]
     said = "".join(event.text for event in events if isinstance(event, TextDelta))
     kept = [each if each.reasoning and wanted_in_later_turns(each.reasoning) else forgotten(each) for each in told]
     return events, [question, *kept, Message("assistant", said)]

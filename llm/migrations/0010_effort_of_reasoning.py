@@ -17,7 +17,7 @@ def fill_in(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('llm', '0008_cache_prices'),
+        ('llm', '0009_model_fallback'),
     ]
 
     operations = [
