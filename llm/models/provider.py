@@ -186,6 +186,9 @@ class Model(models.Model):
         return self.name
 
     def clean(self) -> None:
+        self.efforts = [each for each in Effort.values if each in (self.efforts or ())]
+        if self.effort and self.effort not in self.efforts:
+            raise ValidationError({"effort": "Choose one of the efforts that it takes, or leave it empty."})
         followed, known = self.fallback, set()
         while followed is not None and followed.pk not in known:
             if followed.pk == self.pk:
@@ -198,11 +201,6 @@ class Model(models.Model):
     def window(self) -> int:
         """Tokens; the smaller of what the row says and what the provider said."""
         return min(self.context_window, self.learnt_window or self.context_window)
-
-    def clean(self) -> None:
-        self.efforts = [each for each in Effort.values if each in (self.efforts or ())]
-        if self.effort and self.effort not in self.efforts:
-            raise ValidationError({"effort": "Choose one of the efforts that it takes, or leave it empty."})
 
     @property
     def prices(self) -> Prices | None:
