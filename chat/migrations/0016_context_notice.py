@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0014_fallback_and_finish_reason'),
+        ('chat', '0015_effort_of_reasoning'),
     ]
 
     operations = [

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('llm', '0009_model_fallback'),
+        ('llm', '0010_effort_of_reasoning'),
     ]
 
     operations = [
