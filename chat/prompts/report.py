@@ -129,7 +129,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "messages": [_stored_message(message) for message in planned.prompt.messages],
         "numbers": planned.documents.numbers.known,
         "refused": refused,
-        "notes": [*filter(None, [context.effort.note]), *context.toolbox.notes],
+        "notes": [*filter(None, [context.effort.note]), *planned.notes, *context.toolbox.notes],
         "unread": 0,
         "cut": "",
         "usage": {},
