@@ -80,6 +80,7 @@ class CallReport(ReportEntry):
     cut: str  # neither; the sentence about it
     model_id: str  # neither
     usage: dict[str, int]  # neither
+    provider_count: int | None  # neither; the prompt with its tools, as the provider counted it before it was sent
 
 
 class ShortCall(TypedDict):
@@ -133,6 +134,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "unread": 0,
         "cut": "",
         "usage": {},
+        "provider_count": None,
     }
 
 

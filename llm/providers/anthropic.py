@@ -50,6 +50,9 @@ _REASONS: dict[str, FinishReason] = {
     "refusal": "content_filter",
 }
 
+# Of a request, what a count may be asked with.
+_COUNTED = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control")
+
 Block = dict[str, Any]
 
 LONGEST_CALL_ID = 64  # characters
@@ -76,13 +79,16 @@ class Client(HttpClient):
         )
 
     def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
+        return self._client.messages.with_streaming_response.create(**self._body(request))
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
         body = wire_request(request)
         body["max_tokens"] = min(body["max_tokens"], self._greatest.get(request.model, body["max_tokens"]))
         if request.model in self._without_thinking and thinks(request):
             del body["thinking"]
         elif request.model in self._without_display and thinks(request):
             del body["thinking"]["display"]
-        return self._client.messages.with_streaming_response.create(**body)
+        return body
 
     def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
         unshown = self._without_display if refusal.parameter.endswith(".display") else self._without_thinking
@@ -93,6 +99,11 @@ class Client(HttpClient):
             self._greatest[request.model] = refusal.limit
             return True
         return super()._learn(request, refusal)
+
+    async def _count(self, request: ModelRequest) -> Any:
+        body = {name: value for name, value in self._body(request).items() if name in _COUNTED}
+        response = await self._client.post("/v1/messages/count_tokens", cast_to=httpx2.Response, body=body)
+        return response.json()["input_tokens"]
 
     def _reader(self) -> "AnthropicReader":
         return AnthropicReader(self._api_key)
