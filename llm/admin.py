@@ -163,14 +163,15 @@ def suggestion(model: Model) -> str:
 @admin.register(Model)
 class ModelRowAdmin(RowAdmin):
     form = ModelForm
-    list_display = ("name", "provider", "window", "abilities", "prices", "enabled", "is_default")
+    list_display = ("name", "provider", "window", "abilities", "prices", "fallback", "enabled", "is_default")
     list_filter = ("provider", "enabled")
-    list_select_related = ("provider",)
+    list_select_related = ("provider", "fallback")
+    autocomplete_fields = ("fallback",)
     search_fields = ("name", "provider__name")
     actions_detail = ("make_default",)
     readonly_fields = ("known", "is_default", "learnt_window", "token_ratio", "ratio_samples")
     fieldsets = (
-        (None, {"fields": ("provider", "name", "known", "enabled")}),
+        (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
         ("Room", {"fields": ("context_window", "max_output", "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "several_system_messages")}),
         ("Price in US dollars a million tokens", {"fields": PRICES}),

@@ -106,7 +106,7 @@ class ModelForm(forms.ModelForm[Model]):
         model = Model
         fields: ClassVar = [
             *("provider", "name", "context_window", "max_output", "tokenizer"),
-            *("vision", "tools", "several_system_messages", "enabled", *PRICES),
+            *("vision", "tools", "several_system_messages", "enabled", "fallback", *PRICES),
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

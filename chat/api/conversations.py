@@ -31,9 +31,11 @@ from chat.realtime import event_stream
 from chat.sending.services import no_next, queue, remove_next, send
 from chat.turns.services import decide_call, stop_turn
 from chat.turns.submit import Ask, regenerate
+from chat.usage.api import MoneyField
 from core.errors import ProductError
 from core.i18n import translated
 from core.requests import ByUpdate, VisibleField, pages, posts, valid
+from llm.models import Model
 from llm.serializers import SentenceField
 from personas.models import Persona
 from projects.models import Project
@@ -75,11 +77,13 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
     parts = PartSerializer(many=True)
     text = serializers.CharField(read_only=True)
     error = serializers.SerializerMethodField()
+    cost = MoneyField(source="turn.cost", default=None, help_text="Of the answer's model calls.")
 
     class Meta:
         model = Message
         fields: ClassVar = [
-            "id", "conversation", "parent", "role", "text", "parts", "model", "status", "error", "feedback", "created"
+            "id", "conversation", "parent", "role", "text", "parts", "model", "status", "error", "feedback", "cost",
+            "created",
         ]  # fmt: skip
 
     @extend_schema_field(ErrorSerializer(allow_null=True))
@@ -105,12 +109,18 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
     parts = PartSerializer(source="answer.parts", many=True)
     error = serializers.SerializerMethodField()
     usage = serializers.SerializerMethodField()
+    model = serializers.PrimaryKeyRelatedField[Model](read_only=True, help_text="The one that was asked.")
+    answered_by = serializers.PrimaryKeyRelatedField[Model](
+        source="answer.model", read_only=True, help_text="The one that wrote the answer: `model`, or a fallback of it."
+    )
+    cost = MoneyField(help_text="Of all its model calls.")
 
     class Meta:
         model = Turn
         fields: ClassVar = [
-            "id", "conversation", "user_message", "message", "model", "slot", "status",
-            "text", "parts", "usage", "error", "created", "started", "finished",
+            "id", "conversation", "user_message", "message", "model", "answered_by", "fallback_reason",
+            "finish_reason", "slot", "status",
+            "text", "parts", "usage", "cost", "error", "created", "started", "finished",
         ]  # fmt: skip
 
     @extend_schema_field(ErrorSerializer(allow_null=True))

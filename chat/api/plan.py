@@ -13,6 +13,7 @@ from chat.conversations.services import visible_model, visible_persona
 from chat.models.conversation_state import ChatScope
 from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
+from chat.usage.api import MoneyField
 from personas.services import model_for
 
 
@@ -90,6 +91,12 @@ class ReportSerializer(CallSerializer):
     sources = SourceSerializer(many=True)
     versions = serializers.DictField(child=serializers.CharField())
     summary = CoveredSerializer(allow_null=True)
+    model_id = serializers.CharField(required=False)
+    usage = serializers.DictField(
+        child=serializers.IntegerField(),
+        required=False,
+        help_text="Tokens as the provider reports them; empty while it has not.",
+    )
     notes = serializers.ListField(child=serializers.CharField(), help_text="What should have been there and was not.")
     messages = PromptMessageSerializer(many=True)
     calls = CallSerializer(many=True, required=False)
@@ -109,9 +116,17 @@ class PlanErrorSerializer(ErrorSerializer):
     sections = serializers.DictField(child=serializers.IntegerField(), required=False)
 
 
+class ExpectedCostSerializer(serializers.Serializer[dict[str, str]]):
+    """US dollars of the first model call; every one that follows a tool's result costs its own prompt and answer."""
+
+    prompt = MoneyField(help_text="By our count of tokens, as if nothing were cached.")
+    at_most = MoneyField(help_text="With the longest answer there can be, and all of the prompt put into the cache.")
+
+
 class PlanSerializer(ReportSerializer):
     """Of a draft that does not fit there is only `fits`, `limit`, `error` and `documents`."""
 
+    cost = ExpectedCostSerializer(allow_null=True, required=False, help_text="Null without a price.")
     fits = serializers.BooleanField()
     documents = SelectionSerializer()
     error = PlanErrorSerializer(allow_null=True)

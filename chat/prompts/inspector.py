@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
@@ -12,7 +13,7 @@ from chat.context.report import SourceEntry
 from chat.models import Turn
 from chat.prompts import report as reports
 from chat.prompts.report import Change, ResolvedReport
-from core.i18n import grouped
+from core.i18n import dollars, grouped
 
 SECTIONS = {
     "system": gettext_lazy("System prompt"),
@@ -136,6 +137,11 @@ class Panel:
         return [*filter(None, [self.report["refused"]]), *self.report.get("notes", ())]
 
     @property
+    def ahead(self) -> str:
+        """What a plan will cost."""
+        return cost_ahead(self.report)
+
+    @property
     def covered(self) -> str:
         """How many messages the summary stands for; empty without one."""
         summary = self.report.get("summary")
@@ -233,7 +239,17 @@ def plan_line(plan: Mapping[str, Any]) -> str:
     old = ngettext("%(count)d old message summarised", "%(count)d old messages summarised", summary["messages"]) % {
         "count": summary["messages"]
     } if summary else ""  # fmt: skip
-    return " · ".join(part for part in (f"{about}{used}", _fate(plan["sources"], plan["unloaded"]), old) if part)
+    fate = _fate(plan["sources"], plan["unloaded"])
+    return " · ".join(part for part in (f"{about}{used}", cost_ahead(plan), fate, old) if part)
+
+
+def cost_ahead(plan: Mapping[str, Any]) -> str:
+    """What sending costs; empty without a price."""
+    cost = plan.get("cost")
+    if cost is None:
+        return ""
+    amounts = {"prompt": dollars(Decimal(cost["prompt"])), "most": dollars(Decimal(cost["at_most"]), up=True)}
+    return _("%(prompt)s, with the longest answer at most %(most)s") % amounts
 
 
 def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:

@@ -27,7 +27,7 @@ class Draft:
 
 
 def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | None = None) -> dict[str, Any]:
-    """The report of a first model call for the draft: the report's members and `fits`, `error`, `documents`.
+    """The report of a first model call for the draft: the report's members and `fits`, `error`, `documents`, `cost`.
 
     What does not fit is an answer too: `fits` is false, and `error` says with `code` and `detail` what to do.
     `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
@@ -46,8 +46,21 @@ def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | Non
         limit = max(0, context.room.input_limit)
         problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
         return {"fits": False, "limit": limit, "error": problem, "documents": documents}
-    call = report.stored(context, planned, cycle=1)
-    return {"fits": True, "error": None, "documents": documents, **report.resolved(call, draft=text)}
+    call = report.resolved(report.stored(context, planned, cycle=1), draft=text)
+    return {"fits": True, "error": None, "documents": documents, "cost": _cost(context, call), **call}
+
+
+def _cost(context: TurnContext, call: report.CallReport) -> dict[str, str] | None:
+    """What sending costs in US dollars, by our count of tokens and as if nothing were cached; None without a price.
+
+    Of the first model call: every one that follows a tool's result costs its own prompt and answer.
+    """
+    prices = context.model.prices
+    if prices is None:
+        return None
+    left = max(0, context.room.window - call["used"] - call["tools_tokens"])
+    expected = prices.ahead(call["used"] + call["tools_tokens"], min(left, context.model.max_output or left))
+    return {name: f"{amount:f}" for name, amount in asdict(expected).items()}
 
 
 def budget(context: TurnContext) -> DocumentBudget:

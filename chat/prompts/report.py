@@ -140,6 +140,14 @@ def left_out(names: Sequence[str]) -> str:
     return f"The model refuses this, so it was not sent: {', '.join(names)}."
 
 
+def fallen_back(first: str, second: str, why: str, *, thought: bool) -> list[str]:
+    """`why`: a sentence. `thought`: the first model has reasoned in this turn."""
+    said = [f"{second} was asked instead of {first}, which was not available (“{why}”)."]
+    if thought:
+        said.append(f"What {first} had thought before its calls was not sent to {second}.")
+    return said
+
+
 def _named(source: SourceEntry, summary: Summary | None) -> SourceEntry:
     """The summary by its row."""
     return {**source, "id": str(summary.pk)} if source["kind"] == "summary" and summary is not None else source

@@ -70,6 +70,11 @@ class EventType(StrEnum):
         return made
 
     RUN_STARTED = "RUN_STARTED", "The turn begins.", {"conversation": ID, "message": ID, "model": TEXT}
+    MODEL_FALLBACK = (
+        "MODEL_FALLBACK",
+        "The model that was to answer is not available, so its fallback is asked instead.",
+        {"model": TEXT, "instead_of": TEXT, "code": TEXT, "detail": TEXT},
+    )
     TEXT_MESSAGE_START = "TEXT_MESSAGE_START", "A part of text begins.", {"part": PART}
     TEXT_MESSAGE_CONTENT = "TEXT_MESSAGE_CONTENT", "Text is added.", {"part": PART, "delta": DELTA, "blocks": BLOCKS}
     TEXT_MESSAGE_END = (

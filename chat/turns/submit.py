@@ -114,7 +114,8 @@ def regenerate(*, user: User, message: Message, models: Sequence[UUID] = (), key
     question = message if message.role == Message.Role.USER else message.parent
     if question is None:
         raise ProductError("nothing_to_answer", "This message has no question above it to answer again.")
-    chosen = models_of(conversation, models or ([message.model_id] if message.model_id else ()))
+    asked = message.asked_model_id
+    chosen = models_of(conversation, models or ([asked] if asked else ()))
     with transaction.atomic():
         locked = lock(conversation)
         earlier = turns_of_key(locked, key)

@@ -115,6 +115,14 @@ class Model(models.Model):
     several_system_messages = models.BooleanField(
         default=True, help_text="Off: all system messages are sent as one, at the start."
     )
+    fallback = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="The model to ask instead when this one's provider is down or over its limit.",
+    )
     default = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
     input_price = _price("Of prompts. Empty, here or for answers: calls have no cost.")
@@ -139,6 +147,15 @@ class Model(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        followed, known = self.fallback, set()
+        while followed is not None and followed.pk not in known:
+            if followed.pk == self.pk:
+                sentence = "A model cannot be its own fallback, directly or through others. Choose another model."
+                raise ValidationError({"fallback": sentence})
+            known.add(followed.pk)
+            followed = followed.fallback
 
     @property
     def window(self) -> int:
