@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
 
 LEAST_WINDOW, MOST_TOKENS = 256, 100_000_000  # what a row takes, and ten times the largest window on offer
 MOST_PRICE = Decimal(1_000_000)  # US dollars a million tokens
@@ -18,6 +18,7 @@ YEARS = range(2020, 2200)
 NATIVE_WINDOW = 32_768  # tokens that an Ollama server is asked for when nobody has said how many fit its memory
 
 Facts = dict[str, Any]
+Taken = TypeVar("Taken")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Said:
                 day = None
         return self._taken(path, day.isoformat() if day and day.year in YEARS else None)
 
-    def _taken(self, path: Sequence[str], taken: Any) -> Any:
+    def _taken(self, path: Sequence[str], taken: Taken | None) -> Taken | None:
         if taken is None and (value := self.at(*path)) is not None:
             self.strange.append(f"{'.'.join(path)} is {value!r:.60}")
         return taken

@@ -89,6 +89,8 @@ class Model(models.Model):
     """One model of a provider. Windows and outputs are in tokens, prices in US dollars a million tokens.
 
     `token_ratio` is provider-reported over counted prompt tokens, learnt from usage: see `llm.services.learn_ratio`.
+    `found` is what the provider last said (`llm.discovery.shapes.Facts`); the fields it names follow it but for those
+    that are named in `set_by_hand`.
     """
 
     class Tokenizer(TextChoices):
@@ -112,6 +114,7 @@ class Model(models.Model):
     tokenizer = models.CharField(max_length=20, choices=Tokenizer, blank=True, default=Tokenizer.CATCH_ALL)
     vision = models.BooleanField(default=False, help_text="It can see images.")
     tools = models.BooleanField(default=False, help_text="It can call tools.")
+    reasoning = models.BooleanField(default=False, help_text="It can reason before it answers.")
     several_system_messages = models.BooleanField(
         default=True, help_text="Off: all system messages are sent as one, at the start."
     )
@@ -133,6 +136,10 @@ class Model(models.Model):
         default=1.0, editable=False, validators=[MinValueValidator(0.5), MaxValueValidator(2.0)]
     )
     ratio_samples = models.PositiveIntegerField(default=0, editable=False)
+    found = models.JSONField(default=dict, editable=False)
+    found_at = models.DateTimeField("found", null=True, editable=False)
+    set_by_hand = models.JSONField(default=list, editable=False)
+    retires_on = models.DateField(null=True, editable=False)
     created = models.DateTimeField(auto_now_add=True)
 
     objects = ModelQuerySet.as_manager()

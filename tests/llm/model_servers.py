@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -40,7 +41,9 @@ class ModelServer:
 
     def __enter__(self) -> Self:
         self._over = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, self._over))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self, "over": self._over})
+        )
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
@@ -54,53 +57,56 @@ class ModelServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}"
 
+    def admits(self, headers: Message) -> bool:
+        return self.key is None or headers.get(self.key[0]) == self.key[1]
+
     @property
     def paths_asked(self) -> list[str]:
         return [each.path.partition("?")[0] for each in self.asked]
 
 
-def _handler(server: ModelServer, over: threading.Event) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._note()
-            path = self.path.partition("?")[0]
-            answer = server.paths.get(self.path, server.paths.get(path, server.unknown))
-            known = self.path in server.paths or path in server.paths
-            self._answer(answer, 200 if known or server.polite else 404)
+class _Handler(BaseHTTPRequestHandler):
+    fake: ModelServer
+    over: threading.Event
 
-        def do_POST(self) -> None:
-            self._note()
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            if self.path != "/api/show" or set(body) != {"model"}:
-                self._answer({"error": "method not allowed"}, 405)
-            elif body["model"] in server.shown:
-                self._answer(server.shown[body["model"]], 200)
-            else:
-                self._answer({"error": f"model '{body['model']}' not found"}, 404)
+    def do_GET(self) -> None:
+        self._note()
+        path = self.path.partition("?")[0]
+        answer = self.fake.paths.get(self.path, self.fake.paths.get(path, self.fake.unknown))
+        known = self.path in self.fake.paths or path in self.fake.paths
+        self._answer(answer, 200 if known or self.fake.polite else 404)
 
-        def _note(self) -> None:
-            server.asked.append(Asked(self.command, self.path, {n.lower(): v for n, v in self.headers.items()}))
+    def do_POST(self) -> None:
+        self._note()
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path != "/api/show" or set(body) != {"model"}:
+            self._answer({"error": "method not allowed"}, 405)
+        elif body["model"] in self.fake.shown:
+            self._answer(self.fake.shown[body["model"]], 200)
+        else:
+            self._answer({"error": f"model '{body['model']}' not found"}, 404)
 
-        def _answer(self, answer: Any, status: int) -> None:
-            if server.key is not None and self.headers.get(server.key[0]) != server.key[1]:
-                answer, status = {"error": {"message": "No key."}}, 401
-            if isinstance(answer, Redirect):
-                self.send_response(307)
-                self.send_header("location", answer.to)
-                self.end_headers()
-                return
-            content = _content(answer)
-            self.send_response(status)
+    def _note(self) -> None:
+        self.fake.asked.append(Asked(self.command, self.path, {n.lower(): v for n, v in self.headers.items()}))
+
+    def _answer(self, answer: Any, status: int) -> None:
+        if not self.fake.admits(self.headers):
+            answer, status = {"error": {"message": "No key."}}, 401
+        if isinstance(answer, Redirect):
+            self.send_response(307)
+            self.send_header("location", answer.to)
             self.end_headers()
-            self.wfile.write(content)
-            if answer is FOREVER:
-                self.wfile.flush()
-                over.wait(30)
+            return
+        content = _content(answer)
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(content)
+        if answer is FOREVER:
+            self.wfile.flush()
+            self.over.wait(30)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: the test says what it asked."""
-
-    return Handler
+    def log_message(self, *args: Any) -> None:
+        pass
 
 
 def _content(answer: Any) -> bytes:
