@@ -212,6 +212,7 @@ class ModelRowAdmin(RowAdmin):
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
         ("Room", {"fields": ("context_window", "max_output", "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "reasoning", "several_system_messages")}),
+        ("Reasoning", {"fields": ("efforts", "effort")}),
         ("Price in US dollars a million tokens", {"fields": PRICES}),
         ("Found at the provider", {"fields": ("what_was_found",)}),
         ("In use", {"fields": ("is_default", "learnt_window", "token_ratio", "ratio_samples")}),

@@ -158,6 +158,7 @@ IN_WORDS = {
 def in_words(known: dict[str, Any]) -> str:
     """What is known of a model, by the names of the fields, as a list in a sentence."""
     words = [text.format(known[name]) for name, text in IN_WORDS.items() if known.get(name) is not None]
+    words += [f"efforts of reasoning: {', '.join(known['efforts'])}"] if known.get("efforts") else []
     abilities = ("vision", "tools", "reasoning")
     words += [f"{'' if known[name] else 'no '}{name}" for name in abilities if known.get(name) is not None]
     if known.get("retires_on") is not None:

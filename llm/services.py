@@ -16,7 +16,7 @@ from core.background import on_database
 from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
 from core.permissions import require_right, require_store
-from llm.known_models import suggest
+from llm.known_models import efforts_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import create
 from llm.types.model_call import Provider as ProviderClient
@@ -33,6 +33,7 @@ UNKNOWN: dict[str, Any] = {
     "vision": False,
     "tools": False,
     "reasoning": False,
+    "efforts": [],
 }
 FOLLOWED = (*UNKNOWN, "retires_on")  # what a provider can say of a model
 RATIO_BOUNDS = (0.5, 2.0)
@@ -199,6 +200,7 @@ def known_of(model: Model) -> dict[str, Any]:
     """The fields of `UNKNOWN` that are known of a model: what its provider said, else by its name and address."""
     known = suggest(model.provider.kind, model.name, base_url=model.provider.base_url)
     values = {name: getattr(known, "window" if name == "context_window" else name, None) for name in UNKNOWN}
+    values["efforts"] = efforts_of(model.name) or None
     return {name: value for name, value in (values | found_of(model)).items() if value is not None}
 
 

@@ -242,7 +242,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         several_system_messages=model.several_system_messages,
         temperature=options.temperature,
         stop=options.stop,
-        sampling=options.sampling,
+        sampling=replace(options.sampling, reasoning_effort=context.effort.sent or None),
         response_format=options.response_format,
         parallel_tool_calls=options.parallel_tool_calls,
         window=model.window,

@@ -2,16 +2,19 @@
 
 from datetime import date, timedelta
 from decimal import Decimal
+from importlib import import_module
 from io import StringIO
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from accounts.models import User
+from config.management.commands import doctor
 from llm import model_facts, tasks
 from llm.models import Model, Provider
 from llm.services import save_model
@@ -229,3 +232,29 @@ def test_a_model_added_by_form_has_the_window_of_its_server(admin_client: Client
     admin_client.post(url, change | {"name": "another"})
     model.refresh_from_db()
     assert (model.found, model.found_at) == ({}, None)
+
+
+def test_rows_of_before_keep_what_is_not_as_a_new_row_would_have_it() -> None:
+    provider = Provider.objects.create(name="Ours")
+    typed = {"context_window": 60_000, "input_price": Decimal("2.5"), "output_price": Decimal(10), "vision": True}
+    Model.objects.create(provider=provider, name="gpt-4o", **typed)
+    Model.objects.create(provider=provider, name="mine", tools=True)
+    Model.objects.create(provider=provider, name="untouched")
+    import_module("llm.migrations.0011_model_found").keep_what_was_set(apps, None)
+    assert dict(Model.objects.values_list("name", "set_by_hand")) == {
+        "gpt-4o": ["context_window", "tools"],  # of which it is known that it calls tools
+        "mine": ["tools"],
+        "untouched": [],
+    }
+
+
+def test_the_doctor_names_what_retires_soon_and_what_is_larger_than_its_server() -> None:
+    soon = timezone.localdate() + timedelta(days=20)
+    with model_servers.anthropic(lifecycle="deprecated", retires_at=f"{soon}T12:00:00Z") as server:
+        provider = provider_at(server, kind="anthropic", path="")
+        save_model(provider=provider, name="claude-opus-5-5", window=2_000_000)
+        found = [(each.subject, each.detail) for each in doctor._models()]
+    assert found == [
+        ("Model claude-opus-5-5 of Ours", f"retires on {soon:%-d %B %Y}"),
+        ("Model claude-opus-5-5 of Ours", "its window is 2,000,000 tokens here, but 1,000,000 at its server"),
+    ]

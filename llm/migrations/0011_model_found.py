@@ -15,13 +15,15 @@ UNKNOWN = {
 
 
 def keep_what_was_set(apps, schema_editor):
-    """What is neither unknown nor known of the model by its name has been set by an admin, and stays."""
+    """What is other than a new row would have it has been set by an admin, and stays."""
     for model in apps.get_model("llm", "Model").objects.select_related("provider"):
         known = suggest(model.provider.kind, model.name, base_url=model.provider.base_url)
         by_hand = []
         for name, unknown in UNKNOWN.items():
             suggested = getattr(known, "window" if name == "context_window" else name, None)
-            if getattr(model, name) not in (unknown, suggested):
+            # A new row had what is known; but rows are older than the prices of the cache.
+            assumed = {suggested, None} if name.startswith("cache") else {unknown if suggested is None else suggested}
+            if getattr(model, name) not in assumed:
                 by_hand.append(name)
         model.set_by_hand = sorted(by_hand)
         model.reasoning = bool(getattr(known, "reasoning", None))
@@ -31,7 +33,7 @@ def keep_what_was_set(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("llm", "0009_model_fallback"),
+        ("llm", "0010_effort_of_reasoning"),
     ]
 
     operations = [
