@@ -177,6 +177,8 @@ class Model(models.Model):
     found_at = models.DateTimeField("found", null=True, editable=False)
     set_by_hand = models.JSONField(default=list, editable=False)
     retires_on = models.DateField(null=True, editable=False)
+    # Counted and reported tokens of its newest calls without images, see `llm.services.cut`.
+    reads: "models.JSONField[Any, Any]" = models.JSONField(default=list, editable=False)
     created = models.DateTimeField(auto_now_add=True)
 
     objects = ModelQuerySet.as_manager()

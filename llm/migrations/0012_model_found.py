@@ -33,7 +33,7 @@ def keep_what_was_set(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("llm", "0010_effort_of_reasoning"),
+        ("llm", "0011_reads"),
     ]
 
     operations = [
