@@ -15,8 +15,11 @@ from accounts.models import User
 from chat.models import Conversation, Import, Run, Share, Summary, SummaryJob, Turn
 from chat.runs.limits import used
 from chat.runs.services import stop_run
+from chat.usage import admin as usage_admin
 from core.admin import STATES, Confirmation, RecordAdmin, acting, confirmed
 from personas.models import Persona
+
+__all__ = ["usage_admin"]  # Django looks for admin pages here alone
 
 
 @admin.register(Conversation)
@@ -51,11 +54,12 @@ class TurnAdmin(RecordAdmin):
     ordering = ("-id",)
     list_display = ("id", "conversation__owner", "model", "status_label", "tokens", "took", "error_code", "created")
     list_select_related = ("model", "conversation__owner")
-    list_filter = ("status", "model")
+    list_filter = ("status", "model", "fallback_reason")
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a turn or conversation, or a user name"
     fields = (
         *("id", "conversation_id", "conversation__owner", "model", "slot", "status_label", "error_code"),
+        *("answer__model", "fallback_reason", "finish_reason"),
         *("tokens", "calls"),
         *("created", "started", "finished", "waited", "took", "heartbeat", "attempt", "seq", "stop_requested"),
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from uuid import UUID
 
 from chat.models import Conversation, ModelCall, Turn
@@ -12,6 +13,7 @@ from chat.realtime.event_stream import announce
 from core.background import on_database
 from core.errors import ProductError
 from llm.models import Model
+from llm.services import with_fallbacks
 from llm.types.model_call import Message, ModelRequest
 
 SMALLEST_WINDOW = 4_096  # tokens; models with less write titles that are worse than the message's beginning
@@ -41,7 +43,7 @@ async def write(turn_id: UUID) -> None:
         return
     try:
         async with asyncio.timeout(TIMEOUT):
-            said = await _ask(turn.model, turn)
+            said = await with_fallbacks(turn.model, partial(_ask, turn))
     except (ProductError, TimeoutError) as error:
         logger.info("no title for conversation %s: %s", turn.conversation_id, error or "it took too long")
         return
@@ -63,7 +65,7 @@ def cleaned(said: str) -> str:
     return ""
 
 
-async def _ask(model: Model, turn: Turn) -> str:
+async def _ask(turn: Turn, model: Model) -> str:
     shown = f"{turn.user_message.text[:SHOWN]}\n\n{turn.answer.text[:SHOWN]}"
     request = ModelRequest(
         model=model.name,
@@ -72,7 +74,7 @@ async def _ask(model: Model, turn: Turn) -> str:
         window=model.window,
     )
     said = await ask(model, request, turn.conversation, purpose=ModelCall.Purpose.TITLE, longest=READ)
-    return said.text
+    return "" if said.unread else said.text
 
 
 def _turn(turn_id: UUID) -> Turn | None:

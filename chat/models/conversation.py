@@ -1,9 +1,12 @@
 """The conversation: a tree of messages, and the turns that grow it."""
 
 import textwrap
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, ClassVar, Self, TypeVar
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -14,6 +17,7 @@ from django.utils.translation import gettext_lazy
 from uuid_utils.compat import uuid7
 
 from llm.models import Model
+from llm.models.provider import effort_field
 from llm.types.model_call import Usage
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
@@ -57,6 +61,9 @@ class Conversation(models.Model):
     persona = models.ForeignKey("personas.Persona", null=True, blank=True, on_delete=models.SET_NULL)
     project = models.ForeignKey(
         "projects.Project", null=True, blank=True, on_delete=models.SET_NULL, related_name="conversations"
+    )
+    effort = effort_field(
+        help_text="As the person chose it last; empty: as the persona, the profile or the model has it."
     )
     # The number to cite for each document that has appeared here, by the file's id; given once and kept.
     documents: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
@@ -160,6 +167,12 @@ class Message(models.Model):
         """What was written, without reasoning and tools."""
         return "\n\n".join(part["text"] for part in self.parts if part["type"] == "text" and part["text"])
 
+    @property
+    def asked_model_id(self) -> UUID | None:
+        """The model that was to write the answer; `model` is the one that did, which may be a fallback of it."""
+        turn: Turn | None = getattr(self, "turn", None)
+        return (turn.model_id if turn is not None else None) or self.model_id
+
 
 class Attachment(models.Model):
     """A file that was uploaded with a message; it stands above it for ever."""
@@ -188,7 +201,8 @@ class Turn(models.Model):
     """One answer in the making. The row is the truth about who works on it: it is claimed by a conditional update.
 
     `attempt` counts claims and fences an old worker; `usage` holds the fields of
-    `llm.types.model_call.Usage` plus `calls`.
+    `llm.types.model_call.Usage` plus `calls`. `model` is the one that was asked; a fallback that took its place wrote
+    the answer, and is the model of that.
     """
 
     class Status(models.TextChoices):
@@ -213,15 +227,24 @@ class Turn(models.Model):
     stop_requested = models.BooleanField(default=False)
     heartbeat = models.DateTimeField(null=True, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
+    effort = effort_field(help_text="As the person chose it; a program's is in its options.")
     # What a program asked for beside its messages, see `chat.prompts.turn_context.Options`; empty for a person's turn.
     options: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
+    fallback_reason = models.CharField(
+        max_length=60, blank=True, help_text="The error for which a fallback of the model was asked instead."
+    )
+    finish_reason = models.CharField(max_length=20, blank=True, help_text="Why the model's last step ended.")
     usage: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     report: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    cost = models.DecimalField(
+        max_digits=26, decimal_places=12, null=True, help_text="US dollars of all its calls; empty without a price."
+    )
     # Of the last call in the report, for pages that show many answers and must not load every report.
     context_limit = models.PositiveIntegerField(null=True, blank=True)
     context_used = models.PositiveIntegerField(null=True, blank=True)
     context_left_out = models.PositiveIntegerField(default=0)
     context_unread = models.PositiveIntegerField(default=0, help_text="Tokens that the provider's server did not read.")
+    context_notice = models.TextField(blank=True, default="", help_text="What is said of that, and what to do.")
     created = models.DateTimeField(auto_now_add=True)
     started = models.DateTimeField(null=True, blank=True)
     finished = models.DateTimeField(null=True, blank=True)
@@ -360,6 +383,12 @@ class ModelCall(models.Model):
             counted=(usage.input, usage.output) != (said.input, said.output),
             cost=model.prices.cost(usage) if model.prices is not None else None,
         )
+
+
+def total_cost(calls: "Iterable[ModelCall]") -> Decimal | None:
+    """US dollars; None where no call has a price."""
+    priced = [call.cost for call in calls if call.cost is not None]
+    return sum(priced, Decimal(0)) if priced else None
 
 
 class StepReasoning(models.Model):

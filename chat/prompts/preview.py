@@ -1,7 +1,7 @@
 """What the next turn would send, before it is sent: for the composer, programs, and whoever selects documents."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -20,19 +20,25 @@ from personas.services import model_for
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a person is about to send. `files` are ids; those that are not the person's are ignored in a plan."""
+    """What a person is about to send. `files` are ids; those that are not the person's are ignored in a plan.
+
+    `effort` of reasoning as in `chat.turns.submit.Ask`: None is what the conversation has.
+    """
 
     text: str
     files: Sequence[UUID] = ()
+    effort: str | None = None
 
 
 def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | None = None) -> dict[str, Any]:
-    """The report of a first model call for the draft: the report's members and `fits`, `error`, `documents`.
+    """The report of a first model call for the draft: the report's members and `fits`, `error`, `documents`, `cost`.
 
     What does not fit is an answer too: `fits` is false, and `error` says with `code` and `detail` what to do.
     `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
     """
     base = base_context(user=user, model=model or model_for(scope.persona), scope=scope)
+    if draft.effort is not None:
+        base = replace(base, asked_effort=draft.effort)
     files = chosen_files(user=user, ids=draft.files)
     allowed = budget(base)  # the same line for everybody who selects files, whatever tools they bring along
     documents = {**asdict(allowed), "selected": _selected(files)}
@@ -46,8 +52,21 @@ def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | Non
         limit = max(0, context.room.input_limit)
         problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
         return {"fits": False, "limit": limit, "error": problem, "documents": documents}
-    call = report.stored(context, planned, cycle=1)
-    return {"fits": True, "error": None, "documents": documents, **report.resolved(call, draft=text)}
+    call = report.resolved(report.stored(context, planned, cycle=1), draft=text)
+    return {"fits": True, "error": None, "documents": documents, "cost": _cost(context, call), **call}
+
+
+def _cost(context: TurnContext, call: report.CallReport) -> dict[str, str] | None:
+    """What sending costs in US dollars, by our count of tokens and as if nothing were cached; None without a price.
+
+    Of the first model call: every one that follows a tool's result costs its own prompt and answer.
+    """
+    prices = context.model.prices
+    if prices is None:
+        return None
+    left = max(0, context.room.window - call["used"] - call["tools_tokens"])
+    expected = prices.ahead(call["used"] + call["tools_tokens"], min(left, context.model.max_output or left))
+    return {name: f"{amount:f}" for name, amount in asdict(expected).items()}
 
 
 def budget(context: TurnContext) -> DocumentBudget:

@@ -17,6 +17,7 @@ from chat.prompts.builder import Planned
 from chat.prompts.history import expand
 from chat.prompts.turn_context import TurnContext
 from files.models import File
+from llm.services import Cut
 
 FILES = ("project_files", "file")  # sections whose text is made of files
 FILE_KINDS = ("project_file", "file", "image")
@@ -50,6 +51,8 @@ class CoveredEntry(TypedDict):
 class CallReport(ReportEntry):
     """One model call as it is stored: the engine's report, and under what it was made; all numbers in tokens.
 
+    `effort` of reasoning as sent; `reserved_reasoning`: what of `reserved_output` is for it; both not in those of
+    earlier versions.
     `numbers`: the documents' numbers. `refused`: what the provider said to a longer prompt before this one. `notes`:
     sentences on what should have been there and was not. `unread`: tokens that the server did not read, by its count.
     `usage`: what the provider has reported, the fields of `llm.types.model_call.Usage`; empty while it has not.
@@ -59,6 +62,8 @@ class CallReport(ReportEntry):
     model: str
     window: int
     reserved_output: int
+    reserved_reasoning: NotRequired[int]
+    effort: NotRequired[str]
     buffer: int
     margin: float
     tools_tokens: int
@@ -72,6 +77,7 @@ class CallReport(ReportEntry):
     refused: str
     notes: list[str]
     unread: int  # not in those of earlier versions
+    cut: str  # neither; the sentence about it
     model_id: str  # neither
     usage: dict[str, int]  # neither
 
@@ -107,6 +113,8 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "model_id": str(context.model.pk),
         "window": context.room.window,
         "reserved_output": context.room.reserved_output,
+        "reserved_reasoning": context.reasoning_tokens,
+        "effort": context.effort.sent,
         "buffer": context.room.buffer,
         "margin": float(context.margin),
         "tools_tokens": context.room.tools_tokens,
@@ -121,23 +129,43 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "messages": [_stored_message(message) for message in planned.prompt.messages],
         "numbers": planned.documents.numbers.known,
         "refused": refused,
-        "notes": list(context.toolbox.notes),
+        "notes": [*filter(None, [context.effort.note]), *planned.notes, *context.toolbox.notes],
         "unread": 0,
+        "cut": "",
         "usage": {},
     }
 
 
-def cut(read: int, missing: int) -> str:
-    """What is said of an answer whose server did not read the whole prompt; `missing`: tokens."""
-    sent = read + missing
+def cut(found: Cut) -> str:
+    """What is said of an answer whose server did not read the whole prompt, with what helps on such a server."""
+    read, sent = f"{found.read:,}", f"{found.sent:,}"
+    if found.server == "ollama":
+        return (
+            f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Let an "
+            "admin set this provider's kind to Ollama, which tells the server how large the window is to be, or start "
+            "the server with a larger OLLAMA_CONTEXT_LENGTH, and try again."
+        )
+    if found.server == "llama.cpp":
+        return (
+            f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Start the "
+            "server with a larger context (-c) and without --context-shift, and try again."
+        )
     return (
-        f"The server read {read:,} of {sent:,} tokens: the beginning of the conversation was missing for it. "
-        "Give the server a larger window, or choose another model, and try again."
+        f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Give the "
+        "server a larger window, or let an admin set this model's window to the server's, and try again."
     )
 
 
 def left_out(names: Sequence[str]) -> str:
     return f"The model refuses this, so it was not sent: {', '.join(names)}."
+
+
+def fallen_back(first: str, second: str, why: str, *, thought: bool) -> list[str]:
+    """`why`: a sentence. `thought`: the first model has reasoned in this turn."""
+    said = [f"{second} was asked instead of {first}, which was not available (“{why}”)."]
+    if thought:
+        said.append(f"What {first} had thought before its calls was not sent to {second}.")
+    return said
 
 
 def _named(source: SourceEntry, summary: Summary | None) -> SourceEntry:
@@ -186,9 +214,11 @@ def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
     chosen = len(calls) if number is None else number
     if not 1 <= chosen <= len(calls):
         return None
-    # A report from before tools had names in it has none.
+    # Reports of earlier versions lack these.
     report = resolved(calls[chosen - 1])
     report.setdefault("tools", [])
+    report.setdefault("effort", "")
+    report.setdefault("reserved_reasoning", 0)
     short = ("cycle", "model", "limit", "used", "refused")
     report["calls"] = [cast("ShortCall", {name: each[name] for name in short}) for each in calls]  # type: ignore[literal-required]
     return report

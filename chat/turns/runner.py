@@ -8,9 +8,8 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, OperationalError
@@ -30,11 +29,23 @@ from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, Progress, last_event
 from core.background import completed, on_database, persistently
-from core.errors import ProductError
+from core.errors import ModelError, ProductError
 from llm import agent_loop
 from llm.models import Model, Provider
-from llm.services import learn_cut, learn_ratio, learn_refusal, shared_client, unread
+from llm.services import (
+    Cut,
+    Sent,
+    available,
+    held_against,
+    learn_cut,
+    learn_ratio,
+    learn_refusal,
+    note_outage,
+    outage_of,
+    shared_client,
+)
 from llm.types.model_call import Message, ModelRequest, ParametersLeftOut, StepFinished
+from llm.types.tools import Tool
 
 EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
 AT_ONCE = 100  # turns; their texts are in memory and on the wire twice
@@ -71,27 +82,35 @@ async def run(turn_id: UUID) -> UUID | None:
     return claimed[0].conversation_id
 
 
-def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None] | None:
-    """The turn and its context, in one go: every hop to the database delays the first token."""
+def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None, ModelError | None] | None:
+    """The turn and its context, in one go: every hop to the database delays the first token.
+
+    The context is that of a fallback when the turn's model was not available just now, for the reason that comes last.
+    """
     turn = store.claim(turn_id)
     if turn is None:
         return None
-    if turn.model is None:
-        return turn, None
-    return turn, context_of_turn(turn, turn.model)
+    why = outage_of(turn.model) if turn.model is not None else None
+    model = available(turn.model) if turn.model is not None and why is not None else turn.model
+    return turn, context_of_turn(turn, model) if model is not None else None, why
 
 
 class _Run:
-    """`context` is None when the turn's model has been removed."""
+    """`claimed` is None when the turn's model has been removed; `context` is that of the model that is asked now."""
 
-    def __init__(self, turn: Turn, context: TurnContext | None) -> None:
+    context: TurnContext
+    tools: dict[str, Tool]
+
+    def __init__(self, turn: Turn, claimed: TurnContext | None, why: ModelError | None) -> None:
         self.turn = turn
-        self.context = context
+        self._claimed, self._why = claimed, why
         self.answer = Answer(str(turn.pk))
         self.reports: list[CallReport] = []
-        self._texts = 0  # tokens of the newest call's messages that every server counts much like we do
-        self._cut_to = 0  # tokens, of a server that did not read the whole prompt
+        self._sent = Sent(0)  # by the newest call
+        self._cut: Cut | None = None  # of a server that did not read the whole prompt
         self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
+        self._of_others = 0  # messages that the turn had added before this model was asked
+        self._instead: list[str] = []  # sentences on why it is asked, and not the turn's own
         self._storing: list[asyncio.Task[None]] = []
         self._storing_order = asyncio.Lock()  # an older report must not come after a newer one
         self._news = asyncio.Event()
@@ -136,22 +155,20 @@ class _Run:
 
     async def _ask(self) -> Ending:
         try:
-            if self.context is None:
+            if self._claimed is None or self.turn.model is None:
                 raise ProductError("model_gone", "The model of this answer was removed. Choose another and try again.")
-            # Before anybody reads it: what is decided after the answer goes by the same tools.
-            context = self.context = await with_offered_tools(self.context)
-            prepare = partial(self._prepare, context)
-            client = shared_client(context.model.provider)
-            tools = guarded(context.toolbox, self.answer, self._news.set)
-            self.answer.external = frozenset(tool.name for tool in context.toolbox.external)
-            bounds: Any = {"external": self.answer.external, "max_cycles": context.profile.max_cycles}
-            async with aclosing(agent_loop.run(client, prepare, tools, **bounds)) as events:
+            if self._why is not None and self._claimed.model != self.turn.model:
+                await self._fall_back(self.turn.model, self._claimed.model, self._why)
+            else:
+                await self._begin(self._claimed)
+            cycles = self.context.profile.max_cycles
+            async with aclosing(agent_loop.run(self._prepare, max_cycles=cycles)) as events:
                 async for event in events:
                     if isinstance(event, ParametersLeftOut):
                         self.reports[-1]["notes"].append(reports.left_out(event.names))
                     elif isinstance(event, StepFinished) and event.usage is not None:
                         self.reports[-1]["usage"] = asdict(event.usage)
-                        self._compare(context.model, event.usage.input)
+                        await self._compare(event.usage.input)
                         if event.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
                             self._store_reports()
                     self.answer.add(event)
@@ -165,8 +182,36 @@ class _Run:
             logger.exception("turn %s failed", self.turn.pk)
             return UNEXPECTED
 
-    async def _prepare(self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message]) -> ModelRequest:
-        planned, report, request = await on_database(self._plan, context, cycle, added)
+    async def _begin(self, context: TurnContext) -> None:
+        # Before anybody reads it: what is decided after the answer goes by the same tools.
+        self.context = await with_offered_tools(context)
+        self.tools = guarded(self.context.toolbox, self.answer, self._news.set)
+        self.answer.external = frozenset(tool.name for tool in self.context.toolbox.external)
+
+    async def _next_model(self, why: ModelError, added: Sequence[Message]) -> None:
+        """Another model goes on from what the turn has added. Raises the error when there is none."""
+        failed = self.context.model
+        note_outage(failed, why)
+        model = await on_database(available, self.turn.model or failed, failed)
+        if model is None:
+            raise why
+        thought = any(message.reasoning is not None for message in added)
+        self._of_others, self._reminders = len(added), {}
+        await self._fall_back(failed, model, why, thought=thought)
+        self.reports[-1]["notes"].append(self._instead[0])
+
+    async def _fall_back(self, failed: Model, model: Model, why: ModelError, *, thought: bool = False) -> None:
+        self._instead = reports.fallen_back(failed.name, model.name, why.detail, thought=thought)
+        await on_database(store.fall_back, self.turn, model, why.code)
+        names = {"model": model.name, "instead_of": failed.name}
+        self.answer.emit(EventType.MODEL_FALLBACK, **names, code=why.code, detail=why.detail)
+        self._news.set()
+        await self._begin(await on_database(context_of_turn, self.turn, model))
+
+    async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
+        if cycle.refused is not None and cycle.refused.unavailable:
+            await self._next_model(cycle.refused, added)
+        planned, report, request = await on_database(self._plan, self.context, cycle, self._of_this_model(added))
         prompt = planned.prompt
         self.answer.sources.learn(planned.documents.given)
         self.reports.append(report)
@@ -180,7 +225,12 @@ class _Run:
             refused=report["refused"],
         )
         self._news.set()
-        return request
+        return agent_loop.Call(shared_client(self.context.model.provider), request, self.tools, self.answer.external)
+
+    def _of_this_model(self, added: Sequence[Message]) -> list[Message]:
+        """What another model has thought is not for this one."""
+        others, own = added[: self._of_others], added[self._of_others :]
+        return [*(replace(message, reasoning=None) for message in others), *own]
 
     def _store_reports(self) -> None:
         async def in_order() -> None:
@@ -209,9 +259,11 @@ class _Run:
         builder.log_trimmed(context, prompt)
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             self._reminders[len(added)] = prompt.messages[-1].text or ""
-        self._texts = builder.text_tokens(prompt)
+        request = model_request(context, prompt, step)
+        self._sent = builder.sent(context, prompt, request)
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused)
-        return planned, report, model_request(context, prompt, step)
+        report["notes"] += self._instead
+        return planned, report, request
 
     def _complete(self) -> Ending:
         if self.answer.wrote or self.answer.handed_over:
@@ -263,31 +315,36 @@ class _Run:
 
     def _summary(self, ending: Ending) -> SummaryJob | None:
         """The job that this turn asks for; an answer that failed is no answer to go on from."""
-        if self.context is None or not self.reports or ending.status not in (Turn.Status.DONE, Turn.Status.STOPPED):
+        if not self.reports or self.turn.model is None or ending.status not in (Turn.Status.DONE, Turn.Status.STOPPED):
             return None
+        # It is for the next prompt, which goes to the turn's own model.
+        context = replace(self.context, model=self.turn.model)
         said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
-        return due.job_after(self.context, self.reports[-1], self.answer.last_usage, said)
+        return due.job_after(context, self.reports[-1], self.answer.last_usage, said)
 
-    def _compare(self, model: Model, read: int) -> None:
+    async def _compare(self, read: int) -> None:
         """What the provider says it read is held against what was sent, call by call."""
-        missing = unread(model=model, texts=self._texts, read=read)
-        if missing:
-            self.reports[-1]["unread"] = missing
-            self.reports[-1]["notes"].append(reports.cut(read, missing))
-            self._cut_to = read
+        found = await held_against(self.context.model, self._sent, read)
+        if found is not None:
+            self._cut, report = found, self.reports[-1]
+            report["unread"], report["cut"] = found.missing, reports.cut(found)
+            report["notes"].append(report["cut"])
 
     async def _learn(self, ending: Ending) -> None:
         """The model's ratio of reported to counted prompt tokens, from a turn whose every call was reported.
 
         Of a server that cuts prompts its window instead.
         """
-        if self._cut_to and self.turn.model is not None:
+        if not self.reports:
+            return
+        model = self.context.model
+        if self._cut is not None:
             with suppress(DatabaseError):
-                await on_database(learn_cut, self.turn.model, self._cut_to)
+                await on_database(learn_cut, model, self._cut)
             return
         counted = sum(report["used"] + report["tools_tokens"] for report in self.reports)
-        model, reported = self.turn.model, self.answer.usage.input
-        if model is not None and ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports):
+        reported = self.answer.usage.input
+        if ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports):
             with suppress(DatabaseError):
                 await on_database(learn_ratio, model=model, counted=counted, reported=reported)
 

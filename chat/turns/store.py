@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from accounts.webhooks.services import emit
 from chat.models import Mention, Message, ModelCall, RunStep, StepReasoning, Summary, SummaryJob, Turn
+from chat.models.conversation import total_cost
 from chat.models.conversation_state import scope_of, settle
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
@@ -160,6 +161,7 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
             status=ending.status,
             seq=outcome.seq,
             usage=outcome.usage,
+            cost=total_cost(spent),
             **_context(outcome.calls),
             finished=timezone.now(),
             attempt=F("attempt") + 1,
@@ -246,6 +248,17 @@ def keep_reasoning(turn: Turn, added: Sequence[LoopMessage]) -> None:
         StepReasoning.objects.update_or_create(turn=turn, number=len(asked), defaults=kept)
 
 
+def fall_back(turn: Turn, model: Model, reason: str) -> None:
+    """The turn's answer is this model's from now on, and what another has thought in it is not replayed any more.
+
+    `reason`: the code of the error for which the turn's own model, or a fallback of it, is not asked.
+    """
+    with transaction.atomic():
+        if Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt).update(fallback_reason=reason):
+            Message.objects.filter(pk=turn.answer_id).update(model=model)
+            turn.reasoning.all().delete()
+
+
 def store_report(turn: Turn, calls: list[CallReport]) -> None:
     Turn.objects.filter(pk=turn.pk).update(**_context(calls))
 
@@ -261,6 +274,7 @@ def _context(calls: list[CallReport]) -> dict[str, Any]:
         "context_used": last["used"],
         "context_left_out": len(last["dropped"]) + last["unloaded"],
         "context_unread": max(call.get("unread", 0) for call in calls),
+        "context_notice": next((said for call in reversed(calls) if (said := call.get("cut", ""))), ""),
     }
 
 

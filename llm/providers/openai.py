@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -13,9 +14,12 @@ import httpx2
 from openai import OpenAIError
 
 from core.errors import ModelError
-from llm.providers import errors, responses
+from llm.providers import errors, local_servers, responses
+from llm.providers.call_ids import CallIds
+from llm.providers.ollama import server_url
 from llm.providers.streaming import HttpClient, Response, StepReader, parse, tokens
 from llm.types.model_call import (
+    Allocated,
     FinishReason,
     Message,
     ModelRequest,
@@ -39,6 +43,9 @@ _NEVER_SIGNED: Filler = {
     "call": {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 }
 _FILLERS_OF = {"deepseek": _EMPTY_REASONING, "gemini": _NEVER_SIGNED}
+# Mistral's models take ids of calls of exactly this length, also other models' calls.
+CALL_ID, SHORT_ID = "tool call id", 9  # how it calls them; letters and digits
+_SHORT_IDS = re.compile(r"(?:mis|minis|magis|devs|codes|pix|vox)tral")
 FILLERS: Filler = {**_EMPTY_REASONING, **_NEVER_SIGNED}
 
 # Reasons that are not here, and there are many dialects of "stop", mean that the model came to its end.
@@ -64,7 +71,8 @@ class Client(HttpClient):
         self._limits: dict[str, str] = defaultdict(lambda: "max_tokens")
         self._responses = responses.Client(base_url=base_url, api_key=api_key, timeout=timeout)
         self._of_responses: set[str] = set()  # models that are not to be had, or not with tools, by this protocol
-        self._missed: set[str] = set()  # models that refused a call without the reasoning that led to it
+        # Models that refused a call: for lack of the reasoning that led to it, for an id, for asking for usage.
+        self._peculiar: dict[str, set[str]] = {"reasoning_missing": set(), CALL_ID: set(), "stream_options": set()}
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         if request.model in self._of_responses:
@@ -74,8 +82,12 @@ class Client(HttpClient):
     def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
         limit = {} if request.max_output is None else {self._limits[request.model]: request.max_output}
         body = wire_request(request)
-        fill = filler(request.model) or (FILLERS if request.model in self._missed else {})
+        fill = filler(request.model) or (FILLERS if request.model in self._peculiar["reasoning_missing"] else {})
         _fill_reasoning(body["messages"], fill)
+        if request.model in self._peculiar[CALL_ID] or _SHORT_IDS.search(request.model.lower()):
+            _shorten_ids(body["messages"])
+        if request.model in self._peculiar["stream_options"]:
+            del body["stream_options"]
         return self._client.chat.completions.with_streaming_response.create(**body | limit)
 
     def _reader(self) -> "OpenAIReader":
@@ -87,13 +99,23 @@ class Client(HttpClient):
         if refusal.parameter == "max_tokens" == self._limits[request.model]:
             self._limits[request.model] = "max_completion_tokens"
             return True
-        if refusal.code == "reasoning_missing" and request.model not in self._missed:
-            self._missed.add(request.model)
+        peculiar = self._peculiar.get(refusal.parameter, self._peculiar.get(refusal.code))
+        if peculiar is not None and request.model not in peculiar:
+            peculiar.add(request.model)
             return True
         return super()._learn(request, refusal)
 
     async def list_models(self) -> list[str]:
         return await self._responses.list_models()
+
+    async def allocated(self, model: str) -> Allocated | None:
+        async with self._beside() as client:
+            return await local_servers.allocated(client, model)
+
+    def _beside(self) -> httpx2.AsyncClient:
+        """For what a server says outside of the protocol; asked seldom, so no connection is kept for it."""
+        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        return httpx2.AsyncClient(base_url=server_url(str(self._client.base_url)), headers=headers)
 
     async def close(self) -> None:
         await self._client.close()
@@ -114,6 +136,15 @@ def _fill_reasoning(messages: list[dict[str, Any]], fill: Filler) -> None:
                 message["tool_calls"][0].setdefault(name, value)
 
 
+def _shorten_ids(messages: list[dict[str, Any]]) -> None:
+    ids = CallIds(SHORT_ID, exactly=True)
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["id"] = ids.of_call(call["id"])
+        if "tool_call_id" in message:
+            message["tool_call_id"] = ids.of_result(message["tool_call_id"])
+
+
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The request's JSON object, without the limit of the answer, whose name depends on the server."""
     messages = request.messages if request.several_system_messages else tuple(_one_system_message(request.messages))
@@ -123,7 +154,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    body |= _tools(request) | request.sampling.given()
+    body |= _tools(request) | _sampling(request)
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.stop:
@@ -131,6 +162,17 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     if request.response_format is not None:
         body["response_format"] = dict(request.response_format)
     return body
+
+
+def _sampling(request: ModelRequest) -> dict[str, Any]:
+    """DeepSeek has a switch for thinking, which is on by itself; how long it thinks is said as elsewhere."""
+    members = request.sampling.given()
+    effort = members.get("reasoning_effort")
+    if effort is not None and "deepseek" in request.model.lower():
+        if effort == "none":
+            del members["reasoning_effort"]
+        members["extra_body"] = {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+    return members
 
 
 def _one_system_message(messages: tuple[Message, ...]) -> Iterator[Message]:

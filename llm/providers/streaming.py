@@ -19,7 +19,7 @@ import httpx2
 
 from core.errors import ModelError
 from llm.providers import errors
-from llm.types.model_call import NO_SAMPLING, ModelRequest, ParametersLeftOut, StepEvent
+from llm.types.model_call import EFFORTS, NO_SAMPLING, Allocated, ModelRequest, ParametersLeftOut, StepEvent
 
 MAX_EVENT = 8 * 1024 * 1024  # bytes of one event; more is a broken or hostile server
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
@@ -175,6 +175,7 @@ class StepReader(ABC):
 MAX_REFUSALS = 8  # of one call, each of another parameter
 
 REASONING = "reasoning of earlier steps"
+EFFORT = "reasoning_effort"
 
 # Names under which servers refuse a parameter: its name in OpenAI's Chat Completions protocol.
 _NAMES = {
@@ -184,6 +185,9 @@ _NAMES = {
     "output_config.effort": "reasoning_effort",
     "think": "reasoning_effort",
     "thinking": "reasoning_effort",
+    "thinking.type.disabled": "reasoning_effort",
+    "thinking.type.between_tools": "reasoning_effort",
+    **dict.fromkeys(EFFORTS, "reasoning_effort"),  # some name the value alone
     "text.verbosity": "verbosity",
     "text.format": "response_format",
     "output_config.format": "response_format",
@@ -206,6 +210,8 @@ class Refused:
     def learn(self, request: ModelRequest, error: ModelError) -> bool:
         """Whether the request can be sent again without what was refused in it."""
         name = _NAMES.get(error.parameter, error.parameter)
+        if name == EFFORT:  # a model that refuses one takes others
+            name = f"{EFFORT} {request.sampling.reasoning_effort}"
         names = self._names[request.model]
         if not name or name in names or len(names) >= MAX_REFUSALS or without(request, name) == request:
             return False
@@ -219,7 +225,7 @@ class Refused:
         for name in names:
             kept = without(request, name)
             if kept != request and name not in _UNTOLD:
-                told.append(name)
+                told.append(name.partition(" ")[0] if name.startswith(EFFORT) else name)
             request = kept
         return request, tuple(told)
 
@@ -241,6 +247,8 @@ def without(request: ModelRequest, name: str) -> ModelRequest:
             return replace(request, cache_key="")
         case _ if name == REASONING:
             return replace(request, messages=tuple(replace(each, reasoning=None) for each in request.messages))
+        case _ if name == f"{EFFORT} {request.sampling.reasoning_effort}":
+            name = EFFORT
     if name in request.sampling.given():
         return replace(request, sampling=replace(request.sampling, **{name: getattr(NO_SAMPLING, name)}))
     return request
@@ -270,6 +278,10 @@ class HttpClient(ABC):
     def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
         """Whether the request is worth sending again, now that this is known."""
         return self._refused.learn(request, refusal)
+
+    async def allocated(self, model: str) -> Allocated | None:
+        """Nothing, as services of others do not cut prompts."""
+        return None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         """Yields the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once."""

@@ -11,6 +11,8 @@ from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 Role = Literal["system", "user", "assistant", "tool"]
+# How long a model may reason, from not at all upwards, in the words of OpenAI's protocol. No model takes them all.
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 ToolChoice = Literal["auto", "none", "required"]
 
 
@@ -173,6 +175,14 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Expected:
+    """US dollars: of the prompt as it is expected to be billed, and the most that the call can come to."""
+
+    prompt: Decimal
+    at_most: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class Prices:
     """What a model costs, in US dollars a million tokens."""
 
@@ -196,6 +206,13 @@ class Prices:
             (counts.output, self.output),
         )
         return sum((tokens * price for tokens, price in kinds), Decimal(0)).scaleb(-6)
+
+    def ahead(self, prompt: int, answer: int, cached: int = 0) -> "Expected":
+        """What a call will cost that is not made yet: tokens of the prompt, of them `cached` that the provider's cache
+        is expected to serve, and of the longest answer there can be."""
+        read = self.cost(Usage(prompt, 0, cached_input=cached))
+        dearest = max(read, self.cost(Usage(prompt, 0)), self.cost(Usage(prompt, 0, cache_written=prompt)))
+        return Expected(read, dearest + self.cost(Usage(0, answer)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +268,17 @@ class ToolRunFinished:
 LoopEvent = StepEvent | StepStarted | ToolRunStarted | ToolRunFinished
 
 
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """The window that a server of one's own has really given a model, in tokens; None where it does not say just now.
+
+    `server`: which software it is, "ollama" or "llama.cpp".
+    """
+
+    server: str
+    window: int | None
+
+
 class Provider(Protocol):
     """A client of one provider row. Safe to share between coroutines of one event loop."""
 
@@ -263,6 +291,10 @@ class Provider(Protocol):
 
     async def list_models(self) -> list[str]:
         """The names the endpoint offers; used to test a connection. Raises `core.errors.ModelError`."""
+        ...
+
+    async def allocated(self, model: str) -> Allocated | None:
+        """The window that the server has given this model; None where nobody is there who says it within 2 seconds."""
         ...
 
     async def close(self) -> None: ...
