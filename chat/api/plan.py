@@ -13,7 +13,7 @@ from chat.conversations.services import visible_model, visible_persona
 from chat.models.conversation_state import ChatScope
 from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
-from chat.usage.api import MoneyField
+from core.requests import MoneyField
 from personas.services import model_for
 
 
