@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from chat.context.report import SourceEntry
+from chat.context.build import SourceEntry
 from chat.models import Turn
 from chat.prompts import report as reports
 from chat.prompts.report import Change, ResolvedReport

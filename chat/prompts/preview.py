@@ -6,8 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from accounts.models import User
+from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget, Reserves, document_budget
-from chat.models import Message
+from chat.models import LastPrompt, Message
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, report
 from chat.prompts.turn_context import TurnContext, base_context, context_of_draft
@@ -15,6 +16,7 @@ from core.i18n import translated
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
+from llm.services import cache_rule
 from personas.services import model_for
 
 
@@ -46,7 +48,11 @@ def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | Non
         limit = max(0, context.room.input_limit)
         problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
         return {"fits": False, "limit": limit, "error": problem, "documents": documents}
-    call = report.stored(context, planned, cycle=1)
+    rows = LastPrompt.objects.filter(conversation=conversation) if conversation else LastPrompt.objects.none()
+    prompts = dict(rows.values_list("model", "prompt"))
+    before, sent = cache.sent_of(prompts.get(context.model.pk)), builder.fingerprint(context, planned.prompt)
+    entry = cache.expected(sent, before, cache_rule(context.model), other_model=bool(prompts))
+    call = report.stored(context, planned, cycle=1, cache=entry)
     return {"fits": True, "error": None, "documents": documents, **report.resolved(call, draft=text)}
 
 

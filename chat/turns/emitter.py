@@ -198,7 +198,9 @@ class Answer:
         return Event(type_, self.turn, self.seq, payload)
 
     def usage_row(self) -> dict[str, int]:
-        return {**asdict(self.usage), "calls": self.calls}
+        counts = asdict(self.usage)
+        del counts["cache_told"]
+        return {**counts, "calls": self.calls}
 
 
 async def answer_of(turn: Turn) -> Answer:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
+from chat.context import cache
 from chat.models import SummaryJob, Turn
 from chat.prompts import builder
 from chat.prompts import report as reports
@@ -33,8 +34,8 @@ from core.background import completed, on_database, persistently
 from core.errors import ProductError
 from llm import agent_loop
 from llm.models import Model, Provider
-from llm.services import learn_cut, learn_ratio, learn_refusal, shared_client, unread
-from llm.types.model_call import Message, ModelRequest, ParametersLeftOut, StepFinished
+from llm.services import cache_rule, learn_cut, learn_ratio, learn_refusal, shared_client, unread
+from llm.types.model_call import Message, ModelRequest, ParametersLeftOut, StepFinished, Usage
 
 EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
 AT_ONCE = 100  # turns; their texts are in memory and on the wire twice
@@ -91,6 +92,9 @@ class _Run:
         self.reports: list[CallReport] = []
         self._texts = 0  # tokens of the newest call's messages that every server counts much like we do
         self._cut_to = 0  # tokens, of a server that did not read the whole prompt
+        # The fingerprints of the prompt that was answered last, and of the one that is being asked.
+        self._last = cache.sent_of(getattr(turn, "last_prompt", None))
+        self._asked: cache.SentPrompt | None = None
         self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
         self._storing: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()
@@ -148,8 +152,8 @@ class _Run:
                 async for event in events:
                     if isinstance(event, ParametersLeftOut):
                         self.reports[-1]["notes"].append(reports.left_out(event.names))
-                    elif isinstance(event, StepFinished) and event.usage is not None:
-                        self._compare(context.model, event.usage.input)
+                    elif isinstance(event, StepFinished):
+                        self._compare(context.model, event.usage)
                     self.answer.add(event)
                     self._news.set()
             return self._complete()
@@ -199,7 +203,10 @@ class _Run:
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             self._reminders[len(added)] = prompt.messages[-1].text or ""
         self._texts = builder.text_tokens(prompt)
-        report = reports.stored(context, planned, cycle=cycle.number, refused=refused)
+        asked = self._asked = builder.fingerprint(context, prompt, step)
+        other = getattr(self.turn, "prompted", False)
+        entry = cache.expected(asked, self._last, cache_rule(context.model), other_model=other)
+        report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
         return planned, report, model_request(context, prompt, step)
 
     def _complete(self) -> Ending:
@@ -238,7 +245,12 @@ class _Run:
         events = self.answer.drain()
         await asyncio.gather(*self._storing, return_exceptions=True)
         outcome = Outcome(
-            self.answer.parts, self.answer.seq, self.answer.usage_row(), self.reports, self._summary(ending)
+            self.answer.parts,
+            self.answer.seq,
+            self.answer.usage_row(),
+            self.reports,
+            self._summary(ending),
+            self._last if self.answer.calls else None,
         )
         work = partial(store.end, self.turn, ending, outcome)
         if not await persistently(work):
@@ -257,8 +269,16 @@ class _Run:
         said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
         return due.job_after(self.context, self.reports[-1], self.answer.last_usage, said)
 
-    def _compare(self, model: Model, read: int) -> None:
-        """What the provider says it read is held against what was sent, call by call."""
+    def _compare(self, model: Model, usage: Usage | None) -> None:
+        """What the provider says it read, and what of that from its cache, is held against the plan, call by call."""
+        call = self.reports[-1]
+        if self._asked is not None:
+            self._last = cache.reported(self._asked, usage)
+        if usage is None:
+            return
+        if usage.cache_told and self._last is not None and "cache" in call:
+            call["cache"] = cache.billed(call["cache"], self._last, usage, call["used"] + call["tools_tokens"])
+        read = usage.input
         missing = unread(model=model, texts=self._texts, read=read)
         if missing:
             self.reports[-1]["unread"] = missing

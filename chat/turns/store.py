@@ -18,7 +18,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.webhooks.services import emit
-from chat.models import Mention, Message, RunStep, StepReasoning, Summary, SummaryJob, Turn
+from chat.context.cache import SentPrompt
+from chat.models import LastPrompt, Mention, Message, RunStep, StepReasoning, Summary, SummaryJob, Turn
 from chat.models.conversation_state import settle
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
@@ -82,6 +83,10 @@ _ALONG: Mapping[str, Any] = {
     "has_summary": Exists(Summary.objects.in_force().filter(conversation=OuterRef("conversation"))),
     "has_tasks": Exists(Task.objects.filter(owner=OuterRef("conversation__owner"))),
     "mentions": ArraySubquery(_MENTIONS.values(pair=JSONObject(day="day", code="code"))),
+    "last_prompt": Subquery(
+        LastPrompt.objects.filter(conversation=OuterRef("conversation"), model=OuterRef("model")).values("prompt")
+    ),
+    "prompted": Exists(LastPrompt.objects.filter(conversation=OuterRef("conversation"))),
     "run_step": Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk")),
 }
 
@@ -134,7 +139,7 @@ def checkpoint(progress: Sequence[Progress]) -> dict[UUID, bool]:
 class Outcome:
     """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call.
 
-    `summary` is a job that is due now, not stored yet.
+    `summary` is a job that is due now, not stored yet; `prompt` what the model was asked last.
     """
 
     parts: list[dict[str, Any]]
@@ -142,6 +147,7 @@ class Outcome:
     usage: dict[str, int] = field(default_factory=dict)
     calls: list[CallReport] = field(default_factory=list)
     summary: SummaryJob | None = None
+    prompt: SentPrompt | None = None
 
 
 def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
@@ -164,9 +170,17 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
             error_code=ending.code,
             error_detail=ending.detail,
         )
+        if outcome.prompt is not None and turn.model_id is not None:
+            _keep_prompt(turn.conversation_id, turn.model_id, outcome.prompt)
         settle(turn.conversation_id, outcome.summary)
         _tell(turn, ending)
     return True
+
+
+def _keep_prompt(conversation_id: UUID, model_id: UUID, prompt: SentPrompt) -> None:
+    row = LastPrompt(conversation_id=conversation_id, model_id=model_id, prompt=prompt.as_json())
+    unique: Any = {"update_conflicts": True, "unique_fields": ["conversation", "model"], "update_fields": ["prompt"]}
+    LastPrompt.objects.bulk_create([row], **unique)
 
 
 def _tell(turn: Turn, ending: Ending) -> None:

@@ -343,4 +343,5 @@ def _usage(usage: dict[str, Any]) -> Usage:
         cached_input=tokens(into.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")),  # DeepSeek's name
         reasoning=tokens(out.get("reasoning_tokens")),
         cache_written=tokens(into.get("cache_write_tokens")),
+        cache_told="cached_tokens" in into or "prompt_cache_hit_tokens" in usage,
     )

@@ -188,11 +188,13 @@ _NAMES = {
     "output_config.format": "response_format",
     "stop_sequences": "stop",
     "prompt_cache_key": "cache_key",
+    "cache_control": "cache_points",
+    "prompt_cache_breakpoint": "cache_points",
     "reasoning_content": REASONING,
     "reasoning_details": REASONING,
     "messages.reasoning": REASONING,
 }
-_UNTOLD = {"cache_key"}  # nobody asked for it, so nobody misses it
+_UNTOLD = {"cache_key", "cache_points"}  # nobody asked for them, so nobody misses them
 
 
 class Refused:
@@ -204,7 +206,7 @@ class Refused:
 
     def learn(self, request: ModelRequest, error: ModelError) -> bool:
         """Whether the request can be sent again without what was refused in it."""
-        name = _NAMES.get(error.parameter, error.parameter)
+        name = _NAMES.get(error.parameter) or _NAMES.get(error.parameter.rpartition(".")[2], error.parameter)
         names = self._names[request.model]
         if not name or name in names or len(names) >= MAX_REFUSALS or without(request, name) == request:
             return False
@@ -238,6 +240,8 @@ def without(request: ModelRequest, name: str) -> ModelRequest:
             return replace(request, response_format=None)
         case "cache_key":
             return replace(request, cache_key="")
+        case "cache_points":
+            return replace(request, cache_points=())
         case _ if name == REASONING:
             return replace(request, messages=tuple(replace(each, reasoning=None) for each in request.messages))
     if name in request.sampling.given():

@@ -84,6 +84,25 @@ NO_SAMPLING = Sampling()
 
 
 @dataclass(frozen=True, slots=True)
+class CacheRule:
+    """What a provider's cache serves of a prompt that begins like an earlier one.
+
+    `least`: tokens; a shorter beginning is not served; `step`: what is served is a multiple of it. `points`: only a
+    beginning is kept after which a request asked for that, on `any` message or those of a `user`; empty: all of it is.
+    `reach`: blocks of content that a point looks back for an earlier one; 0 for all. `kept`: seconds. `settings`: the
+    messages are read again when a tool is demanded or forbidden, or the effort changes. `told`: it says what it served.
+    """
+
+    least: int = 1_024
+    step: int = 1
+    points: Literal["", "any", "user"] = ""
+    reach: int = 0
+    kept: int | None = None
+    settings: bool = False
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One model call. `model` is the provider's own name; `max_output` is in tokens; None leaves it to the provider.
 
@@ -91,7 +110,8 @@ class ModelRequest:
     demands one, of `required_tool` where that is named. `response_format` is that of OpenAI's protocol for an answer
     in JSON: of the type `json_object`, or `json_schema` with its schema. `window`: the tokens that prompt and answer
     may have together, for servers that want to be told; `left`: those that the prompt leaves.
-    `cache_key` is the same for requests that share a beginning.
+    `cache_key` is the same for requests that share a beginning; `cache_points`: after so many messages the provider is
+    asked to keep what it has read.
     """
 
     model: str
@@ -109,6 +129,7 @@ class ModelRequest:
     window: int | None = None
     left: int | None = None
     cache_key: str = ""
+    cache_points: tuple[int, ...] = ()
 
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
@@ -146,7 +167,7 @@ class Usage:
     """Tokens as the provider counts them.
 
     `input` includes `cached_input`, which was read from the provider's cache, and `cache_written`, which was put there;
-    `output` includes `reasoning`.
+    `output` includes `reasoning`. `cache_told`: the provider says what it read from its cache, be it nothing.
     """
 
     input: int
@@ -154,6 +175,7 @@ class Usage:
     cached_input: int = 0
     reasoning: int = 0
     cache_written: int = 0
+    cache_told: bool = field(default=False, compare=False)
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -162,6 +184,7 @@ class Usage:
             self.cached_input + other.cached_input,
             self.reasoning + other.reasoning,
             self.cache_written + other.cache_written,
+            self.cache_told or other.cache_told,
         )
 
 
