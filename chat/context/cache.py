@@ -209,7 +209,10 @@ def _difference(now: SentPrompt, before: SentPrompt, at: int) -> tuple[str, str]
     if was.section == new.section == "system":
         return "system", _system_change(was, new, now, before)
     if was.section != new.section and was.section in _MOVED:
-        moved = any(piece.digest == was.digest for piece in now.pieces[at:])
+        below = now.pieces[at:]
+        # What a reminder says may hold the time; it moves all the same.
+        moved = any(was.section == piece.section and piece.section == "reminder" for piece in below)
+        moved = moved or any(piece.digest == was.digest for piece in below)
         return was.section, _MOVED[was.section] if moved else _change(was.section, now, before)
     for section in (new.section, was.section):
         if section in _CHANGED:
