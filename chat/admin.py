@@ -51,11 +51,12 @@ class TurnAdmin(RecordAdmin):
     ordering = ("-id",)
     list_display = ("id", "conversation__owner", "model", "status_label", "tokens", "took", "error_code", "created")
     list_select_related = ("model", "conversation__owner")
-    list_filter = ("status", "model")
+    list_filter = ("status", "model", "fallback_reason")
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a turn or conversation, or a user name"
     fields = (
         *("id", "conversation_id", "conversation__owner", "model", "slot", "status_label", "error_code"),
+        *("answer__model", "fallback_reason", "finish_reason"),
         *("tokens", "cached", "calls"),
         *("created", "started", "finished", "waited", "took", "heartbeat", "attempt", "seq", "stop_requested"),
     )

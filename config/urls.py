@@ -17,6 +17,7 @@ from chat.conversations import views
 from chat.openai_api import api as protocol_api
 from chat.runs import api as run_api
 from chat.summaries import api as summary_api
+from chat.usage.api import UsageView
 from config.api_docs import contracts, examples, schema
 from config.http import health, metrics
 from files import api
@@ -88,6 +89,7 @@ urlpatterns = [
     path("api/v1/conversations/<uuid:pk>/shares/", conversations_api.ConversationSharesView.as_view(), name="shares"),
     path("api/v1/conversations/<uuid:pk>/export/", views.api_export, name="export"),
     path("api/v1/export/", views.api_export_all, name="export-all"),
+    path("api/v1/usage/", UsageView.as_view(), name="usage"),
     path("api/v1/search/", conversations_api.SearchView.as_view(), name="search"),
     path("api/v1/max-selected-document-tokens/", DocumentBudgetView.as_view(), name="document-budget"),
     path("api/v1/me/", accounts_api.MeView.as_view(), name="me"),

@@ -30,6 +30,22 @@ def invalid_setting(errors: Mapping[str, Sequence[str]], row: str = "") -> Produ
     return ProductError("invalid_setting", f"{row}: {field}: {found[0]}" if row else f"{field}: {found[0]}")
 
 
+# The provider is down, over its limit, or does not let us in: the same request may be answered elsewhere. What a model
+# itself refuses is not here.
+_UNAVAILABLE = frozenset(
+    {
+        "provider_unreachable",
+        "provider_timeout",
+        "provider_overloaded",
+        "rate_limited",
+        "quota_exhausted",
+        "bad_credentials",
+        "stream_cut",
+        "malformed_stream",
+    }
+)
+
+
 class ModelError(ProductError):
     """A model call failed.
 
@@ -53,3 +69,8 @@ class ModelError(ProductError):
         self.retry_after = retry_after
         self.limit = limit
         self.parameter = parameter
+
+    @property
+    def unavailable(self) -> bool:
+        """Whether, before the first token, another model may be asked instead."""
+        return self.code in _UNAVAILABLE

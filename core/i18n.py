@@ -6,6 +6,7 @@ another. The catalogue holds them under the context `sentence`, with the values 
 """
 
 import re
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from functools import lru_cache
 from pathlib import Path
 from string import Formatter
@@ -36,6 +37,13 @@ def translated(sentence: str) -> str:
 def grouped(number: int) -> str:
     """With the thousands set apart as the reader's language does it."""
     return number_format(number, force_grouping=True)
+
+
+def dollars(amount: Decimal, *, up: bool = False) -> str:
+    """Such as $12.50 and, of less than a cent, $0.0042: two digits that say something at least. `up` rounds up."""
+    places = max(2, 1 - amount.adjusted()) if amount else 2
+    shown = amount.quantize(Decimal(1).scaleb(-places), ROUND_CEILING if up else ROUND_HALF_EVEN)
+    return f"${number_format(shown, places, force_grouping=True)}"
 
 
 def _value(value: str) -> str:

@@ -19,7 +19,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 from core.admin import Confirmation, RowAdmin, acting, button, confirmed
 from core.errors import ModelError, ProductError
 from llm import services
-from llm.forms import ModelForm, ProviderForm, ToolServerForm, WebSearchForm
+from llm.forms import PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
 from llm.known_models import SOURCE
 from llm.models import UNKNOWN_WINDOW, Model, Provider, ToolServer, WebSearch
 from llm.tools import services as tools
@@ -29,6 +29,8 @@ IN_WORDS = {
     "max_output": "at most {:,} tokens an answer",
     "input_price": "${:f} a million prompt tokens",
     "output_price": "${:f} a million answer tokens",
+    "cached_input_price": "${:f} a million cached tokens",
+    "cache_write_price": "${:f} a million tokens written to the cache",
 }
 WAITING = "Choose a provider and type a name."
 
@@ -36,6 +38,7 @@ WAITING = "Choose a provider and type a name."
 def in_words(found: dict[str, Any]) -> str:
     """What is known of a model as a list in a sentence."""
     words = [text.format(found[name]) for name, text in IN_WORDS.items() if found.get(name) is not None]
+    words += [f"efforts of reasoning: {', '.join(found['efforts'])}"] if found.get("efforts") else []
     words += [f"{'' if found[name] else 'no '}{name}" for name in ("vision", "tools") if found.get(name) is not None]
     return ", ".join(words)
 
@@ -161,17 +164,19 @@ def suggestion(model: Model) -> str:
 @admin.register(Model)
 class ModelRowAdmin(RowAdmin):
     form = ModelForm
-    list_display = ("name", "provider", "window", "abilities", "prices", "enabled", "is_default")
+    list_display = ("name", "provider", "window", "abilities", "prices", "fallback", "enabled", "is_default")
     list_filter = ("provider", "enabled")
-    list_select_related = ("provider",)
+    list_select_related = ("provider", "fallback")
+    autocomplete_fields = ("fallback",)
     search_fields = ("name", "provider__name")
     actions_detail = ("make_default",)
     readonly_fields = ("known", "is_default", "learnt_window", "token_ratio", "ratio_samples")
     fieldsets = (
-        (None, {"fields": ("provider", "name", "known", "enabled")}),
+        (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
         ("Room", {"fields": ("context_window", "max_output", "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "several_system_messages")}),
-        ("Price in US dollars a million tokens", {"fields": ("input_price", "output_price")}),
+        ("Reasoning", {"fields": ("efforts", "effort")}),
+        ("Price in US dollars a million tokens", {"fields": PRICES}),
         ("In use", {"fields": ("is_default", "learnt_window", "token_ratio", "ratio_samples")}),
     )
 

@@ -16,6 +16,7 @@ from llm.types.model_call import (
     LoopEvent,
     Message,
     ModelRequest,
+    ParametersLeftOut,
     Provider,
     ReasoningState,
     StepEvent,
@@ -32,7 +33,7 @@ from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse
 
 MAX_CYCLES = 6
 MAX_CALLS = 16  # of one step; a model that asks for more is told so
-# Errors after which a request that is prepared otherwise may be accepted.
+# Errors after which a request that is prepared otherwise, for the same model, may be accepted.
 PREPARED_AGAIN = ("context_too_long", "responses_only")
 
 logger = logging.getLogger(__name__)
@@ -42,8 +43,8 @@ logger = logging.getLogger(__name__)
 class Cycle:
     """One model call of a turn. `number` counts from 1; `last`: no tools any more.
 
-    `refused` is the provider's error when this cycle's request must be prepared otherwise: its prompt was too long, or
-    the model speaks another protocol, which the client has taken note of.
+    `refused` is the provider's error when this cycle's request must be prepared otherwise: its prompt was too long, the
+    model speaks another protocol, which the client has taken note of, or the provider is not available.
     """
 
     number: int
@@ -51,20 +52,37 @@ class Cycle:
     refused: ModelError | None = None
 
 
-# Given the cycle and the messages this turn has added, the request to send.
-Prepare = Callable[[Cycle, Sequence[Message]], Awaitable[ModelRequest]]
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One model call, ready to be made: what is sent to whom, and the tools that the model may call.
+
+    `external`: names of tools that whoever asks runs.
+    """
+
+    provider: Provider
+    request: ModelRequest
+    tools: Mapping[str, Tool]
+    external: Collection[str] = ()
+
+
+# Given the cycle and the messages this turn has added, the call to make. Raises the error of a provider that is not
+# available when there is no other to ask.
+Prepare = Callable[[Cycle, Sequence[Message]], Awaitable[Call]]
 
 
 @dataclass(slots=True)
 class _Step:
-    """What one step has said so far."""
+    """What one step has said so far. `begun`: any of it has been told."""
 
+    asked: Call = field(init=False)
+    begun: bool = False
     text: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     arguments: list[list[str]] = field(default_factory=list)
     reasoning: ReasoningState | None = None
 
     def add(self, event: StepEvent) -> None:
+        self.begun = self.begun or not isinstance(event, ParametersLeftOut)
         if isinstance(event, TextDelta):
             self.text.append(event.text)
         elif isinstance(event, ToolCallStarted):
@@ -81,18 +99,10 @@ class _Step:
         )
 
 
-async def run(
-    provider: Provider,
-    prepare: Prepare,
-    tools: Mapping[str, Tool],
-    *,
-    external: Collection[str] = (),
-    max_cycles: int = MAX_CYCLES,
-) -> AsyncGenerator[LoopEvent, None]:
+async def run(prepare: Prepare, *, max_cycles: int = MAX_CYCLES) -> AsyncGenerator[LoopEvent, None]:
     """Yields everything that happens in a turn, in order. The last cycle forbids tools.
 
-    `external`: names of tools that whoever asks runs. A call of one ends the turn, and other calls beside it do not
-    run: nobody could be told their results.
+    A call of an external tool ends the turn, and other calls beside it do not run: nobody could be told their results.
 
     Raises `core.errors.ModelError` and whatever `prepare` raises. Closing the iterator stops the model and the tools.
     """
@@ -101,19 +111,18 @@ async def run(
         last = number == max_cycles
         yield StepStarted(number)
         step = _Step()
-        async with aclosing(_step(provider, prepare, Cycle(number, last), added)) as events:
+        async with aclosing(_step(prepare, Cycle(number, last), added, step)) as events:
             async for event in events:
-                step.add(event)
                 yield event
-        calls = step.finished_calls()
-        handed_over = [call for call in calls if call.name in external]
+        asked, calls = step.asked, step.finished_calls()
+        handed_over = [call for call in calls if call.name in asked.external]
         for call in handed_over:
             yield ToolRunStarted(call, call.name)
         if handed_over or not calls or last:
             return
         for call in calls:
-            yield ToolRunStarted(call, _label(call, tools))
-        running = [asyncio.create_task(_run_call(number, call, tools)) for number, call in enumerate(calls)]
+            yield ToolRunStarted(call, _label(call, asked.tools))
+        running = [asyncio.create_task(_run_call(number, call, asked.tools)) for number, call in enumerate(calls)]
         finished: list[ToolRunFinished] = []
         try:
             # Side by side, but told in the order of the calls: that is the order the model expects results in.
@@ -125,8 +134,8 @@ async def run(
         finally:
             for task in running:
                 task.cancel()
-        asked = tuple(run.call for run in finished)
-        added.append(Message("assistant", "".join(step.text), tool_calls=asked, reasoning=step.reasoning))
+        made = tuple(run.call for run in finished)
+        added.append(Message("assistant", "".join(step.text), tool_calls=made, reasoning=step.reasoning))
         added += [Message("tool", run.text, tool_call_id=run.call.id) for run in finished]
 
 
@@ -135,22 +144,28 @@ def _json(arguments: Mapping[str, Any]) -> str:
 
 
 async def _step(
-    provider: Provider, prepare: Prepare, cycle: Cycle, added: Sequence[Message]
+    prepare: Prepare, cycle: Cycle, added: Sequence[Message], step: _Step
 ) -> AsyncGenerator[StepEvent, None]:
-    """One model call; once more, prepared otherwise, when the provider says what is wrong with the prompt."""
-    try:
-        async with aclosing(provider.stream(await prepare(cycle, added))) as events:
-            async for event in events:
-                yield event
-        return
-    except ModelError as error:
-        # Providers refuse before the first token, so nothing has been yielded that would come twice.
-        if error.code not in PREPARED_AGAIN:
-            raise
-        refusal = error
-    async with aclosing(provider.stream(await prepare(replace(cycle, refused=refusal), added))) as events:
-        async for event in events:
-            yield event
+    """One model call; again, prepared otherwise, when the provider says what is wrong with it or is not available.
+
+    A model is asked once more for each reason, and none after the first token: nothing may be told twice.
+    """
+    known: set[tuple[Provider, str, str]] = set()
+    while True:
+        asked = step.asked = await prepare(cycle, added)
+        try:
+            async with aclosing(asked.provider.stream(asked.request)) as events:
+                async for event in events:
+                    step.add(event)
+                    yield event
+            return
+        except ModelError as error:
+            met = (asked.provider, asked.request.model, error.code)
+            again = error.unavailable or error.code in PREPARED_AGAIN
+            if step.begun or met in known or not again:
+                raise
+            known.add(met)
+            cycle = replace(cycle, refused=error)
 
 
 def _label(call: ToolCall, tools: Mapping[str, Tool]) -> str:

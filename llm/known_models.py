@@ -14,6 +14,7 @@ from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, TieredPrices
 
 SOURCE = f"genai-prices {version('genai-prices')}"
+PRICE_PLACES = 6  # decimals, of which a row keeps no more
 _CLOSED_VENDORS = ("anthropic", "google", "openai")
 _OPEN_WEIGHTS = re.compile(r"gpt-oss|gemma")
 
@@ -29,6 +30,26 @@ _ABILITIES: tuple[tuple[re.Pattern[str], tuple[bool | None, bool | None]], ...] 
 )
 
 
+# How long they can be told to reason, from the vendors' pages. First match wins; other names tell nothing.
+_WITH_HIGHEST = ("low", "medium", "high", "xhigh", "max")
+_EFFORTS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
+    (re.compile(r"audio|realtime|transcribe|tts|image|embed|instruct|-chat|o1-(?:mini|preview)"), ()),
+    (re.compile(r"^gpt-5\.[6-9]"), ("none", *_WITH_HIGHEST)),
+    (re.compile(r"^gpt-5\.[2-5]"), ("none", "low", "medium", "high", "xhigh")),
+    (re.compile(r"^gpt-5\.1"), ("none", "low", "medium", "high")),
+    (re.compile(r"^gpt-5(?:$|-)"), ("minimal", "low", "medium", "high")),
+    (re.compile(r"^o[134](?:$|-)"), ("low", "medium", "high")),
+    (re.compile(r"^claude-haiku-5[-.][5-9]"), ("none", *_WITH_HIGHEST)),
+    (re.compile(r"^claude-sonnet-5[-.][5-9]"), ("none", *_WITH_HIGHEST)),
+    (re.compile(r"^claude-\w+-(?:4[-.][7-9]|[5-9])(?:$|[-.])"), _WITH_HIGHEST),
+    (re.compile(r"^claude-(?:opus|sonnet)-4[-.]6"), ("low", "medium", "high", "max")),
+    (re.compile(r"^claude-opus-4[-.]5"), ("low", "medium", "high")),
+    (re.compile(r"^gemini-3"), ("low", "medium", "high")),
+    (re.compile(r"^gemini-2\.5-flash"), ("none", "low", "medium", "high")),
+    (re.compile(r"^gemini-2\.5"), ("low", "medium", "high")),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Suggestion:
     """`window` and `max_output` in tokens, prices in US dollars a million tokens; None: not known."""
@@ -37,6 +58,8 @@ class Suggestion:
     max_output: int | None
     input_price: Decimal | None
     output_price: Decimal | None
+    cached_input_price: Decimal | None
+    cache_write_price: Decimal | None
     vision: bool | None
     tools: bool | None
 
@@ -52,8 +75,22 @@ def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Sugge
         return None
     prices = model.get_prices(datetime.now(UTC))
     vision, tools = _abilities(model_name.rpartition("/")[2].lower())
-    # The data names no greatest answer.
-    return Suggestion(model.context_window, None, _base(prices.input_mtok), _base(prices.output_mtok), vision, tools)
+    return Suggestion(
+        window=model.context_window,
+        max_output=None,  # the data names none
+        input_price=_base(prices.input_mtok),
+        output_price=_base(prices.output_mtok),
+        cached_input_price=_base(getattr(prices, "cache_read_mtok", None)),
+        cache_write_price=_base(getattr(prices, "cache_write_mtok", None)),
+        vision=vision,
+        tools=tools,
+    )
+
+
+def efforts_of(model_name: str) -> list[str]:
+    """The efforts of reasoning that a model of this name takes; empty when nothing is known."""
+    name = model_name.rpartition("/")[2].lower()  # gateways name models "vendor/model", Google "models/…"
+    return list(next((efforts for pattern, efforts in _EFFORTS if pattern.search(name)), ()))
 
 
 def _at_host(base_url: str, name: str) -> ModelInfo | None:
@@ -74,8 +111,9 @@ def _find(name: str, vendor: str) -> ModelInfo | None:
 
 
 def _base(price: Decimal | TieredPrices | None) -> Decimal | None:
-    """Where the price depends on the length of the prompt, that of a short one."""
-    return price.base if isinstance(price, TieredPrices) else price
+    """Where the price depends on the length of the prompt, that of a short one: a row has one price."""
+    price = price.base if isinstance(price, TieredPrices) else price
+    return price if price is None or price == round(price, PRICE_PLACES) else round(price, PRICE_PLACES)
 
 
 def _abilities(name: str) -> tuple[bool | None, bool | None]:

@@ -18,7 +18,7 @@ class SentenceField(serializers.CharField):
 class AbilitiesSerializer(serializers.ModelSerializer[Model]):
     class Meta:
         model = Model
-        fields: ClassVar = ["vision", "tools", "several_system_messages"]
+        fields: ClassVar = ["vision", "tools", "several_system_messages", "efforts"]
         read_only_fields = fields
 
 
@@ -26,11 +26,24 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
     provider = serializers.CharField(source="provider.name", read_only=True)
     window = serializers.IntegerField(read_only=True, help_text="Tokens of prompt and answer together.")
     abilities = AbilitiesSerializer(source="*", read_only=True)
+    fallback = serializers.PrimaryKeyRelatedField[Model](
+        read_only=True, help_text="The model that is asked instead when this one's provider is not available."
+    )
     exact = serializers.SerializerMethodField(help_text="Whether its tokenizer is known, so that counts are exact.")
 
     class Meta:
         model = Model
-        fields: ClassVar = ["id", "name", "provider", "window", "max_output", "abilities", "exact", "default"]
+        fields: ClassVar = [
+            "id",
+            "name",
+            "provider",
+            "window",
+            "max_output",
+            "abilities",
+            "exact",
+            "fallback",
+            "default",
+        ]
         read_only_fields = fields
 
     def get_exact(self, model: Model) -> bool:

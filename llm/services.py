@@ -1,20 +1,24 @@
 """Every change to providers and models, and the shared provider clients."""
 
 import asyncio
+import logging
 import re
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import F
 
+from core.background import on_database
 from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
 from core.permissions import require_right, require_store
-from llm.known_models import suggest
+from llm.known_models import efforts_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import create
 from llm.types.model_call import CacheRule
@@ -27,11 +31,18 @@ UNKNOWN: dict[str, Any] = {
     "max_output": None,
     "input_price": None,
     "output_price": None,
+    "cached_input_price": None,
+    "cache_write_price": None,
     "vision": False,
     "tools": False,
+    "efforts": [],
 }
 RATIO_BOUNDS = (0.5, 2.0)
 RATIO_MEMORY = 20  # samples; later ones move the ratio by at least a twentieth, so that it follows a change
+
+logger = logging.getLogger(__name__)
+
+Said = TypeVar("Said")
 
 
 def _new_client(provider: Provider) -> ProviderClient:
@@ -84,6 +95,76 @@ def shared_client(provider: Provider) -> ProviderClient:
     return _clients[key]
 
 
+# A model whose provider was not available is passed over for a while, so that not every answer waits for it first. Each
+# worker finds that out, and forgets it, by itself.
+PASSED_OVER = 30.0  # seconds, unless the provider says how long
+LONGEST_PASSED_OVER = 300.0  # seconds, whatever it says
+MAX_FALLBACKS = 3  # models asked in a first one's place, one after the other
+_OF_ADMINS = ("bad_credentials", "quota_exhausted")  # nobody else can mend these
+_outages: dict[UUID, tuple[float, ModelError]] = {}  # by model: until when, on the monotonic clock, and why
+
+
+def note_outage(model: Model, error: ModelError) -> None:
+    """The model was asked and could not be had; for a while its fallback is asked at once."""
+    seconds = min(LONGEST_PASSED_OVER, max(PASSED_OVER, error.retry_after or 0))
+    _outages[model.pk] = (time.monotonic() + seconds, error)
+    level = logging.ERROR if error.code in _OF_ADMINS else logging.WARNING
+    logger.log(level, "the provider of %s is not available (%s): %s", model, error.code, error.detail)
+
+
+def outage_of(model: Model) -> ModelError | None:
+    """Why the model was not to be had just now; None when that is over, or never was."""
+    until, error = _outages.get(model.pk, (0.0, None))
+    if error is not None and until <= time.monotonic():
+        del _outages[model.pk]
+        return None
+    return error
+
+
+def available(model: Model, after: Model | None = None) -> Model | None:
+    """The model to ask: the first of this one and its fallbacks that is not known to be out, else the first of all.
+
+    `after`: of those behind this one, which has just failed; None when there is none. Fallbacks that are switched off
+    are passed over.
+    """
+    if after is None and outage_of(model) is None:
+        return model
+    rows = [model, *_fallbacks(model)]
+    if after is not None:
+        rows = rows[rows.index(after) + 1 :] if after in rows else []
+    return next((row for row in rows if outage_of(row) is None), rows[0] if rows else None)
+
+
+async def with_fallbacks(model: Model, ask: Callable[[Model], Awaitable[Said]]) -> Said:
+    """What `ask` returns of the model or, where that is not available, of a fallback. Raises the last one's error."""
+    asked = await on_database(available, model) or model
+    while True:
+        try:
+            return await ask(asked)
+        except ModelError as error:
+            following = None
+            if error.unavailable:
+                note_outage(asked, error)
+                following = await on_database(available, model, asked)
+            if following is None:
+                raise
+            asked = following
+
+
+def _fallbacks(model: Model) -> list[Model]:
+    found: list[Model] = []
+    followed, known = model.fallback_id, {model.pk}
+    while followed is not None and followed not in known and len(found) < MAX_FALLBACKS:
+        known.add(followed)
+        row = Model.objects.select_related("provider").filter(pk=followed).first()
+        if row is None:
+            break  # deleted in this very moment
+        if row.enabled and row.provider.enabled:
+            found.append(row)
+        followed = row.fallback_id
+    return found
+
+
 def test_connection(*, provider: Provider) -> list[str]:
     """The model names that the endpoint offers. Raises `ModelError`."""
 
@@ -111,6 +192,14 @@ def set_default_model(*, user: AbstractUser | None = None, model: Model) -> None
     model.default = True
 
 
+def set_fallback(*, user: AbstractUser | None = None, model: Model, fallback: Model | None) -> None:
+    """Raises `invalid_setting` where the model would be its own fallback."""
+    require_right(user, "change", model)
+    model.fallback = fallback
+    _check(model)
+    model.save(update_fields=["fallback"])
+
+
 def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | None) -> None:
     """Stores a row as an administrator's form left it. `api_key` None keeps the stored one, an empty one clears it."""
     require_store(user, provider)
@@ -130,9 +219,9 @@ def store_model(*, user: AbstractUser, model: Model, left_empty: Collection[str]
 def known_of(model: Model) -> dict[str, Any]:
     """The fields of `UNKNOWN` that are known of a model by its name and its provider's address."""
     known = suggest(model.provider.kind, model.name, base_url=model.provider.base_url)
-    if known is None:
-        return {}
-    values = {name: getattr(known, "window" if name == "context_window" else name) for name in UNKNOWN}
+    names = [name for name in UNKNOWN if name != "efforts"] if known is not None else []
+    values = {name: getattr(known, "window" if name == "context_window" else name) for name in names}
+    values["efforts"] = efforts_of(model.name) or None
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -61,6 +61,7 @@ class Translation:
     head: Head
     told: int = 0
     ended: bool = False
+    _model: str = ""  # that of a fallback
     _step: _Step = field(default_factory=_Step)
     _calls: dict[str, _Call] = field(default_factory=dict)
     _lengths: dict[int, int] = field(default_factory=dict)  # characters told of each part
@@ -83,7 +84,7 @@ class Translation:
         parts = enumerate(turn.answer.parts[self.told :], self.told)
         left = [event for number, part in parts for event in self._rest(number, part)]
         ending = Ending(turn.status, turn.answer.error_code, turn.answer.error_detail)
-        type_, payload = last_event(ending, turn.usage)
+        type_, payload = last_event(ending, turn.usage, turn.finish_reason or "stop")
         return [each for event in [*left, {"type": type_, **payload}] for each in self.feed(event)]
 
     def _rest(self, number: int, part: dict[str, Any]) -> Iterator[Wire]:
@@ -110,6 +111,11 @@ class Translation:
         yield agui.CustomEvent(
             name="turn", value={**ids, "url": head.absolute(reverse("turn-detail", args=[head.turn]))}
         )
+
+    def _fall_back(self, event: Wire) -> Events:
+        self._model = event["model"]
+        told = {name: event[name] for name in ("model", "instead_of", "code", "detail")}
+        yield agui.CustomEvent(name="model_fallback", value=told)
 
     def _start_text(self, event: Wire) -> Events:
         message = self._message(event["part"])
@@ -235,7 +241,7 @@ class Translation:
             return None
         return [
             agui.TokenUsage(
-                model=self.head.model,
+                model=self._model or self.head.model,
                 input_tokens=into,
                 output_tokens=out,
                 total_tokens=into + out,
@@ -257,6 +263,7 @@ class Translation:
 
 _TRANSLATE: dict[EventType, Callable[[Translation, Wire], Events]] = {
     EventType.RUN_STARTED: Translation._turn,
+    EventType.MODEL_FALLBACK: Translation._fall_back,
     EventType.TEXT_MESSAGE_START: Translation._start_text,
     EventType.TEXT_MESSAGE_CONTENT: Translation._add_text,
     EventType.TEXT_MESSAGE_END: Translation._close,

@@ -31,9 +31,11 @@ from chat.realtime import event_stream
 from chat.sending.services import no_next, queue, remove_next, send
 from chat.turns.services import decide_call, stop_turn
 from chat.turns.submit import Ask, regenerate
+from chat.usage.api import MoneyField
 from core.errors import ProductError
 from core.i18n import translated
 from core.requests import ByUpdate, VisibleField, pages, posts, valid
+from llm.models import Effort, Model
 from llm.serializers import SentenceField
 from personas.models import Persona
 from projects.models import Project
@@ -49,7 +51,7 @@ class ConversationSerializer(serializers.ModelSerializer[Conversation]):
         model = Conversation
         fields: ClassVar = [
             *("id", "title", "persona", "project", "leaf", "state", "automatic_summaries", "archived", "origin"),
-            *("created", "updated"),
+            *("effort", "created", "updated"),
         ]
         read_only_fields: ClassVar = ["leaf", "state", "automatic_summaries", "origin", "created", "updated"]
 
@@ -75,11 +77,13 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
     parts = PartSerializer(many=True)
     text = serializers.CharField(read_only=True)
     error = serializers.SerializerMethodField()
+    cost = MoneyField(source="turn.cost", default=None, help_text="Of the answer's model calls.")
 
     class Meta:
         model = Message
         fields: ClassVar = [
-            "id", "conversation", "parent", "role", "text", "parts", "model", "status", "error", "feedback", "created"
+            "id", "conversation", "parent", "role", "text", "parts", "model", "status", "error", "feedback", "cost",
+            "created",
         ]  # fmt: skip
 
     @extend_schema_field(ErrorSerializer(allow_null=True))
@@ -105,12 +109,18 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
     parts = PartSerializer(source="answer.parts", many=True)
     error = serializers.SerializerMethodField()
     usage = serializers.SerializerMethodField()
+    model = serializers.PrimaryKeyRelatedField[Model](read_only=True, help_text="The one that was asked.")
+    answered_by = serializers.PrimaryKeyRelatedField[Model](
+        source="answer.model", read_only=True, help_text="The one that wrote the answer: `model`, or a fallback of it."
+    )
+    cost = MoneyField(help_text="Of all its model calls.")
 
     class Meta:
         model = Turn
         fields: ClassVar = [
-            "id", "conversation", "user_message", "message", "model", "slot", "status",
-            "text", "parts", "usage", "error", "created", "started", "finished",
+            "id", "conversation", "user_message", "message", "model", "answered_by", "fallback_reason",
+            "finish_reason", "effort", "slot", "status",
+            "text", "parts", "usage", "cost", "error", "created", "started", "finished",
         ]  # fmt: skip
 
     @extend_schema_field(ErrorSerializer(allow_null=True))
@@ -126,10 +136,27 @@ class TurnsSerializer(serializers.Serializer[dict[str, Any]]):
     turns = TurnSerializer(many=True)
 
 
+class EffortField(serializers.CharField):
+    """None where nothing is said of it."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            required=False, allow_blank=True, allow_null=True, default=None,
+            help_text=f"Of reasoning: {', '.join(Effort.values)}; kept for the conversation, empty takes it back.",
+            **kwargs,
+        )  # fmt: skip
+
+
 class KeepSerializer(serializers.Serializer[dict[str, Any]]):
+    effort = EffortField()
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
     models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
+
+
+class RegenerateSerializer(serializers.Serializer[dict[str, Any]]):
+    models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
+    effort = EffortField()
 
 
 class AskSerializer(KeepSerializer):
@@ -146,10 +173,6 @@ class EditSerializer(serializers.Serializer[dict[str, Any]]):
 
 class FeedbackSerializer(serializers.Serializer[dict[str, Any]]):
     feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty takes it back.")
-
-
-class RegenerateSerializer(serializers.Serializer[dict[str, Any]]):
-    models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
 
 
 class ApprovalSerializer(serializers.Serializer[dict[str, Any]]):
@@ -225,7 +248,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     def plan(self, request: Request, pk: str) -> Response:
         """What the next turn would send for a draft: room used, what would be left out and why."""
         body = valid(DraftSerializer, request)
-        model, draft = services.visible_model(body["model"]), Draft(body["text"], body["files"])
+        model, draft = services.visible_model(body["model"]), Draft(body["text"], body["files"], body["effort"])
         return Response(plan_ahead(user=self.person, scope=scope_of(self.get_object()), draft=draft, model=model))
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
@@ -247,9 +270,9 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
         )
 
     @posts(TurnsSerializer, RegenerateSerializer, status=202)
-    def regenerate(self, message: Message, models: list[UUID]) -> Any:
+    def regenerate(self, message: Message, **asked: Any) -> Any:
         """Answers the question anew, as a branch beside the old answer."""
-        return {"turns": regenerate(user=self.person, message=message, models=models, key=key_of(self.request))}
+        return {"turns": regenerate(user=self.person, message=message, key=key_of(self.request), **asked)}
 
     @posts(TurnsSerializer, EditSerializer, status=202)
     def edit(self, message: Message, **asked: Any) -> Any:

@@ -14,6 +14,7 @@ from chat.models.conversation_state import ChatScope
 from chat.prompts.inspector import CACHE_REASONS
 from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
+from chat.usage.api import MoneyField
 from personas.services import model_for
 
 
@@ -26,6 +27,7 @@ class DraftSerializer(serializers.Serializer[dict[str, Any]]):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False, allow_blank=True, default="")
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
+    effort = serializers.CharField(required=False, allow_blank=True, allow_null=True, default=None)
 
 
 class SourceSerializer(serializers.Serializer[dict[str, Any]]):
@@ -93,6 +95,8 @@ class ReportSerializer(CallSerializer):
 
     window = serializers.IntegerField()
     reserved_output = serializers.IntegerField()
+    reserved_reasoning = serializers.IntegerField(help_text="How much of that is for what it reasons first.")
+    effort = serializers.CharField(allow_blank=True, help_text="Of reasoning, as sent; empty: the provider's default.")
     buffer = serializers.IntegerField()
     margin = serializers.FloatField()
     tools_tokens = serializers.IntegerField(
@@ -110,6 +114,12 @@ class ReportSerializer(CallSerializer):
     sources = SourceSerializer(many=True)
     versions = serializers.DictField(child=serializers.CharField())
     summary = CoveredSerializer(allow_null=True)
+    model_id = serializers.CharField(required=False)
+    usage = serializers.DictField(
+        child=serializers.IntegerField(),
+        required=False,
+        help_text="Tokens as the provider reports them; empty while it has not.",
+    )
     notes = serializers.ListField(child=serializers.CharField(), help_text="What should have been there and was not.")
     cache = CacheSerializer(required=False, help_text="Not in reports of earlier versions.")
     messages = PromptMessageSerializer(many=True)
@@ -130,9 +140,17 @@ class PlanErrorSerializer(ErrorSerializer):
     sections = serializers.DictField(child=serializers.IntegerField(), required=False)
 
 
+class ExpectedCostSerializer(serializers.Serializer[dict[str, str]]):
+    """US dollars of the first model call; every one that follows a tool's result costs its own prompt and answer."""
+
+    prompt = MoneyField(help_text="By our count of tokens, as if nothing were cached.")
+    at_most = MoneyField(help_text="With the longest answer there can be, and all of the prompt put into the cache.")
+
+
 class PlanSerializer(ReportSerializer):
     """Of a draft that does not fit there is only `fits`, `limit`, `error` and `documents`."""
 
+    cost = ExpectedCostSerializer(allow_null=True, required=False, help_text="Null without a price.")
     fits = serializers.BooleanField()
     documents = SelectionSerializer()
     error = PlanErrorSerializer(allow_null=True)

@@ -7,7 +7,7 @@ messages, says how far the next one begins the same, and what is the first thing
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
@@ -70,10 +70,8 @@ class SentPrompt:
         return {"pieces": self.pieces, **{name: getattr(self, name) for name in members}}
 
 
-def sent_of(stored: Mapping[str, Any] | None) -> SentPrompt | None:
-    """From what `as_json` gave; None without."""
-    if not stored:
-        return None
+def sent_of(stored: Mapping[str, Any]) -> SentPrompt:
+    """From what `as_json` gave."""
     pieces = tuple(Piece(*piece) for piece in stored["pieces"])
     return SentPrompt(**{**stored, "pieces": pieces, "points": tuple(stored["points"])})
 
@@ -249,11 +247,11 @@ def _message_change(was: Piece, new: Piece, before: SentPrompt) -> str:
 def billed(entry: CacheEntry, sent: SentPrompt, usage: Usage, counted: int) -> CacheEntry:
     """With what the provider says it has served; where that is less than was expected, from which section on.
 
-    `counted`: the tokens of the whole prompt by our count, to which its own are held.
+    `usage` is sensible; `counted`: the tokens of the whole prompt by our count, to which its own are held.
     """
-    read, written = min(usage.cached_input, usage.input), usage.cache_written
+    read, written = usage.cached_input, usage.cache_written
     told: CacheEntry = {
-        **entry, "read": read, "written": written, "uncached": max(0, usage.input - read - written),
+        **entry, "read": read, "written": written, "uncached": usage.input - read - written,
     }  # fmt: skip
     ratio = usage.input / counted if counted and usage.input else 1.0
     promised = entry["expected"] * ratio
@@ -272,7 +270,3 @@ def _section_at(sent: SentPrompt, tokens: float) -> str:
         if tokens < 0:
             return piece.section
     return sent.pieces[-1].section
-
-
-def reported(sent: SentPrompt, usage: Usage | None) -> SentPrompt:
-    return replace(sent, reported=usage is not None and usage.cache_told)

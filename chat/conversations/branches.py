@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
+from django.db.models.functions import Coalesce
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -53,7 +54,7 @@ def continue_answer(*, user: User, message: Message, key: str | None = None) -> 
         raise ProductError(
             "nothing_to_continue", "Only an answer that was cut off can be continued. Ask a new question instead."
         )
-    ask = Ask(CONTINUE, models=_usable(message.model_id), key=key, parent=message.pk)
+    ask = Ask(CONTINUE, models=_usable(message.asked_model_id), key=key, parent=message.pk)
     return submit(user=user, conversation=message.conversation, ask=ask)
 
 
@@ -112,7 +113,8 @@ def _carried(user: User, message: Message) -> list[UUID]:
 
 
 def _model_of_newest_answer(question: Message) -> UUID | None:
-    return question.children.order_by("-id").values_list("model", flat=True).first()
+    asked = Coalesce("turn__model", "model")
+    return question.children.order_by("-id").values_list(asked, flat=True).first()
 
 
 def _usable(model: UUID | None) -> Sequence[UUID]:

@@ -2,18 +2,19 @@
 
 import asyncio
 import logging
-from contextlib import aclosing
+from functools import partial
 from uuid import UUID
 
-from chat.models import Conversation, Turn
+from chat.models import Conversation, ModelCall, Turn
 from chat.models.conversation import title_from
 from chat.models.conversation_state import list_changed
+from chat.prompts.asking import ask
 from chat.realtime.event_stream import announce
 from core.background import on_database
 from core.errors import ProductError
 from llm.models import Model
-from llm.services import shared_client
-from llm.types.model_call import Message, ModelRequest, TextDelta
+from llm.services import with_fallbacks
+from llm.types.model_call import Message, ModelRequest
 
 SMALLEST_WINDOW = 4_096  # tokens; models with less write titles that are worse than the message's beginning
 SHOWN = 2_000  # characters of the question, and of the answer, that the model reads
@@ -42,7 +43,7 @@ async def write(turn_id: UUID) -> None:
         return
     try:
         async with asyncio.timeout(TIMEOUT):
-            said = await _ask(turn.model, turn.user_message.text, turn.answer.text)
+            said = await with_fallbacks(turn.model, partial(_ask, turn))
     except (ProductError, TimeoutError) as error:
         logger.info("no title for conversation %s: %s", turn.conversation_id, error or "it took too long")
         return
@@ -64,22 +65,16 @@ def cleaned(said: str) -> str:
     return ""
 
 
-async def _ask(model: Model, question: str, answer: str) -> str:
-    shown = f"{question[:SHOWN]}\n\n{answer[:SHOWN]}"
+async def _ask(turn: Turn, model: Model) -> str:
+    shown = f"{turn.user_message.text[:SHOWN]}\n\n{turn.answer.text[:SHOWN]}"
     request = ModelRequest(
         model=model.name,
         messages=(Message("system", INSTRUCTION), Message("user", shown)),
         max_output=min(1_024, model.context_window // 4),  # room for a model that reasons first
         window=model.window,
     )
-    said = ""
-    async with aclosing(shared_client(model.provider).stream(request)) as events:
-        async for event in events:
-            if isinstance(event, TextDelta):
-                said += event.text
-            if len(said) > READ:
-                break
-    return said
+    said = await ask(model, request, turn.conversation, purpose=ModelCall.Purpose.TITLE, longest=READ)
+    return said.text
 
 
 def _turn(turn_id: UUID) -> Turn | None:

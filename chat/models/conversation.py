@@ -1,15 +1,24 @@
 """The conversation: a tree of messages, and the turns that grow it."""
 
 import textwrap
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, ClassVar, Self, TypeVar
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
+from django.utils.translation import gettext_lazy
 from uuid_utils.compat import uuid7
+
+from llm.models import Model
+from llm.models.provider import effort_field
+from llm.types.model_call import Usage
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
 RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes what was deleted
@@ -52,6 +61,9 @@ class Conversation(models.Model):
     persona = models.ForeignKey("personas.Persona", null=True, blank=True, on_delete=models.SET_NULL)
     project = models.ForeignKey(
         "projects.Project", null=True, blank=True, on_delete=models.SET_NULL, related_name="conversations"
+    )
+    effort = effort_field(
+        help_text="As the person chose it last; empty: as the persona, the profile or the model has it."
     )
     # The number to cite for each document that has appeared here, by the file's id; given once and kept.
     documents: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
@@ -155,6 +167,12 @@ class Message(models.Model):
         """What was written, without reasoning and tools."""
         return "\n\n".join(part["text"] for part in self.parts if part["type"] == "text" and part["text"])
 
+    @property
+    def asked_model_id(self) -> UUID | None:
+        """The model that was to write the answer; `model` is the one that did, which may be a fallback of it."""
+        turn: Turn | None = getattr(self, "turn", None)
+        return (turn.model_id if turn is not None else None) or self.model_id
+
 
 class Attachment(models.Model):
     """A file that was uploaded with a message; it stands above it for ever."""
@@ -183,7 +201,8 @@ class Turn(models.Model):
     """One answer in the making. The row is the truth about who works on it: it is claimed by a conditional update.
 
     `attempt` counts claims and fences an old worker; `usage` holds the fields of
-    `llm.types.model_call.Usage` plus `calls`.
+    `llm.types.model_call.Usage` plus `calls`. `model` is the one that was asked; a fallback that took its place wrote
+    the answer, and is the model of that.
     """
 
     class Status(models.TextChoices):
@@ -208,10 +227,18 @@ class Turn(models.Model):
     stop_requested = models.BooleanField(default=False)
     heartbeat = models.DateTimeField(null=True, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
+    effort = effort_field(help_text="As the person chose it; a program's is in its options.")
     # What a program asked for beside its messages, see `chat.prompts.turn_context.Options`; empty for a person's turn.
     options: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
+    fallback_reason = models.CharField(
+        max_length=60, blank=True, help_text="The error for which a fallback of the model was asked instead."
+    )
+    finish_reason = models.CharField(max_length=20, blank=True, help_text="Why the model's last step ended.")
     usage: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     report: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    cost = models.DecimalField(
+        max_digits=26, decimal_places=12, null=True, help_text="US dollars of all its calls; empty without a price."
+    )
     # Of the last call in the report, for pages that show many answers and must not load every report.
     context_limit = models.PositiveIntegerField(null=True, blank=True)
     context_used = models.PositiveIntegerField(null=True, blank=True)
@@ -294,6 +321,91 @@ class LastPrompt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.conversation_id} {self.model_id}"
+
+
+class ModelCallQuerySet(models.QuerySet["ModelCall"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ModelCallQuerySet":
+        return self.filter(person_id=user.pk)
+
+
+def _named(to: Any) -> Any:
+    """What a call names, while that is there. The database enforces nothing: a call has cost what it has cost, also
+    where the model or the project is removed in the moment in which it is written down."""
+    return models.ForeignKey(to, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False)
+
+
+class ModelCall(models.Model):
+    """What one model call took and cost, at the prices of its moment; the ledger of all usage. Rows are never changed.
+
+    `number` counts the calls of a turn from 1. Tokens are the provider's; where it said nothing, such as of a call that
+    was cut off, our own, and then `counted` is true. `cached_input` and `cache_written` are parts of `input`,
+    `reasoning` of `output`. `cost` is in US dollars, exact; null where the model had no price.
+    """
+
+    class Purpose(models.TextChoices):
+        ANSWER = "answer", gettext_lazy("Answer")
+        RUN = "run", gettext_lazy("Run")
+        SUMMARY = "summary", gettext_lazy("Summary")
+        TITLE = "title", gettext_lazy("Title")
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    person = _named(settings.AUTH_USER_MODEL)
+    conversation = _named(Conversation)
+    turn = _named(Turn)
+    project = _named("projects.Project")
+    persona = _named("personas.Persona")
+    model = _named("llm.Model")
+    model_name = models.CharField(max_length=200)
+    provider_name = models.CharField(max_length=100)
+    purpose = models.CharField(max_length=10, choices=Purpose)
+    number = models.PositiveSmallIntegerField(default=1)
+    input = models.PositiveIntegerField()
+    cached_input = models.PositiveIntegerField(default=0)
+    cache_written = models.PositiveIntegerField(default=0)
+    output = models.PositiveIntegerField()
+    reasoning = models.PositiveIntegerField(default=0)
+    counted = models.BooleanField(default=False)
+    cost = models.DecimalField(max_digits=26, decimal_places=12, null=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = ModelCallQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["-id"]
+        indexes: ClassVar = [
+            models.Index(fields=["person", "-created"], name="model_call_of_person"),
+            models.Index(fields=["-created"], name="model_call_created"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["turn", "number"], name="one_row_per_call_of_a_turn"),
+            models.CheckConstraint(
+                condition=Q(cached_input__lte=F("input") - F("cache_written")) & Q(reasoning__lte=F("output")),
+                name="parts_of_a_call_within_it",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model_name}: {self.input} / {self.output}"
+
+    @classmethod
+    def of(cls, model: Model, said: Usage, counted: Usage, **named: Any) -> Self:
+        """A row, not stored yet, of what the provider `said`; where that is nothing, of what we `counted`."""
+        usage = replace(said, input=said.input or counted.input, output=said.output or counted.output).sensible()
+        return cls(
+            **named,
+            **asdict(usage),
+            model_id=model.pk,
+            model_name=model.name,
+            provider_name=model.provider.name,
+            counted=(usage.input, usage.output) != (said.input, said.output),
+            cost=model.prices.cost(usage) if model.prices is not None else None,
+        )
+
+
+def total_cost(calls: "Iterable[ModelCall]") -> Decimal | None:
+    """US dollars; None where no call has a price."""
+    priced = [call.cost for call in calls if call.cost is not None]
+    return sum(priced, Decimal(0)) if priced else None
 
 
 class StepReasoning(models.Model):

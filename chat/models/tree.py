@@ -70,7 +70,7 @@ def sibling_rows(message: Message) -> "QuerySet[Message]":
 
 def with_rows(messages: "QuerySet[Message]") -> "QuerySet[Message]":
     """The rows that every reader of a message needs, in the same query."""
-    rows = messages.select_related("conversation", "turn", "model__provider").defer("turn__report")
+    rows = messages.select_related("conversation", "turn__model", "model__provider").defer("turn__report")
     return rows.prefetch_related(Prefetch("attachments", Attachment.objects.select_related("file")))
 
 

@@ -46,6 +46,7 @@ class Completion:
     def __init__(self, head: Head) -> None:
         self._head = head
         self._created = int(time.time())
+        self._model = head.model
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[str, dict[str, Any]] = {}  # by the call's id, as the protocol shows them
@@ -69,21 +70,22 @@ class Completion:
                 return self._arguments(event["call"], event["delta"])
             case "CITATION":
                 self._sources[event["number"]] = event
+            case "MODEL_FALLBACK":
+                self._model = event["model"]
             case "CONTEXT_REPORT":
                 self._planned += event["used"]
             case "RUN_FINISHED":
                 return self._close(event["finish"], event["usage"])
-            case "RUN_STOPPED":
+            case "RUN_STOPPED" | "RUN_ERROR":
                 self.ended = True
-                raise stopped()
-            case "RUN_ERROR":
-                self.ended = True
-                raise failure(event)
+                raise stopped() if event["type"] == "RUN_STOPPED" else failure(event)
         return []
 
     def catch_up(self, turn: Turn) -> list[Chunk]:
         """The rest from the row, when the turn has ended and its stream is gone."""
         self.ended = True
+        if turn.fallback_reason and turn.answer.model is not None:
+            self._model = turn.answer.model.name
         if turn.status == Turn.Status.STOPPED:
             raise stopped()
         if turn.status != Turn.Status.DONE:
@@ -98,7 +100,7 @@ class Completion:
                 known = len(self._calls[part["id"]]["function"]["arguments"]) if part["id"] in self._calls else None
                 chunks += self._call(part["id"], part["name"]) if known is None else []
                 chunks += self._arguments(part["id"], part["arguments"][known or 0 :])
-        return chunks + self._close("stop", turn.usage)
+        return chunks + self._close(turn.finish_reason or "stop", turn.usage)
 
     def whole(self) -> dict[str, Any]:
         """The answer as one object, once it has `ended`."""
@@ -177,7 +179,7 @@ class Completion:
             "id": f"chatcmpl-{self._head.turn}",
             "object": kind,
             "created": self._created,
-            "model": self._head.model,
+            "model": self._model,
             "system_fingerprint": None,
         }
 

@@ -257,7 +257,7 @@ def fingerprint(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -
     return SentPrompt(
         pieces=pieces_of(sent, tools, context.room.tools_tokens),
         points=tuple(point + 1 for point in points),
-        settings=digest([_tool_choice(context, step), options.sampling.reasoning_effort]),
+        settings=digest([_tool_choice(context, step), context.effort.sent]),
         versions=prompt.report.versions,
         at=timezone.now().timestamp(),
     )
@@ -278,7 +278,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         several_system_messages=model.several_system_messages,
         temperature=options.temperature,
         stop=options.stop,
-        sampling=options.sampling,
+        sampling=replace(options.sampling, reasoning_effort=context.effort.sent or None),
         response_format=options.response_format,
         parallel_tool_calls=options.parallel_tool_calls,
         window=model.window,

@@ -101,7 +101,7 @@ def with_reasoning(messages: list[ContextMessage], rows: Sequence[Message], mode
     if not called:
         return messages
     states: dict[str, list[ReasoningState]] = {}
-    kept = StepReasoning.objects.filter(turn__answer__in=called, turn__model__name=model).order_by("number")
+    kept = StepReasoning.objects.filter(turn__answer__in=called, turn__answer__model__name=model).order_by("number")
     for answer, items, tokens in kept.values_list("turn__answer", "items", "tokens"):
         states.setdefault(str(answer), []).append(ReasoningState(tuple(items), tokens))
     return [_with_next_state(message, states) for message in messages] if states else messages

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
@@ -12,7 +13,8 @@ from chat.context.build import SourceEntry
 from chat.models import Turn
 from chat.prompts import report as reports
 from chat.prompts.report import Change, ResolvedReport
-from core.i18n import grouped
+from core.i18n import dollars, grouped
+from llm.models import Effort
 
 SECTIONS = {
     "system": gettext_lazy("System prompt"),
@@ -186,9 +188,20 @@ class Panel:
         return [(str(VERSIONS.get(name, name)), version) for name, version in self.report["versions"].items()]
 
     @property
+    def effort(self) -> str:
+        """In words; empty where none was sent."""
+        sent = self.report.get("effort", "")
+        return str(Effort(sent).label) if sent else ""
+
+    @property
     def notices(self) -> list[str]:
         """Whole sentences."""
         return [*filter(None, [self.report["refused"]]), *self.report.get("notes", ())]
+
+    @property
+    def ahead(self) -> str:
+        """What a plan will cost."""
+        return cost_ahead(self.report)
 
     @property
     def covered(self) -> str:
@@ -211,8 +224,10 @@ class Panel:
         """What is not room for messages, then the room; together the window (docs/context.md, “The room”)."""
         report = self.report
         answer, tools, room = report["reserved_output"], report["tools_tokens"], report["limit"]
+        reasoning = report.get("reserved_reasoning", 0)
         return [
-            (_("Kept free for the answer"), answer),
+            (_("Kept free for the answer"), answer - reasoning),
+            *([(_("Kept free for reasoning"), reasoning)] if reasoning else []),
             (_("Definitions of tools"), tools),
             (_("Kept free against counting errors"), report["window"] - answer - tools - room),
             (_("Room for messages"), room),
@@ -292,7 +307,17 @@ def plan_line(plan: Mapping[str, Any]) -> str:
     old = ngettext("%(count)d old message summarised", "%(count)d old messages summarised", summary["messages"]) % {
         "count": summary["messages"]
     } if summary else ""  # fmt: skip
-    return " · ".join(part for part in (f"{about}{used}", _fate(plan["sources"], plan["unloaded"]), old) if part)
+    fate = _fate(plan["sources"], plan["unloaded"])
+    return " · ".join(part for part in (f"{about}{used}", cost_ahead(plan), fate, old) if part)
+
+
+def cost_ahead(plan: Mapping[str, Any]) -> str:
+    """What sending costs; empty without a price."""
+    cost = plan.get("cost")
+    if cost is None:
+        return ""
+    amounts = {"prompt": dollars(Decimal(cost["prompt"])), "most": dollars(Decimal(cost["at_most"]), up=True)}
+    return _("%(prompt)s, with the longest answer at most %(most)s") % amounts
 
 
 def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:

@@ -1,14 +1,14 @@
 """What the next turn would send, before it is sent: for the composer, programs, and whoever selects documents."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from accounts.models import User
 from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget, Reserves, document_budget
-from chat.models import LastPrompt, Message
+from chat.models import Conversation, LastPrompt, Message
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, report
 from chat.prompts.turn_context import TurnContext, base_context, context_of_draft
@@ -22,19 +22,25 @@ from personas.services import model_for
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a person is about to send. `files` are ids; those that are not the person's are ignored in a plan."""
+    """What a person is about to send. `files` are ids; those that are not the person's are ignored in a plan.
+
+    `effort` of reasoning as in `chat.turns.submit.Ask`: None is what the conversation has.
+    """
 
     text: str
     files: Sequence[UUID] = ()
+    effort: str | None = None
 
 
 def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | None = None) -> dict[str, Any]:
-    """The report of a first model call for the draft: the report's members and `fits`, `error`, `documents`.
+    """The report of a first model call for the draft: the report's members and `fits`, `error`, `documents`, `cost`.
 
     What does not fit is an answer too: `fits` is false, and `error` says with `code` and `detail` what to do.
     `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
     """
     base = base_context(user=user, model=model or model_for(scope.persona), scope=scope)
+    if draft.effort is not None:
+        base = replace(base, asked_effort=draft.effort)
     files = chosen_files(user=user, ids=draft.files)
     allowed = budget(base)  # the same line for everybody who selects files, whatever tools they bring along
     documents = {**asdict(allowed), "selected": _selected(files)}
@@ -48,12 +54,32 @@ def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | Non
         limit = max(0, context.room.input_limit)
         problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
         return {"fits": False, "limit": limit, "error": problem, "documents": documents}
+    entry = _cache(context, planned, conversation)
+    call = report.resolved(report.stored(context, planned, cycle=1, cache=entry), draft=text)
+    return {"fits": True, "error": None, "documents": documents, "cost": _cost(context, call), **call}
+
+
+def _cost(context: TurnContext, call: report.CallReport) -> dict[str, str] | None:
+    """What sending costs in US dollars, by our count of tokens and of what the provider's cache will serve; None
+    without a price.
+
+    Of the first model call: every one that follows a tool's result costs its own prompt and answer.
+    """
+    prices = context.model.prices
+    if prices is None:
+        return None
+    left = max(0, context.room.window - call["used"] - call["tools_tokens"])
+    whole, served = call["used"] + call["tools_tokens"], call["cache"]["expected"]
+    expected = prices.ahead(whole, min(left, context.model.max_output or left), served)
+    return {name: f"{amount:f}" for name, amount in asdict(expected).items()}
+
+
+def _cache(context: TurnContext, planned: builder.Planned, conversation: Conversation | None) -> cache.CacheEntry:
+    """What the provider's cache will serve."""
     rows = LastPrompt.objects.filter(conversation=conversation) if conversation else LastPrompt.objects.none()
-    prompts = dict(rows.values_list("model", "prompt"))
-    before, sent = cache.sent_of(prompts.get(context.model.pk)), builder.fingerprint(context, planned.prompt)
-    entry = cache.expected(sent, before, cache_rule(context.model), other_model=bool(prompts))
-    call = report.stored(context, planned, cycle=1, cache=entry)
-    return {"fits": True, "error": None, "documents": documents, **report.resolved(call, draft=text)}
+    prompts = {model: cache.sent_of(prompt) for model, prompt in rows.values_list("model", "prompt")}
+    before, sent = prompts.get(context.model.pk), builder.fingerprint(context, planned.prompt)
+    return cache.expected(sent, before, cache_rule(context.model), other_model=bool(prompts))
 
 
 def budget(context: TurnContext) -> DocumentBudget:

@@ -51,15 +51,20 @@ class CoveredEntry(TypedDict):
 class CallReport(ReportEntry):
     """One model call as it is stored: the engine's report, and under what it was made; all numbers in tokens.
 
+    `effort` of reasoning as sent; `reserved_reasoning`: what of `reserved_output` is for it; both not in those of
+    earlier versions.
     `numbers`: the documents' numbers. `refused`: what the provider said to a longer prompt before this one. `notes`:
     sentences on what should have been there and was not. `unread`: tokens that the server did not read, by its count.
     `cache`: what the provider's cache was to serve, and did.
+    `usage`: what the provider has reported, the fields of `llm.types.model_call.Usage`; empty while it has not.
     """
 
     cycle: int
     model: str
     window: int
     reserved_output: int
+    reserved_reasoning: NotRequired[int]
+    effort: NotRequired[str]
     buffer: int
     margin: float
     tools_tokens: int
@@ -74,6 +79,8 @@ class CallReport(ReportEntry):
     notes: list[str]
     # Not in those of earlier versions:
     unread: int
+    model_id: str
+    usage: dict[str, int]
     cache: NotRequired[CacheEntry]
 
 
@@ -105,8 +112,11 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
     return {
         "cycle": cycle,
         "model": context.model.name,
+        "model_id": str(context.model.pk),
         "window": context.room.window,
         "reserved_output": context.room.reserved_output,
+        "reserved_reasoning": context.reasoning_tokens,
+        "effort": context.effort.sent,
         "buffer": context.room.buffer,
         "margin": float(context.margin),
         "tools_tokens": context.room.tools_tokens,
@@ -121,9 +131,10 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "messages": [_stored_message(message) for message in planned.prompt.messages],
         "numbers": planned.documents.numbers.known,
         "refused": refused,
-        "notes": list(context.toolbox.notes),
+        "notes": [*filter(None, [context.effort.note]), *context.toolbox.notes],
         "unread": 0,
         "cache": cache,
+        "usage": {},
     }
 
 
@@ -138,6 +149,14 @@ def cut(read: int, missing: int) -> str:
 
 def left_out(names: Sequence[str]) -> str:
     return f"The model refuses this, so it was not sent: {', '.join(names)}."
+
+
+def fallen_back(first: str, second: str, why: str, *, thought: bool) -> list[str]:
+    """`why`: a sentence. `thought`: the first model has reasoned in this turn."""
+    said = [f"{second} was asked instead of {first}, which was not available (“{why}”)."]
+    if thought:
+        said.append(f"What {first} had thought before its calls was not sent to {second}.")
+    return said
 
 
 def _named(source: SourceEntry, summary: Summary | None) -> SourceEntry:
@@ -186,9 +205,11 @@ def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
     chosen = len(calls) if number is None else number
     if not 1 <= chosen <= len(calls):
         return None
-    # A report from before tools had names in it has none.
+    # Reports of earlier versions lack these.
     report = resolved(calls[chosen - 1])
     report.setdefault("tools", [])
+    report.setdefault("effort", "")
+    report.setdefault("reserved_reasoning", 0)
     short = ("cycle", "model", "limit", "used", "refused")
     report["calls"] = [cast("ShortCall", {name: each[name] for name in short}) for each in calls]  # type: ignore[literal-required]
     return report

@@ -252,7 +252,7 @@ async def wire_events(turn_id: UUID, after_seq: int, *, idle: bool = False) -> A
 
 async def ended_turn(turn_id: UUID | str) -> Turn:
     """The turn with its answer, which are complete: for whoever was sent to the row by a SNAPSHOT."""
-    return await threaded(Turn.objects.select_related("answer").get)(pk=turn_id)
+    return await threaded(Turn.objects.select_related("answer__model").get)(pk=turn_id)
 
 
 def response(lines: AsyncIterable[str]) -> StreamingHttpResponse:

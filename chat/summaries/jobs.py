@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import UUID
 
 from django.db import transaction
@@ -23,6 +24,7 @@ from core import background
 from core.background import on_database, persistently
 from core.errors import ProductError
 from llm.models import Model
+from llm.services import with_fallbacks
 from personas.models import SummaryPrompt
 from personas.services import model_for
 
@@ -64,7 +66,8 @@ async def run(job_id: UUID) -> UUID | None:
     try:
         with background.heartbeat(SummaryJob.objects.live().filter(pk=job.pk)):
             async with asyncio.timeout(TIMEOUT):
-                await _carry_out(job)
+                writer = await on_database(_writer, job)
+                await with_fallbacks(writer, partial(_carry_out, job))
     except asyncio.CancelledError:
         await asyncio.shield(on_database(fail, job.pk, "summary_interrupted", "The server stopped while writing it."))
         raise
@@ -80,8 +83,9 @@ async def run(job_id: UUID) -> UUID | None:
     return job.conversation_id
 
 
-async def _carry_out(job: SummaryJob) -> None:
-    work = await on_database(load, job)
+async def _carry_out(job: SummaryJob, writer: Model) -> None:
+    """A part that another model has stored holds; this one goes on from it."""
+    work = await on_database(load, job, writer)
     if work is None:
         await on_database(finish, job.pk)
         return
@@ -101,7 +105,7 @@ async def _carry_out(job: SummaryJob) -> None:
         before = stored
 
 
-def load(job: SummaryJob) -> Work | None:
+def load(job: SummaryJob, writer: Model) -> Work | None:
     """Everything the job needs, read at once; None when there is nothing to summarise."""
     conversation, decided = job.conversation, decided_for(job)
     prompt = SummaryPrompt.objects.filter(active=True).first()
@@ -122,7 +126,8 @@ def load(job: SummaryJob) -> Work | None:
         # A summary of an older prompt version is not gone on from: what it stands for is read again.
         before = in_force(conversation.pk, leaf, prompt_version=version)
         rows = rows_between(before.last_id if before else None, last)
-    brief = writing.Brief(_writer(decided), instructions, budget, timezone.now(), conversation.owner.zone)
+    now, zone = timezone.now(), conversation.owner.zone
+    brief = writing.Brief(conversation, writer, instructions, budget, now, zone)
     tokens = sum(cost.tokens for cost in due.costs(decided, rows))
     return Work(job, brief, before, rows, tokens, version, leaf)
 
@@ -134,8 +139,9 @@ def decided_for(job: SummaryJob) -> TurnContext:
     return base_context(user=job.conversation.owner, model=model or model_for(scope.persona), scope=scope)
 
 
-def _writer(decided: TurnContext) -> Model:
+def _writer(job: SummaryJob) -> Model:
     """The model that an administrator named for summaries while it is usable, else the conversation's."""
+    decided = decided_for(job)
     chosen = decided.profile.summary_model_id
     named = Model.objects.usable().filter(pk=chosen).first() if chosen else None
     return named or decided.model

@@ -111,12 +111,12 @@ def _require_in_force(conversation: Conversation, summary: Summary) -> None:
 def _job(conversation: Conversation, reason: str, target: Summary | None = None) -> SummaryJob:
     """Not stored yet. What every prompt has is taken from the newest answer's report."""
     leaf = Message.objects.select_related("model").get(pk=conversation.leaf_id) if conversation.leaf_id else None
-    turn = Turn.objects.filter(answer=leaf).only("report").first() if leaf else None
+    turn = Turn.objects.filter(answer=leaf).select_related("model").only("report", "model").first() if leaf else None
     calls = turn.report.get("calls", []) if turn else []
     return SummaryJob(
         conversation=conversation,
         reason=reason,
-        model=leaf.model if leaf else None,
+        model=turn.model if turn else leaf.model if leaf else None,
         target=target,
         fixed=due.fixed_of(calls[-1]) if calls else 0,
         heartbeat=timezone.now(),

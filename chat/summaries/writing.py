@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -11,14 +10,15 @@ from zoneinfo import ZoneInfo
 
 from chat.context.rendering import STUB, cut_middle
 from chat.context.summary import SECTION_SHARES
-from chat.models import Message
+from chat.models import Conversation, ModelCall
+from chat.models import Message as Row
+from chat.prompts.asking import Said, ask
 from chat.prompts.history import expand
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
-from llm.services import shared_client, unread
-from llm.types.model_call import Message as Said
-from llm.types.model_call import ModelRequest, StepFinished, TextDelta
+from llm.services import unread
+from llm.types.model_call import Message, ModelRequest
 
 # What a workspace starts with; an administrator's versions are rows. The numbers and the form are added to it.
 DEFAULT_PROMPT = """\
@@ -60,8 +60,9 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """Under which instructions a summary of at most `budget` tokens is written, by whom, and when it is."""
+    """Under which instructions a summary of at most `budget` tokens is written, of what, by whom, and when it is."""
 
+    conversation: Conversation
     model: Model
     instructions: str
     budget: int
@@ -101,13 +102,13 @@ class Brief:
 class Piece:
     """One message as the summariser reads it. `shortened`: it alone was too long for the model."""
 
-    message: Message
+    message: Row
     text: str
     tokens: int
     shortened: bool = False
 
 
-def pieces(rows: Iterable[Message], brief: Brief) -> Iterator[Piece]:
+def pieces(rows: Iterable[Row], brief: Brief) -> Iterator[Piece]:
     """The rows as text, tool results as stubs, each small enough for one call."""
     for row in rows:
         text = _written(row, brief.zone)
@@ -133,11 +134,11 @@ def chunked(found: Iterable[Piece], room: int) -> Iterator[list[Piece]]:
         yield chunk
 
 
-def _written(row: Message, zone: ZoneInfo) -> str:
+def _written(row: Row, zone: ZoneInfo) -> str:
     when = f"{row.created.astimezone(zone):%Y-%m-%d %H:%M}"
     names = [attachment.name for attachment in row.attachments.all()]
     files = f" (with the files {', '.join(names)})" if names else ""
-    lines = [f"[{when}] {'Person' if row.role == Message.Role.USER else 'Assistant'}{files}:"]
+    lines = [f"[{when}] {'Person' if row.role == Row.Role.USER else 'Assistant'}{files}:"]
     for said in expand(row):
         if said.role == "tool":
             lines.append(f"({STUB})")
@@ -155,7 +156,7 @@ async def write(brief: Brief, before: str, chunk: Sequence[Piece]) -> list[dict[
     asked = "\n\n".join([*([f"# The summary so far\n{before}"] if before else []), "# The messages after it"])
     text = "\n\n".join([asked, *(piece.text for piece in chunk)])
     replaced = brief.tokenizer.count(before) + sum(piece.tokens for piece in chunk)
-    messages = (Said("system", brief.system), Said("user", text))
+    messages = (Message("system", brief.system), Message("user", text))
     try:
         return checked(await _ask(brief, messages), brief, replaced)
     except ModelError as error:
@@ -167,33 +168,18 @@ async def write(brief: Brief, before: str, chunk: Sequence[Piece]) -> list[dict[
     return checked(await _ask(brief, messages), brief, replaced, last=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    text: str
-    cut_off: bool
-
-
-async def _ask(brief: Brief, messages: tuple[Said, ...]) -> _Answer:
+async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
     model = brief.model
     request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
-    said: list[str] = []
-    size, reason = 0, "stop"
-    async with aclosing(shared_client(model.provider).stream(request)) as events:
-        async for event in events:
-            if isinstance(event, TextDelta):
-                said.append(event.text)
-                size += len(event.text)
-            elif isinstance(event, StepFinished):
-                reason = event.reason
-                texts = sum(brief.tokenizer.count(message.text) for message in messages)
-                if event.usage is not None and unread(model=model, texts=texts, read=event.usage.input):
-                    raise Rejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
-            if size > LONGEST_READ:
-                return _Answer("".join(said), cut_off=True)
-    return _Answer("".join(said), cut_off=reason == "length")
+    purpose = ModelCall.Purpose.SUMMARY
+    said = await ask(model, request, brief.conversation, purpose=purpose, longest=LONGEST_READ)
+    texts = sum(brief.tokenizer.count(message.text) for message in messages)
+    if unread(model=model, texts=texts, read=said.usage.input):
+        raise Rejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
+    return said
 
 
-def checked(answer: _Answer, brief: Brief, replaced: int, *, last: bool = False) -> list[dict[str, str]]:
+def checked(answer: Said, brief: Brief, replaced: int, *, last: bool = False) -> list[dict[str, str]]:
     """The answer's sections. Raises `Rejected` unless it can stand for the `replaced` tokens of what it summarises."""
     text = answer.text.replace("\x00", "").strip()
     if not text:

@@ -198,9 +198,7 @@ class Answer:
         return Event(type_, self.turn, self.seq, payload)
 
     def usage_row(self) -> dict[str, int]:
-        counts = asdict(self.usage)
-        del counts["cache_told"]
-        return {**counts, "calls": self.calls}
+        return {**asdict(self.usage), "calls": self.calls}
 
 
 async def answer_of(turn: Turn) -> Answer:

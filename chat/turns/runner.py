@@ -8,9 +8,8 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, OperationalError
@@ -31,11 +30,22 @@ from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, Progress, last_event
 from core.background import completed, on_database, persistently
-from core.errors import ProductError
+from core.errors import ModelError, ProductError
 from llm import agent_loop
 from llm.models import Model, Provider
-from llm.services import cache_rule, learn_cut, learn_ratio, learn_refusal, shared_client, unread
-from llm.types.model_call import Message, ModelRequest, ParametersLeftOut, StepFinished, Usage
+from llm.services import (
+    available,
+    cache_rule,
+    learn_cut,
+    learn_ratio,
+    learn_refusal,
+    note_outage,
+    outage_of,
+    shared_client,
+    unread,
+)
+from llm.types.model_call import Message, ModelRequest, ParametersLeftOut, StepFinished
+from llm.types.tools import Tool
 
 EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
 AT_ONCE = 100  # turns; their texts are in memory and on the wire twice
@@ -72,31 +82,41 @@ async def run(turn_id: UUID) -> UUID | None:
     return claimed[0].conversation_id
 
 
-def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None] | None:
-    """The turn and its context, in one go: every hop to the database delays the first token."""
+def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None, ModelError | None] | None:
+    """The turn and its context, in one go: every hop to the database delays the first token.
+
+    The context is that of a fallback when the turn's model was not available just now, for the reason that comes last.
+    """
     turn = store.claim(turn_id)
     if turn is None:
         return None
-    if turn.model is None:
-        return turn, None
-    return turn, context_of_turn(turn, turn.model)
+    why = outage_of(turn.model) if turn.model is not None else None
+    model = available(turn.model) if turn.model is not None and why is not None else turn.model
+    return turn, context_of_turn(turn, model) if model is not None else None, why
 
 
 class _Run:
-    """`context` is None when the turn's model has been removed."""
+    """`claimed` is None when the turn's model has been removed; `context` is that of the model that is asked now."""
 
-    def __init__(self, turn: Turn, context: TurnContext | None) -> None:
+    context: TurnContext
+    tools: dict[str, Tool]
+
+    def __init__(self, turn: Turn, claimed: TurnContext | None, why: ModelError | None) -> None:
         self.turn = turn
-        self.context = context
+        self._claimed, self._why = claimed, why
         self.answer = Answer(str(turn.pk))
         self.reports: list[CallReport] = []
         self._texts = 0  # tokens of the newest call's messages that every server counts much like we do
         self._cut_to = 0  # tokens, of a server that did not read the whole prompt
-        # The fingerprints of the prompt that was answered last, and of the one that is being asked.
-        self._last = cache.sent_of(getattr(turn, "last_prompt", None))
+        # By model: what it was asked last in this conversation; of that what this turn asked; and what is asked now.
+        self._prompts = {UUID(each["model"]): cache.sent_of(each["prompt"]) for each in getattr(turn, "prompts", ())}
+        self._answered: dict[UUID, cache.SentPrompt] = {}
         self._asked: cache.SentPrompt | None = None
         self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
+        self._of_others = 0  # messages that the turn had added before this model was asked
+        self._instead: list[str] = []  # sentences on why it is asked, and not the turn's own
         self._storing: list[asyncio.Task[None]] = []
+        self._storing_order = asyncio.Lock()  # an older report must not come after a newer one
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
 
@@ -139,21 +159,19 @@ class _Run:
 
     async def _ask(self) -> Ending:
         try:
-            if self.context is None:
+            if self._claimed is None or self.turn.model is None:
                 raise ProductError("model_gone", "The model of this answer was removed. Choose another and try again.")
-            # Before anybody reads it: what is decided after the answer goes by the same tools.
-            context = self.context = await with_offered_tools(self.context)
-            prepare = partial(self._prepare, context)
-            client = shared_client(context.model.provider)
-            tools = guarded(context.toolbox, self.answer, self._news.set)
-            self.answer.external = frozenset(tool.name for tool in context.toolbox.external)
-            bounds: Any = {"external": self.answer.external, "max_cycles": context.profile.max_cycles}
-            async with aclosing(agent_loop.run(client, prepare, tools, **bounds)) as events:
+            if self._why is not None and self._claimed.model != self.turn.model:
+                await self._fall_back(self.turn.model, self._claimed.model, self._why)
+            else:
+                await self._begin(self._claimed)
+            cycles = self.context.profile.max_cycles
+            async with aclosing(agent_loop.run(self._prepare, max_cycles=cycles)) as events:
                 async for event in events:
                     if isinstance(event, ParametersLeftOut):
                         self.reports[-1]["notes"].append(reports.left_out(event.names))
                     elif isinstance(event, StepFinished):
-                        self._compare(context.model, event.usage)
+                        self._finished(event)
                     self.answer.add(event)
                     self._news.set()
             return self._complete()
@@ -165,13 +183,41 @@ class _Run:
             logger.exception("turn %s failed", self.turn.pk)
             return UNEXPECTED
 
-    async def _prepare(self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message]) -> ModelRequest:
-        planned, report, request = await on_database(self._plan, context, cycle, added)
+    async def _begin(self, context: TurnContext) -> None:
+        # Before anybody reads it: what is decided after the answer goes by the same tools.
+        self.context = await with_offered_tools(context)
+        self.tools = guarded(self.context.toolbox, self.answer, self._news.set)
+        self.answer.external = frozenset(tool.name for tool in self.context.toolbox.external)
+
+    async def _next_model(self, why: ModelError, added: Sequence[Message]) -> None:
+        """Another model goes on from what the turn has added. Raises the error when there is none."""
+        failed = self.context.model
+        note_outage(failed, why)
+        model = await on_database(available, self.turn.model or failed, failed)
+        if model is None:
+            raise why
+        thought = any(message.reasoning is not None for message in added)
+        self._of_others, self._reminders = len(added), {}
+        await self._fall_back(failed, model, why, thought=thought)
+        self.reports[-1]["notes"].append(self._instead[0])
+
+    async def _fall_back(self, failed: Model, model: Model, why: ModelError, *, thought: bool = False) -> None:
+        self._instead = reports.fallen_back(failed.name, model.name, why.detail, thought=thought)
+        await on_database(store.fall_back, self.turn, model, why.code)
+        names = {"model": model.name, "instead_of": failed.name}
+        self.answer.emit(EventType.MODEL_FALLBACK, **names, code=why.code, detail=why.detail)
+        self._news.set()
+        await self._begin(await on_database(context_of_turn, self.turn, model))
+
+    async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
+        if cycle.refused is not None and cycle.refused.unavailable:
+            await self._next_model(cycle.refused, added)
+        planned, report, request = await on_database(self._plan, self.context, cycle, self._of_this_model(added))
         prompt = planned.prompt
         self.answer.sources.learn(planned.documents.given)
         self.reports.append(report)
         # Beside the model call, not before it: the first token need not wait for this row.
-        self._storing.append(asyncio.create_task(on_database(store.store_report, self.turn, list(self.reports))))
+        self._store_reports()
         self.answer.emit(
             EventType.CONTEXT_REPORT,
             limit=prompt.report.limit,
@@ -180,7 +226,19 @@ class _Run:
             refused=report["refused"],
         )
         self._news.set()
-        return request
+        return agent_loop.Call(shared_client(self.context.model.provider), request, self.tools, self.answer.external)
+
+    def _of_this_model(self, added: Sequence[Message]) -> list[Message]:
+        """What another model has thought is not for this one."""
+        others, own = added[: self._of_others], added[self._of_others :]
+        return [*(replace(message, reasoning=None) for message in others), *own]
+
+    def _store_reports(self) -> None:
+        async def in_order() -> None:
+            async with self._storing_order:
+                await on_database(store.store_report, self.turn, list(self.reports))
+
+        self._storing.append(asyncio.create_task(in_order()))
 
     def _plan(
         self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message]
@@ -204,9 +262,10 @@ class _Run:
             self._reminders[len(added)] = prompt.messages[-1].text or ""
         self._texts = builder.text_tokens(prompt)
         asked = self._asked = builder.fingerprint(context, prompt, step)
-        other = getattr(self.turn, "prompted", False)
-        entry = cache.expected(asked, self._last, cache_rule(context.model), other_model=other)
+        before, other = self._prompts.get(context.model.pk), getattr(self.turn, "prompted", False)
+        entry = cache.expected(asked, before, cache_rule(context.model), other_model=other or bool(self._prompts))
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
+        report["notes"] += self._instead
         return planned, report, model_request(context, prompt, step)
 
     def _complete(self) -> Ending:
@@ -250,7 +309,7 @@ class _Run:
             self.answer.usage_row(),
             self.reports,
             self._summary(ending),
-            self._last if self.answer.calls else None,
+            self._answered,
         )
         work = partial(store.end, self.turn, ending, outcome)
         if not await persistently(work):
@@ -264,22 +323,31 @@ class _Run:
 
     def _summary(self, ending: Ending) -> SummaryJob | None:
         """The job that this turn asks for; an answer that failed is no answer to go on from."""
-        if self.context is None or not self.reports or ending.status not in (Turn.Status.DONE, Turn.Status.STOPPED):
+        if not self.reports or self.turn.model is None or ending.status not in (Turn.Status.DONE, Turn.Status.STOPPED):
             return None
+        # It is for the next prompt, which goes to the turn's own model.
+        context = replace(self.context, model=self.turn.model)
         said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
-        return due.job_after(self.context, self.reports[-1], self.answer.last_usage, said)
+        return due.job_after(context, self.reports[-1], self.answer.last_usage, said)
 
-    def _compare(self, model: Model, usage: Usage | None) -> None:
-        """What the provider says it read, and what of that from its cache, is held against the plan, call by call."""
-        call = self.reports[-1]
+    def _finished(self, step: StepFinished) -> None:
+        """What the provider says it read, and what of that from its cache, is held against what was sent, by call."""
+        call, model, usage = self.reports[-1], self.context.model, step.usage
         if self._asked is not None:
-            self._last = cache.reported(self._asked, usage)
+            self._prompts[model.pk] = self._answered[model.pk] = replace(self._asked, reported=step.cache_told)
         if usage is None:
             return
-        if usage.cache_told and self._last is not None and "cache" in call:
-            call["cache"] = cache.billed(call["cache"], self._last, usage, call["used"] + call["tools_tokens"])
-        read = usage.input
-        missing = unread(model=model, texts=self._texts, read=read)
+        call["usage"] = asdict(usage)
+        if step.cache_told:
+            counted = call["used"] + call["tools_tokens"]
+            call["cache"] = cache.billed(call["cache"], self._prompts[model.pk], usage.sensible(), counted)
+        self._compare(usage.input)
+        if step.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
+            self._store_reports()
+
+    def _compare(self, read: int) -> None:
+        """A server that read less than was sent is named."""
+        missing = unread(model=self.context.model, texts=self._texts, read=read)
         if missing:
             self.reports[-1]["unread"] = missing
             self.reports[-1]["notes"].append(reports.cut(read, missing))
@@ -290,13 +358,16 @@ class _Run:
 
         Of a server that cuts prompts its window instead.
         """
-        if self._cut_to and self.turn.model is not None:
+        if not self.reports:
+            return
+        model = self.context.model
+        if self._cut_to:
             with suppress(DatabaseError):
-                await on_database(learn_cut, self.turn.model, self._cut_to)
+                await on_database(learn_cut, model, self._cut_to)
             return
         counted = sum(report["used"] + report["tools_tokens"] for report in self.reports)
-        model, reported = self.turn.model, self.answer.usage.input
-        if model is not None and ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports):
+        reported = self.answer.usage.input
+        if ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports):
             with suppress(DatabaseError):
                 await on_database(learn_ratio, model=model, counted=counted, reported=reported)
 
@@ -383,7 +454,8 @@ async def recover(turn_id: UUID) -> UUID | None:
     last, payload = last_event(INTERRUPTED, {})
     answer.emit(last, **payload)
     events = answer.drain()
-    if not await on_database(store.end, turn, INTERRUPTED, Outcome(answer.parts, answer.seq)):
+    outcome = Outcome(answer.parts, answer.seq, calls=turn.report.get("calls", []))
+    if not await on_database(store.end, turn, INTERRUPTED, outcome):
         return None
     await event_stream.append(turn.pk, events)
     logger.warning("turn %s was interrupted: its worker is gone", turn.pk)

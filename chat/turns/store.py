@@ -12,20 +12,34 @@ from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db import connection, transaction
-from django.db.models import DateField, Exists, F, OuterRef, Subquery
+from django.db.models import DateField, Exists, F, OuterRef, Q, Subquery
 from django.db.models.functions import Cast, JSONObject
 from django.urls import reverse
 from django.utils import timezone
 
 from accounts.webhooks.services import emit
 from chat.context.cache import SentPrompt
-from chat.models import LastPrompt, Mention, Message, RunStep, StepReasoning, Summary, SummaryJob, Turn
-from chat.models.conversation_state import settle
+from chat.models import (
+    LastPrompt,
+    Mention,
+    Message,
+    ModelCall,
+    RunStep,
+    StepReasoning,
+    Summary,
+    SummaryJob,
+    Turn,
+)
+from chat.models.conversation import total_cost
+from chat.models.conversation_state import scope_of, settle
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
 from core.background import claim as claim_row
 from core.background import silent, unclaimed
+from llm import tokens
+from llm.models import Model, Provider
 from llm.types.model_call import Message as LoopMessage
+from llm.types.model_call import Usage
 from projects.models.task import Task
 
 
@@ -39,6 +53,7 @@ class Ending:
     retryable: bool = False
 
 
+NOTHING = {"input": 0, "output": 0}  # tokens
 INTERRUPTED = Ending(
     Turn.Status.INTERRUPTED,
     "interrupted",
@@ -79,14 +94,14 @@ _MENTIONS = Mention.objects.filter(
     user=OuterRef("conversation__owner"),
     day__range=(Cast(_ASKED - _DAY, DateField()), Cast(_ASKED + _DAY, DateField())),
 )
+_PROMPTS = LastPrompt.objects.filter(conversation=OuterRef("conversation"))
+_ASKED_MODELS = Q(model=OuterRef("model")) | Q(model=OuterRef("model__fallback"))
 _ALONG: Mapping[str, Any] = {
     "has_summary": Exists(Summary.objects.in_force().filter(conversation=OuterRef("conversation"))),
     "has_tasks": Exists(Task.objects.filter(owner=OuterRef("conversation__owner"))),
     "mentions": ArraySubquery(_MENTIONS.values(pair=JSONObject(day="day", code="code"))),
-    "last_prompt": Subquery(
-        LastPrompt.objects.filter(conversation=OuterRef("conversation"), model=OuterRef("model")).values("prompt")
-    ),
-    "prompted": Exists(LastPrompt.objects.filter(conversation=OuterRef("conversation"))),
+    "prompts": ArraySubquery(_PROMPTS.filter(_ASKED_MODELS).values(pair=JSONObject(model="model_id", prompt="prompt"))),
+    "prompted": Exists(_PROMPTS),
     "run_step": Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk")),
 }
 
@@ -139,7 +154,7 @@ def checkpoint(progress: Sequence[Progress]) -> dict[UUID, bool]:
 class Outcome:
     """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call.
 
-    `summary` is a job that is due now, not stored yet; `prompt` what the model was asked last.
+    `summary` is a job that is due now, not stored yet; `prompts` what was asked last, by model.
     """
 
     parts: list[dict[str, Any]]
@@ -147,17 +162,22 @@ class Outcome:
     usage: dict[str, int] = field(default_factory=dict)
     calls: list[CallReport] = field(default_factory=list)
     summary: SummaryJob | None = None
-    prompt: SentPrompt | None = None
+    prompts: Mapping[UUID, SentPrompt] = field(default_factory=dict)
 
 
 def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
-    """Ends the turn and completes its answer, once: False when somebody else has ended it already."""
+    """Ends the turn and completes its answer, once: False when somebody else has ended it already.
+
+    What its model calls cost is written down with it.
+    """
+    spent = _spent(turn, ending, outcome) if outcome.calls else []
     with transaction.atomic():
         ours = Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt)
         changed = ours.update(
             status=ending.status,
             seq=outcome.seq,
             usage=outcome.usage,
+            cost=total_cost(spent),
             **_context(outcome.calls),
             finished=timezone.now(),
             attempt=F("attempt") + 1,
@@ -170,17 +190,72 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
             error_code=ending.code,
             error_detail=ending.detail,
         )
-        if outcome.prompt is not None and turn.model_id is not None:
-            _keep_prompt(turn.conversation_id, turn.model_id, outcome.prompt)
+        ModelCall.objects.bulk_create(spent)
+        _keep_prompts(turn.conversation_id, outcome.prompts)
         settle(turn.conversation_id, outcome.summary)
         _tell(turn, ending)
     return True
 
 
-def _keep_prompt(conversation_id: UUID, model_id: UUID, prompt: SentPrompt) -> None:
-    row = LastPrompt(conversation_id=conversation_id, model_id=model_id, prompt=prompt.as_json())
+def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
+    """A row for each model call. One that was refused, or failed before it wrote anything, costs nothing anywhere.
+
+    A call in the middle of which the turn was stopped, or lost its worker, is counted as far as it came.
+    """
+    scope = scope_of(turn.conversation)
+    written = _written(outcome.parts)
+    named = {
+        "person_id": turn.conversation.owner_id,
+        "conversation_id": turn.conversation_id,
+        "turn": turn,
+        "project": scope.project,
+        "persona": scope.persona,
+        "purpose": ModelCall.Purpose.RUN if getattr(turn, "run_step", None) else ModelCall.Purpose.ANSWER,
+    }
+    spent = []
+    # A prompt that was refused as too long, and its successor, are of the same cycle.
+    for number, call in {call["cycle"]: call for call in outcome.calls}.items():
+        answer, said = written.get(number, ""), Usage(**(call.get("usage") or NOTHING))
+        if not (answer or said.input) and ending.status == Turn.Status.FAILED:
+            continue
+        model = _asked(turn, call)
+        tokenizer = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL)
+        counted = Usage(call["used"] + call["tools_tokens"], 0 if said.output else tokenizer.count(answer))
+        spent.append(ModelCall.of(model, said, counted, number=number, **named))
+    return spent
+
+
+def _asked(turn: Turn, call: CallReport) -> Model:
+    """The model of one call; of one that is gone only the name is left."""
+    pk = call.get("model_id", str(turn.model_id))
+    if turn.model is not None and pk == str(turn.model_id):
+        return turn.model
+    found = Model.objects.select_related("provider").filter(pk=pk).first() if pk != "None" else None
+    return found or Model(pk=None, name=call["model"], provider=Provider())
+
+
+def _written(parts: list[dict[str, Any]]) -> dict[int, str]:
+    """What the model wrote in each cycle, from 1, reasoning and the arguments of tool calls included."""
+    written: dict[int, str] = {}
+    cycle, closed = 1, False
+    for part in parts:
+        if part["type"] == "tool_result":
+            closed = True
+            continue
+        if closed:
+            cycle, closed = cycle + 1, False
+        said = part.get("text") or part.get("name", "") + part.get("arguments", "")
+        written[cycle] = written.get(cycle, "") + said
+    return written
+
+
+def _keep_prompts(conversation_id: UUID, prompts: Mapping[UUID, SentPrompt]) -> None:
+    rows = [
+        LastPrompt(conversation_id=conversation_id, model_id=model, prompt=prompt.as_json())
+        for model, prompt in prompts.items()
+    ]
     unique: Any = {"update_conflicts": True, "unique_fields": ["conversation", "model"], "update_fields": ["prompt"]}
-    LastPrompt.objects.bulk_create([row], **unique)
+    LastPrompt.objects.bulk_create(rows, **unique)
 
 
 def _tell(turn: Turn, ending: Ending) -> None:
@@ -197,6 +272,17 @@ def keep_reasoning(turn: Turn, added: Sequence[LoopMessage]) -> None:
     if asked and (state := asked[-1].reasoning) is not None:
         kept = {"items": storable(list(state.items)), "tokens": state.tokens}
         StepReasoning.objects.update_or_create(turn=turn, number=len(asked), defaults=kept)
+
+
+def fall_back(turn: Turn, model: Model, reason: str) -> None:
+    """The turn's answer is this model's from now on, and what another has thought in it is not replayed any more.
+
+    `reason`: the code of the error for which the turn's own model, or a fallback of it, is not asked.
+    """
+    with transaction.atomic():
+        if Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt).update(fallback_reason=reason):
+            Message.objects.filter(pk=turn.answer_id).update(model=model)
+            turn.reasoning.all().delete()
 
 
 def store_report(turn: Turn, calls: list[CallReport]) -> None:
@@ -231,7 +317,8 @@ def stale() -> Stale:
 
 def stale_turn(turn_id: UUID) -> Turn | None:
     rows = silent(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
-    return rows.select_related("answer", "conversation").first()
+    related = ("answer", "conversation__persona", "conversation__owner", "model__provider")
+    return rows.select_related(*related).annotate(run_step=_ALONG["run_step"]).first()
 
 
 def end_queued(turn: Turn, ending: Ending) -> bool:

@@ -18,7 +18,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import services
 from chat.conversations.sidebar import side_context
-from chat.models import Conversation, Message, NextMessage, Turn
+from chat.models import Conversation, Message, ModelCall, NextMessage, Turn
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation, visible_message, visible_turn
 from chat.prompts import inspector
 from chat.prompts import report as reports
@@ -29,6 +29,7 @@ from chat.turns.emitter import answer_of
 from chat.turns.services import asking, decide_call, shown, stop_turn
 from chat.turns.submit import Ask
 from chat.turns.submit import regenerate as answer_anew
+from chat.usage.services import spent
 from chat.web import messages as pages
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_row
@@ -101,7 +102,13 @@ def report(request: Request, pk: UUID) -> HttpResponse:
     rows = Turn.objects.visible_to(request.user).select_related("conversation__persona", "user_message", "model")
     turn = get_or_404(rows, pk, "turn")
     panel = inspector.of_turn(turn, reports.call_number(request.GET.get("call")))
-    context = {"panel": panel, "turn": turn, "conversation": turn.conversation}
+    context = {
+        "panel": panel,
+        "turn": turn,
+        "conversation": turn.conversation,
+        "spent": spent(ModelCall.objects.filter(turn=turn)),
+        "so_far": spent(ModelCall.objects.filter(conversation=turn.conversation)),
+    }
     return render(request, "chat/_context.html" if request.htmx else "chat/context.html", context)
 
 
@@ -111,12 +118,14 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     shown = _plan(
         request.user,
         asked_scope(request, pk, request.POST),
-        Draft(request.POST.get("text", ""), _ids(request, "files", "file")),
+        Draft(request.POST.get("text", ""), _ids(request, "files", "file"), request.POST.get("effort")),
         services.visible_model(next(iter(request.POST.getlist("model")), None)),
     )
     if "panel" in request.GET:
         found = visible_conversation(request.user, pk) if pk else None
-        return render(request, "chat/_context.html", {"panel": shown["panel"], "conversation": found})
+        so_far = spent(ModelCall.objects.filter(conversation=found)) if found else ""
+        context = {"panel": shown["panel"], "conversation": found, "so_far": so_far}
+        return render(request, "chat/_context.html", context)
     return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path})
 
 
@@ -261,6 +270,7 @@ def _ask(request: Request) -> Ask:
         files=_ids(request, "files", "file"),
         models=list(dict.fromkeys(_ids(request, "model", "model"))),
         key=request.POST.get("key", "")[:100] or None,
+        effort=request.POST.get("effort"),
     )
 
 

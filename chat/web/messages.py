@@ -8,6 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models.functions import Coalesce
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 from accounts.models import User
 from chat.conversations.branches import CONTINUE, BranchView, branches_of, side_by_side
@@ -21,12 +24,24 @@ from chat.turns.services import shown as shown_call
 from core.errors import ProductError
 from files.models import File
 from files.services import tokens_of
-from llm.models import Model
+from llm.models import Effort, Model
 from personas.models import Persona
 from personas.services import model_for
 
 PAGE = 40  # messages of one page of a conversation
 BELOW = 12  # messages that are shown below the one it opens at
+
+# Why a fallback was asked, by the error's code.
+NOT_AVAILABLE = {
+    "provider_unreachable": _("its provider could not be reached"),
+    "provider_timeout": _("it did not answer in time"),
+    "provider_overloaded": _("its provider had a problem of its own"),
+    "rate_limited": _("its provider received too many requests"),
+    "quota_exhausted": _("its provider's account has no credit left"),
+    "bad_credentials": _("its provider refused the API key"),
+    "stream_cut": _("the connection broke off"),
+    "malformed_stream": _("its provider sent a broken answer"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,12 @@ class MessageView:
     def retryable(self) -> bool:
         live_or_done = self.row.status in (Message.Status.PENDING, Message.Status.DONE)
         return not live_or_done and hasattr(self.row, "turn")
+
+    @property
+    def fallback(self) -> Promise | str:
+        """Why another model than the one that was asked has answered; empty when none has."""
+        turn: Turn | None = getattr(self.row, "turn", None)
+        return NOT_AVAILABLE.get(turn.fallback_reason, "") if turn is not None else ""
 
     @property
     def percent(self) -> int | None:
@@ -202,11 +223,12 @@ def page_at(conversation: Conversation, message: Message) -> dict[str, Any]:
 
 
 def choices(user: User, scope: ChatScope) -> dict[str, Any]:
-    """What can be chosen at the composer, and what is chosen: the model that answered last goes on, if it still can."""
+    """What can be chosen at the composer, and what is chosen: the model asked last goes on, if it still can."""
     persona = scope.persona
-    leaf = scope.conversation.leaf if scope.conversation else None
+    leaf = scope.conversation.leaf_id if scope.conversation else None
+    asked = Message.objects.filter(pk__in=[leaf]).values_list(Coalesce("turn__model", "model"), flat=True).first()
     models = list(Model.objects.usable())
-    chosen = next((model for model in models if leaf and model.pk == leaf.model_id), None)
+    chosen = next((model for model in models if model.pk == asked), None)
     if chosen is None:
         with suppress(ProductError):
             chosen = model_for(persona)
@@ -214,6 +236,8 @@ def choices(user: User, scope: ChatScope) -> dict[str, Any]:
     return {
         "models": models,
         "chosen_model": chosen,
+        "efforts": [each for each in Effort if any(each in model.efforts for model in models)],
+        "chosen_effort": scope.conversation.effort if scope.conversation else "",
         "personas": Persona.objects.visible_to(user),
         "chosen_persona": persona,
         "project": scope.project,

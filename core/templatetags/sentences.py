@@ -1,4 +1,4 @@
-"""`{{ file.error|translated }}`: a sentence that Python code wrote, in the reader's language; and shares in percent."""
+"""`{{ file.error|translated }}`: a sentence that Python code wrote, in the reader's language; money; and percents."""
 
 from decimal import Decimal
 
@@ -8,6 +8,7 @@ from core import i18n
 
 register = template.Library()
 register.filter("translated", i18n.translated)
+register.filter("dollars", i18n.dollars)
 
 
 @register.filter

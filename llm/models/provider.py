@@ -1,18 +1,22 @@
 """Providers and their models, as an admin sets them up. The row decides; known data only suggests."""
 
 import shlex
-from typing import ClassVar
+from decimal import Decimal
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q, TextChoices
+from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from core.crypto import EncryptedTextField
 from core.net.url_safety import is_http
 from llm.providers import OPENAI_URL
+from llm.types.model_call import Prices
 
 UNKNOWN_WINDOW = 4096  # tokens; small enough for every model in use, and the admin shows a warning
 
@@ -71,9 +75,43 @@ class Provider(models.Model):
         return self.protocol in (self.Kind.ANTHROPIC, self.Kind.RESPONSES)
 
 
+class Effort(TextChoices):
+    """How long a model may reason before it writes, in the words of OpenAI's protocol; no model takes them all."""
+
+    NONE = "none", _("no reasoning")
+    MINIMAL = "minimal", _("minimal")
+    LOW = "low", _("low")
+    MEDIUM = "medium", _("medium")
+    HIGH = "high", _("high")
+    XHIGH = "xhigh", _("very high")
+    MAX = "max", _("maximal")
+
+
+LONGEST_EFFORT = 10  # characters
+
+
+def effort_field(*, help_text: str) -> "models.CharField[str, str]":
+    """Whoever leaves it empty leaves the choice to the next: see `chat.prompts.turn_context.TurnContext.effort`."""
+    return models.CharField(
+        "effort of reasoning",
+        max_length=LONGEST_EFFORT,
+        choices=Effort,
+        blank=True,
+        default="",
+        help_text=help_text,
+    )
+
+
 class ModelQuerySet(models.QuerySet["Model"]):
     def usable(self) -> "ModelQuerySet":
         return self.filter(enabled=True, provider__enabled=True).select_related("provider")
+
+
+def _price(help_text: str) -> "models.DecimalField[Any, Any]":
+    not_negative = MinValueValidator(Decimal(0))
+    return models.DecimalField(
+        max_digits=14, decimal_places=6, null=True, blank=True, validators=[not_negative], help_text=help_text
+    )
 
 
 class Model(models.Model):
@@ -103,13 +141,31 @@ class Model(models.Model):
     tokenizer = models.CharField(max_length=20, choices=Tokenizer, blank=True, default=Tokenizer.CATCH_ALL)
     vision = models.BooleanField(default=False, help_text="It can see images.")
     tools = models.BooleanField(default=False, help_text="It can call tools.")
+    efforts = ArrayField(
+        models.CharField(max_length=LONGEST_EFFORT, choices=Effort),
+        verbose_name="efforts of reasoning",
+        default=list,
+        blank=True,
+        help_text="Those that its provider takes; none: there is nothing to choose.",
+    )
+    effort = effort_field(help_text="Where nobody chooses one; empty: as its provider does.")
     several_system_messages = models.BooleanField(
         default=True, help_text="Off: all system messages are sent as one, at the start."
     )
+    fallback = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="The model to ask instead when this one's provider is down or over its limit.",
+    )
     default = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
-    input_price = models.DecimalField(max_digits=12, decimal_places=4, null=True, blank=True)
-    output_price = models.DecimalField(max_digits=12, decimal_places=4, null=True, blank=True)
+    input_price = _price("Of prompts. Empty, here or for answers: calls have no cost.")
+    output_price = _price("Of answers, reasoning included.")
+    cached_input_price = _price("Of what the provider had in its cache. Empty: the price of prompts.")
+    cache_write_price = _price("Of what it put into its cache. Empty: the price of prompts.")
     token_ratio = models.FloatField(
         default=1.0, editable=False, validators=[MinValueValidator(0.5), MaxValueValidator(2.0)]
     )
@@ -129,10 +185,31 @@ class Model(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def clean(self) -> None:
+        self.efforts = [each for each in Effort.values if each in (self.efforts or ())]
+        if self.effort and self.effort not in self.efforts:
+            raise ValidationError({"effort": "Choose one of the efforts that it takes, or leave it empty."})
+        followed, known = self.fallback, set()
+        while followed is not None and followed.pk not in known:
+            if followed.pk == self.pk:
+                sentence = "A model cannot be its own fallback, directly or through others. Choose another model."
+                raise ValidationError({"fallback": sentence})
+            known.add(followed.pk)
+            followed = followed.fallback
+
     @property
     def window(self) -> int:
         """Tokens; the smaller of what the row says and what the provider said."""
         return min(self.context_window, self.learnt_window or self.context_window)
+
+    @property
+    def prices(self) -> Prices | None:
+        """None without a price for prompts and one for answers. Without those of the cache no discount is assumed."""
+        said = (self.input_price, self.output_price, self.cached_input_price, self.cache_write_price)
+        into, out, cached, written = (price if price is not None and price >= 0 else None for price in said)
+        if into is None or out is None:
+            return None
+        return Prices(into, out, into if cached is None else cached, into if written is None else written)
 
 
 class WebSearch(models.Model):

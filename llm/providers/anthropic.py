@@ -8,6 +8,7 @@ https://docs.anthropic.com/en/api/messages
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -39,6 +40,9 @@ NO_KEY = "none"  # without a key the client looks for one in the environment
 NOTHING = "(empty)"  # stands where the protocol wants a text and there is none
 
 _THINKING = ("thinking", "redacted_thinking")
+# Models that think without being asked to: those from 5.5 on. They show it only where a summary is asked for.
+_THINKS_ALWAYS = re.compile(r"claude-\w+-(?:5[-.][1-9]|[6-9])(?:\b|-)")
+_THINKS_BETWEEN_TOOLS = re.compile(r"claude-sonnet-5[-.]5")  # the least that it can be asked for
 _REASONS: dict[str, FinishReason] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -59,6 +63,8 @@ class Client(HttpClient):
     def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
         super().__init__(api_key)
         self._greatest: dict[str, int] = {}  # answers in tokens that models have said to be their longest
+        self._without_display: set[str] = set()  # models that cannot show what they think
+        self._without_thinking: set[str] = set()  # models that know no thinking by their own measure
         self._client = AsyncAnthropic(
             base_url=base_url.rstrip("/").removesuffix("/v1"),  # the client adds it
             api_key=api_key or NO_KEY,
@@ -72,9 +78,17 @@ class Client(HttpClient):
     def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
         body = wire_request(request)
         body["max_tokens"] = min(body["max_tokens"], self._greatest.get(request.model, body["max_tokens"]))
+        if request.model in self._without_thinking and thinks(request):
+            del body["thinking"]
+        elif request.model in self._without_display and thinks(request):
+            del body["thinking"]["display"]
         return self._client.messages.with_streaming_response.create(**body)
 
     def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
+        unshown = self._without_display if refusal.parameter.endswith(".display") else self._without_thinking
+        if refusal.parameter.startswith("thinking") and thinks(request) and request.model not in unshown:
+            unshown.add(request.model)
+            return True
         if refusal.parameter == "max_tokens" and refusal.limit and request.model not in self._greatest:
             self._greatest[request.model] = refusal.limit
             return True
@@ -109,7 +123,18 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         body["stop_sequences"] = stop
     if config := _output_config(request):
         body["output_config"] = config
+    if thinks(request):
+        body["thinking"] = {"type": "adaptive", "display": "summarized"}
+    elif request.sampling.reasoning_effort == "none":
+        least = "between_tools" if _THINKS_BETWEEN_TOOLS.search(request.model) else "disabled"
+        body["thinking"] = {"type": least}
     return body
+
+
+def thinks(request: ModelRequest) -> bool:
+    """Whether thinking is asked for: with an effort, and of models that think anyway, so that it is shown."""
+    effort = request.sampling.reasoning_effort
+    return effort in EFFORTS or (effort != "none" and bool(_THINKS_ALWAYS.search(request.model)))
 
 
 def _output_config(request: ModelRequest) -> dict[str, Any]:
@@ -303,7 +328,8 @@ class AnthropicReader(StepReader):
 
     def _close(self) -> Iterator[StepEvent]:
         usage = self._usage()
-        yield StepFinished(_REASONS.get(self._reason or "", "stop"), usage, self._reasoning(usage))
+        told = "cache_read_input_tokens" in self._counts
+        yield StepFinished(_REASONS.get(self._reason or "", "stop"), usage, self._reasoning(usage), cache_told=told)
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
         """The whole content as it came: a signature covers what stood before it too."""
@@ -328,5 +354,4 @@ class AnthropicReader(StepReader):
             cached_input=cached,
             reasoning=self._counts.get("thinking_tokens", 0),
             cache_written=written,
-            cache_told="cache_read_input_tokens" in self._counts,
         )

@@ -1,5 +1,6 @@
 """Tool calls as protocols take them: ids that are plain, not too long and each for one call; arguments as an object."""
 
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -13,11 +14,11 @@ _NOT_PLAIN = re.compile(r"[^a-zA-Z0-9_-]")
 class CallIds:
     """Servers that send no ids, or number the calls of each step, leave `call_0` in every cycle of a conversation.
 
-    `longest`: characters that the protocol allows.
+    `longest`: characters that the protocol allows. `exactly`: ids are of that length, of letters and digits.
     """
 
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
+    def __init__(self, longest: int, *, exactly: bool = False) -> None:
+        self._longest, self._exactly = longest, exactly
         self._sent: dict[str, str] = {}  # a call's id: the one sent for its latest use
         self._used: set[str] = set()
 
@@ -31,10 +32,21 @@ class CallIds:
         self._sent |= {call.id: call.id for call in message.tool_calls}
 
     def of_call(self, id_: str) -> str:
+        if self._exactly:
+            return self._of_length(id_)
         plain = sent = (_NOT_PLAIN.sub("_", id_) or "call")[: self._longest]
         while sent in self._used:
             number = f"_{len(self._used)}"
             sent = plain[: self._longest - len(number)] + number
+        self._used.add(sent)
+        self._sent[id_] = sent
+        return sent
+
+    def _of_length(self, id_: str) -> str:
+        sent, number = id_, 0
+        while len(sent) != self._longest or not (sent.isascii() and sent.isalnum()) or sent in self._used:
+            sent = hashlib.sha256(f"{id_} {number}".encode()).hexdigest()[: self._longest]
+            number += 1
         self._used.add(sent)
         self._sent[id_] = sent
         return sent

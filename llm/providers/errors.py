@@ -62,6 +62,9 @@ _PARAMETERS = tuple(
         r"['\"`]([\w.]+)['\"`] is (?:not supported|unsupported|deprecated|not permitted|not allowed)",
         r"does not support (?:the )?(?:parameter )?['\"`]([\w.]+)['\"`]",
         r"does not support (thinking)\b",  # Ollama
+        r"\b(think) value .{1,40} is not supported",  # Ollama, of models that know on and off only
+        r"adaptive (thinking) is not supported",  # Anthropic, of older models
+        r"(tool call id) was .{1,100} but must be",  # Mistral
         r"when (tool_choice) forces tool use",  # Anthropic
         r"(encrypted content) is not supported",  # OpenAI, for `include`
         r"^(tool_choice|temperature|top_p)\b.{0,80}(?:not supported|not compatible|may not be|is not allowed)",
@@ -191,10 +194,13 @@ def _report(body: Any, status: int | None) -> _Report:
     if isinstance(body, list):
         body = body[0] if body else None  # Google's compatible endpoint
     error = body.get("error", body) if isinstance(body, Mapping) else body
+    if isinstance(error, Mapping) and isinstance(error.get("message"), Mapping):
+        error = error["message"]  # Mistral
     if isinstance(error, Mapping) and isinstance(error.get("detail"), list):
         return _invalid_fields(error["detail"], status)
     if not isinstance(error, Mapping):
-        return _Report(error if isinstance(error, str) else "", "", "", None, status)
+        said = error if isinstance(error, str) else ""
+        return _Report(said, "", "", None, status, _parameter(said, None, None))
     code, kind, limit = error.get("code"), error.get("type"), error.get("n_ctx")
     details = error.get("details")
     detail = details.get("error_code") if isinstance(details, Mapping) else None
@@ -211,11 +217,12 @@ def _report(body: Any, status: int | None) -> _Report:
 
 def _parameter(message: str, named: Any, code: Any) -> str:
     """The parameter that is not for this model; empty where the error is about something else."""
+    if code in ("unsupported_parameter", "unsupported_value", "unknown_parameter") and isinstance(named, str):
+        return named
     for pattern in (*_PARAMETERS, _REASONING_MISSING):
         if found := pattern.search(message):
             return next(name for name in found.groups() if name).lower()
-    unsupported = code in ("unsupported_parameter", "unsupported_value", "unknown_parameter")
-    return named if unsupported and isinstance(named, str) else ""
+    return ""
 
 
 def _invalid_fields(details: list[Any], status: int | None) -> _Report:

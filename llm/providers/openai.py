@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -14,6 +15,7 @@ from openai import OpenAIError
 
 from core.errors import ModelError
 from llm.providers import errors, responses
+from llm.providers.call_ids import CallIds
 from llm.providers.streaming import HttpClient, Response, StepReader, parse, tokens
 from llm.types.model_call import (
     FinishReason,
@@ -39,6 +41,9 @@ _NEVER_SIGNED: Filler = {
     "call": {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 }
 _FILLERS_OF = {"deepseek": _EMPTY_REASONING, "gemini": _NEVER_SIGNED}
+# Mistral's models take ids of calls of exactly this length, also other models' calls.
+CALL_ID, SHORT_ID = "tool call id", 9  # how it calls them; letters and digits
+_SHORT_IDS = re.compile(r"(?:mis|minis|magis|devs|codes|pix|vox)tral")
 FILLERS: Filler = {**_EMPTY_REASONING, **_NEVER_SIGNED}
 
 # Reasons that are not here, and there are many dialects of "stop", mean that the model came to its end.
@@ -64,7 +69,8 @@ class Client(HttpClient):
         self._limits: dict[str, str] = defaultdict(lambda: "max_tokens")
         self._responses = responses.Client(base_url=base_url, api_key=api_key, timeout=timeout)
         self._of_responses: set[str] = set()  # models that are not to be had, or not with tools, by this protocol
-        self._missed: set[str] = set()  # models that refused a call without the reasoning that led to it
+        # Models that refused a call: for lack of the reasoning that led to it, for an id, for asking for usage.
+        self._peculiar: dict[str, set[str]] = {"reasoning_missing": set(), CALL_ID: set(), "stream_options": set()}
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         if request.model in self._of_responses:
@@ -74,8 +80,12 @@ class Client(HttpClient):
     def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
         limit = {} if request.max_output is None else {self._limits[request.model]: request.max_output}
         body = wire_request(request)
-        fill = filler(request.model) or (FILLERS if request.model in self._missed else {})
+        fill = filler(request.model) or (FILLERS if request.model in self._peculiar["reasoning_missing"] else {})
         _fill_reasoning(body["messages"], fill)
+        if request.model in self._peculiar[CALL_ID] or _SHORT_IDS.search(request.model.lower()):
+            _shorten_ids(body["messages"])
+        if request.model in self._peculiar["stream_options"]:
+            del body["stream_options"]
         return self._client.chat.completions.with_streaming_response.create(**body | limit)
 
     def _reader(self) -> "OpenAIReader":
@@ -87,8 +97,9 @@ class Client(HttpClient):
         if refusal.parameter == "max_tokens" == self._limits[request.model]:
             self._limits[request.model] = "max_completion_tokens"
             return True
-        if refusal.code == "reasoning_missing" and request.model not in self._missed:
-            self._missed.add(request.model)
+        peculiar = self._peculiar.get(refusal.parameter, self._peculiar.get(refusal.code))
+        if peculiar is not None and request.model not in peculiar:
+            peculiar.add(request.model)
             return True
         return super()._learn(request, refusal)
 
@@ -114,6 +125,15 @@ def _fill_reasoning(messages: list[dict[str, Any]], fill: Filler) -> None:
                 message["tool_calls"][0].setdefault(name, value)
 
 
+def _shorten_ids(messages: list[dict[str, Any]]) -> None:
+    ids = CallIds(SHORT_ID, exactly=True)
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["id"] = ids.of_call(call["id"])
+        if "tool_call_id" in message:
+            message["tool_call_id"] = ids.of_result(message["tool_call_id"])
+
+
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The request's JSON object, without the limit of the answer, whose name depends on the server."""
     messages = request.messages if request.several_system_messages else tuple(_one_system_message(request.messages))
@@ -123,7 +143,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    body |= _tools(request) | request.sampling.given()
+    body |= _tools(request) | _sampling(request)
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.stop:
@@ -131,6 +151,17 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     if request.response_format is not None:
         body["response_format"] = dict(request.response_format)
     return body
+
+
+def _sampling(request: ModelRequest) -> dict[str, Any]:
+    """DeepSeek has a switch for thinking, which is on by itself; how long it thinks is said as elsewhere."""
+    members = request.sampling.given()
+    effort = members.get("reasoning_effort")
+    if effort is not None and "deepseek" in request.model.lower():
+        if effort == "none":
+            del members["reasoning_effort"]
+        members["extra_body"] = {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+    return members
 
 
 def _one_system_message(messages: tuple[Message, ...]) -> Iterator[Message]:
@@ -223,6 +254,7 @@ class OpenAIReader(StepReader):
         super().__init__(api_key)
         self._reason: str | None = None
         self._usage: Usage | None = None
+        self._cache_told = False
         self._calls: list[_Call] = []
         self._reasoning: dict[str, list[Any]] = {}  # pieces, by the name of the field they came in
 
@@ -239,6 +271,7 @@ class OpenAIReader(StepReader):
             raise errors.from_event(chunk, self._api_key)
         if usage := chunk.get("usage"):
             self._usage = _usage(usage)
+            self._cache_told = isinstance(_cached(usage), int)
         choices = chunk.get("choices")
         return list(self._choice(choices[0])) if choices else []
 
@@ -303,7 +336,8 @@ class OpenAIReader(StepReader):
         reason = _REASONS.get(self._reason or "", "stop")
         if reason == "stop" and self._calls:
             reason = "tool_calls"  # several servers say "stop" after tool calls
-        yield StepFinished(reason, self._usage, self._reasoning_state() if self._calls else None)
+        reasoning = self._reasoning_state() if self._calls else None
+        yield StepFinished(reason, self._usage, reasoning, cache_told=self._cache_told)
 
     def _reasoning_state(self) -> ReasoningState | None:
         """The fields of reasoning that came with the calls, put together, as the message has to hold them again."""
@@ -335,13 +369,18 @@ def _parts(content: list[Any]) -> Iterator[StepEvent]:
             yield TextDelta(_text(part.get("text", "")))
 
 
+def _cached(usage: dict[str, Any]) -> Any:
+    """What the server says that its cache has served; the second name is DeepSeek's."""
+    read = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+    return usage.get("prompt_cache_hit_tokens") if read is None else read
+
+
 def _usage(usage: dict[str, Any]) -> Usage:
     into, out = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
     return Usage(
         input=tokens(usage.get("prompt_tokens")),
         output=tokens(usage.get("completion_tokens")),
-        cached_input=tokens(into.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")),  # DeepSeek's name
+        cached_input=tokens(_cached(usage)),
         reasoning=tokens(out.get("reasoning_tokens")),
         cache_written=tokens(into.get("cache_write_tokens")),
-        cache_told="cached_tokens" in into or "prompt_cache_hit_tokens" in usage,
     )

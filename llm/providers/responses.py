@@ -54,12 +54,16 @@ class Client(HttpClient):
     def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
         super().__init__(api_key)
         self._client = connected(base_url, api_key, timeout)
-        self._without_encrypted: set[str] = set()  # models that do not reason refuse to be asked for it
+        # Models that do not reason refuse to be asked for it, as do accounts that may not have summaries.
+        self._without_encrypted: set[str] = set()
+        self._without_summary: set[str] = set()
 
     def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
         body = wire_request(request)
         if request.model not in self._without_encrypted:
             body["include"] = [ENCRYPTED]
+        if request.model not in self._without_summary and request.sampling.reasoning_effort != "none":
+            body["reasoning"] = {**body.get("reasoning", {}), "summary": "auto"}
         return self._client.responses.with_streaming_response.create(**body)
 
     def _reader(self) -> "ResponsesReader":
@@ -69,6 +73,11 @@ class Client(HttpClient):
         if refusal.parameter in ("include", "encrypted content") and request.model not in self._without_encrypted:
             self._without_encrypted.add(request.model)
             return True
+        effort = request.sampling.reasoning_effort
+        if refusal.parameter in ("reasoning", "reasoning.summary") or (_of_effort(refusal) and effort is None):
+            unsummarised = request.model not in self._without_summary  # else the effort is at fault
+            self._without_summary.add(request.model)
+            return unsummarised or super()._learn(request, refusal)
         return super()._learn(request, refusal)
 
     async def list_models(self) -> list[str]:
@@ -77,6 +86,10 @@ class Client(HttpClient):
 
     async def close(self) -> None:
         await self._client.close()
+
+
+def _of_effort(refusal: ModelError) -> bool:
+    return refusal.parameter == "reasoning.effort"
 
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
@@ -261,7 +274,9 @@ class ResponsesReader(StepReader):
             details = response.get("incomplete_details") or {}
             reason = _INCOMPLETE.get(str(details.get("reason")), "length")
         usage = _usage(response.get("usage"))
-        yield StepFinished(reason, usage, self._reasoning(usage) if self._calls else None)
+        read = ((response.get("usage") or {}).get("input_tokens_details") or {}).get("cached_tokens")
+        reasoning = self._reasoning(usage) if self._calls else None
+        yield StepFinished(reason, usage, reasoning, cache_told=isinstance(read, int))
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
         """None where a part could not be taken back: the calls then go back without what was thought about them."""
@@ -281,5 +296,4 @@ def _usage(usage: dict[str, Any] | None) -> Usage | None:
         cached_input=tokens(into.get("cached_tokens")),
         reasoning=tokens(out.get("reasoning_tokens")),
         cache_written=tokens(into.get("cache_write_tokens")),
-        cache_told="cached_tokens" in into,
     )

@@ -19,10 +19,11 @@ import httpx2
 
 from core.errors import ModelError
 from llm.providers import errors
-from llm.types.model_call import NO_SAMPLING, ModelRequest, ParametersLeftOut, StepEvent
+from llm.types.model_call import EFFORTS, NO_SAMPLING, ModelRequest, ParametersLeftOut, StepEvent
 
 MAX_EVENT = 8 * 1024 * 1024  # bytes of one event; more is a broken or hostile server
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
+MOST_TOKENS = 2**31 - 1  # of a count that is believed; it is what a column of the database holds
 
 # Escapes that parse but cannot be stored or sent: NUL (PostgreSQL refuses it) and surrogates, which may be unpaired.
 _SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
@@ -174,6 +175,7 @@ class StepReader(ABC):
 MAX_REFUSALS = 8  # of one call, each of another parameter
 
 REASONING = "reasoning of earlier steps"
+EFFORT = "reasoning_effort"
 
 # Names under which servers refuse a parameter: its name in OpenAI's Chat Completions protocol.
 _NAMES = {
@@ -183,6 +185,9 @@ _NAMES = {
     "output_config.effort": "reasoning_effort",
     "think": "reasoning_effort",
     "thinking": "reasoning_effort",
+    "thinking.type.disabled": "reasoning_effort",
+    "thinking.type.between_tools": "reasoning_effort",
+    **dict.fromkeys(EFFORTS, "reasoning_effort"),  # some name the value alone
     "text.verbosity": "verbosity",
     "text.format": "response_format",
     "output_config.format": "response_format",
@@ -207,6 +212,8 @@ class Refused:
     def learn(self, request: ModelRequest, error: ModelError) -> bool:
         """Whether the request can be sent again without what was refused in it."""
         name = _NAMES.get(error.parameter) or _NAMES.get(error.parameter.rpartition(".")[2], error.parameter)
+        if name == EFFORT:  # a model that refuses one takes others
+            name = f"{EFFORT} {request.sampling.reasoning_effort}"
         names = self._names[request.model]
         if not name or name in names or len(names) >= MAX_REFUSALS or without(request, name) == request:
             return False
@@ -220,30 +227,33 @@ class Refused:
         for name in names:
             kept = without(request, name)
             if kept != request and name not in _UNTOLD:
-                told.append(name)
+                told.append(name.partition(" ")[0] if name.startswith(EFFORT) else name)
             request = kept
         return request, tuple(told)
 
 
+# Parameters that are left out alike, and what stands there then.
+_LEFT_OUT: dict[str, Any] = {
+    "temperature": None,
+    "stop": (),
+    "parallel_tool_calls": True,
+    "response_format": None,
+    "cache_key": "",
+    "cache_points": (),
+}
+
+
 def without(request: ModelRequest, name: str) -> ModelRequest:
     """The request without the named parameter; as it was when it has no such one, or cannot do without."""
+    if name in _LEFT_OUT:
+        return replace(request, **{name: _LEFT_OUT[name]})
     match name:
-        case "temperature":
-            return replace(request, temperature=None)
-        case "stop":
-            return replace(request, stop=())
         case "tool_choice" if request.tool_choice == "required":
             return replace(request, tool_choice="auto", required_tool=None)
-        case "parallel_tool_calls":
-            return replace(request, parallel_tool_calls=True)
-        case "response_format":
-            return replace(request, response_format=None)
-        case "cache_key":
-            return replace(request, cache_key="")
-        case "cache_points":
-            return replace(request, cache_points=())
         case _ if name == REASONING:
             return replace(request, messages=tuple(replace(each, reasoning=None) for each in request.messages))
+        case _ if name == f"{EFFORT} {request.sampling.reasoning_effort}":
+            name = EFFORT
     if name in request.sampling.given():
         return replace(request, sampling=replace(request.sampling, **{name: getattr(NO_SAMPLING, name)}))
     return request
@@ -312,8 +322,8 @@ class HttpClient(ABC):
 
 
 def tokens(value: Any) -> int:
-    """A count that a provider reports; what is none, a text or less than nothing, is as if it had not been reported."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    """A count that a provider reports; what is none, negative or beyond reason is as if it had not been reported."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_TOKENS else 0
 
 
 async def _expect_stream(response: Response, api_key: str) -> None:

@@ -7,9 +7,12 @@ loop adds around steps.
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict, dataclass, field
+from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 Role = Literal["system", "user", "assistant", "tool"]
+# How long a model may reason, from not at all upwards, in the words of OpenAI's protocol. No model takes them all.
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 ToolChoice = Literal["auto", "none", "required"]
 
 
@@ -167,7 +170,7 @@ class Usage:
     """Tokens as the provider counts them.
 
     `input` includes `cached_input`, which was read from the provider's cache, and `cache_written`, which was put there;
-    `output` includes `reasoning`. `cache_told`: the provider says what it read from its cache, be it nothing.
+    `output` includes `reasoning`.
     """
 
     input: int
@@ -175,7 +178,6 @@ class Usage:
     cached_input: int = 0
     reasoning: int = 0
     cache_written: int = 0
-    cache_told: bool = field(default=False, compare=False)
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -184,8 +186,54 @@ class Usage:
             self.cached_input + other.cached_input,
             self.reasoning + other.reasoning,
             self.cache_written + other.cache_written,
-            self.cache_told or other.cache_told,
         )
+
+    def sensible(self) -> "Usage":
+        """With parts that are no more than what they are parts of, whatever the provider says."""
+        cached = min(self.cached_input, self.input)
+        written = min(self.cache_written, self.input - cached)
+        return Usage(self.input, self.output, cached, min(self.reasoning, self.output), written)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """US dollars: of the prompt as it is expected to be billed, and the most that the call can come to."""
+
+    prompt: Decimal
+    at_most: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a model costs, in US dollars a million tokens."""
+
+    input: Decimal
+    output: Decimal
+    cached_input: Decimal
+    cache_write: Decimal
+
+    def cost(self, usage: Usage) -> Decimal:
+        """US dollars of one call, exact: every token of the prompt is read from the cache, written to it, or plain.
+
+        Providers bill so: Anthropic, *Pricing* ("cache reads", "cache writes"); OpenAI, `cached_tokens` and
+        `cache_write_tokens` of `response_usage`. Reasoning is billed as the rest of the output, of which it is a part.
+        """
+        counts = usage.sensible()
+        plain = counts.input - counts.cached_input - counts.cache_written
+        kinds = (
+            (plain, self.input),
+            (counts.cached_input, self.cached_input),
+            (counts.cache_written, self.cache_write),
+            (counts.output, self.output),
+        )
+        return sum((tokens * price for tokens, price in kinds), Decimal(0)).scaleb(-6)
+
+    def ahead(self, prompt: int, answer: int, cached: int = 0) -> "Expected":
+        """What a call will cost that is not made yet: tokens of the prompt, of them `cached` that the provider's cache
+        is expected to serve, and of the longest answer there can be."""
+        read = self.cost(Usage(prompt, 0, cached_input=cached))
+        dearest = max(read, self.cost(Usage(prompt, 0)), self.cost(Usage(prompt, 0, cache_written=prompt)))
+        return Expected(read, dearest + self.cost(Usage(0, answer)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +247,14 @@ class ParametersLeftOut:
 class StepFinished:
     """The last event of a step. `usage` is None when the provider reports none.
 
-    `reasoning`: what the provider wants back with the results of the step's tool calls.
+    `reasoning`: what the provider wants back with the results of the step's tool calls. `cache_told`: it says what it
+    read from its cache, be it nothing.
     """
 
     reason: FinishReason
     usage: Usage | None = None
     reasoning: ReasoningState | None = None
+    cache_told: bool = field(default=False, compare=False)
 
 
 StepEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | ParametersLeftOut | StepFinished

@@ -58,6 +58,9 @@ export class Answer {
       case "RUN_STARTED":
         this.tell.onDoing("waiting");
         break;
+      case "MODEL_FALLBACK":
+        need(HTMLElement, "[data-by]", this.article).textContent = event.model;
+        break;
       case "TEXT_MESSAGE_START":
         this.#add("text", event.part);
         break;

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import Client
@@ -13,6 +14,7 @@ from accounts.realtime import News
 from accounts.services import create_token, revoke_token
 from chat.realtime import events
 from chat.realtime.events import EventType
+from llm.models import Model, Provider
 from tests.chat.tool_servers import Diary
 from tests.conftest import Person
 from tests.product import ROOT, Product, until
@@ -90,9 +92,11 @@ class Checked:
 
 @product_test
 def test_what_the_socket_carries_is_as_the_document_says(
-    product: Product, person: Person, guarded: Diary, contract: Any
+    product: Product, person: Person, guarded: Diary, contract: Any, scripted_model_row: Model
 ) -> None:
     caller = person.caller
+    nowhere = Provider.objects.create(name=uuid4().hex, base_url="http://127.0.0.1:9/v1")
+    down = Model.objects.create(provider=nowhere, name="down", fallback=scripted_model_row)
     with socket_of(product, person) as raw:
         socket = Checked(raw, contract)
         socket.send("ping", id="a")
@@ -110,7 +114,8 @@ def test_what_the_socket_carries_is_as_the_document_says(
         socket.until("TEXT_MESSAGE_CONTENT")
         socket.send("stop", id=4, turn=long["id"])
         socket.until("RUN_STOPPED")
-        broken = caller.ask("Fail.", {"error": {"status": 400, "message": "no"}}, caller.conversation())
+        no = {"error": {"status": 400, "message": "no"}}
+        broken = caller.ask("Fail.", no, caller.conversation(), models=[str(down.pk)])
         socket.send("subscribe", id=5, turn=broken["id"])
         socket.until("RUN_ERROR")
         raw.send("subscribe", id=6, turn=turn["id"], after_seq=-1)

@@ -27,6 +27,7 @@ from llm.types.tools import ToolOutput
 from tests.llm.conftest import Connect, asking, events_of, text_of
 from tests.scripted_model import ScriptedModel
 
+SHOWN = {"type": "adaptive", "display": "summarized"}
 # How a provider is reached: its kind, whose rules the server has, and the model's name.
 SERVERS = {
     "responses": ("responses", "", "gpt-5.6-terra"),
@@ -36,7 +37,22 @@ SERVERS = {
     "deepseek": ("openai", "deepseek", "deepseek-v4"),
     "groq": ("openai", "groq", "qwen-4"),
     "ollama": ("ollama", "", "qwen4:8b"),
+    "vllm": ("openai", "vllm", "Qwen/Qwen4-32B"),
+    "llama.cpp": ("openai", "llamacpp", "gpt-oss-20b"),
+    "mistral": ("openai", "mistral", "magistral-medium-3"),
 }
+EFFORTS_SENT: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("responses", "high", {"reasoning": {"effort": "high", "summary": "auto"}}),
+    ("responses", "none", {"reasoning": {"effort": "none"}}),
+    ("anthropic", "low", {"output_config": {"effort": "low"}, "thinking": SHOWN}),
+    ("claude-haiku-5-5", "none", {"output_config": None, "thinking": {"type": "disabled"}}),
+    ("claude-sonnet-5-5", "none", {"output_config": None, "thinking": {"type": "between_tools"}}),
+    ("deepseek", "none", {"thinking": {"type": "disabled"}, "reasoning_effort": None}),
+    ("deepseek", "high", {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
+    ("gemini", "low", {"reasoning_effort": "low"}),
+    ("vllm", "low", {"reasoning_effort": "low"}),
+    ("ollama", "none", {"think": False}),
+)
 WEATHER = ToolDefinition("weather", "Tells the weather.", {"type": "object", "properties": {"city": {}}})
 LOOP = {
     "steps": [
@@ -66,13 +82,13 @@ async def turn(
     question = Message("user", f"What is the weather?\nscript: {json.dumps(script)}")
     told: list[Message] = []
 
-    async def prepare(cycle: agent_loop.Cycle, added: Sequence[Message]) -> ModelRequest:
+    async def prepare(cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
         told[:] = added
         messages = (Message("system", "Be brief."), *history, question, *added)
         given: dict[str, Any] = {"model": model, "messages": messages, "max_output": 500, "tools": (WEATHER,)}
-        return ModelRequest(**(given | fields))
+        return agent_loop.Call(provider, ModelRequest(**(given | fields)), {"weather": Weather()})
 
-    events = [event async for event in agent_loop.run(provider, prepare, {"weather": Weather()})]
+    events = [event async for event in agent_loop.run(prepare)]
     said = "".join(event.text for event in events if isinstance(event, TextDelta))
     kept = [each if each.reasoning and wanted_in_later_turns(each.reasoning) else forgotten(each) for each in told]
     return events, [question, *kept, Message("assistant", said)]
@@ -100,6 +116,7 @@ async def test_a_loop_of_three_calls_and_the_next_turn_are_taken(
     assert [event for event in again if isinstance(event, StepFinished)][-1].reason == "stop"
     refused = statuses(scripted_model).count(400)
     assert refused == (2 if server == "openai" else 0)  # these two are how the other protocol is found out
+    assert statuses(scripted_model).count(422) == (server == "mistral")  # which takes no word on usage
 
 
 @pytest.mark.parametrize("first", SERVERS)
@@ -114,6 +131,84 @@ async def test_another_model_takes_the_conversation_over_and_gives_it_back(
         _, more = await turn(connect(kind, dialect=dialect), model, LOOP, history)
         said += [(server, message) for message in more]
     assert said[-1][1].text == "It rains everywhere."
+
+
+async def test_an_effort_is_said_as_each_protocol_says_it(connect: Connect, scripted_model: ScriptedModel) -> None:
+    for server, effort, wanted in EFFORTS_SENT:
+        kind, dialect, model = SERVERS.get(server, ("anthropic", "", server))
+        asked = asking({"reasoning": "Hm.", "text": "Yes."}, model=model, sampling=Sampling(reasoning_effort=effort))
+        events = await events_of(connect(kind, dialect=dialect), asked)
+        assert text_of(events) == "Yes.", server
+        body = scripted_model.requests()[-1].body
+        assert {name: body.get(name) for name in wanted} == wanted, server
+        thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+        assert thought == ("" if effort == "none" else "Hm."), server
+
+
+async def test_an_effort_that_a_model_refuses_is_left_out_and_others_are_not(
+    connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    for kind, model, refused in (("responses", "gpt-5.6-sol", "minimal"), ("ollama", "qwen4:8b", "high")):
+        provider = connect(kind)
+        for effort, told in ((refused, True), ("none", False), (refused, True)):
+            asked = asking({"text": "Yes."}, model=model, sampling=Sampling(reasoning_effort=effort))
+            events = await events_of(provider, asked)
+            assert (ParametersLeftOut(("reasoning_effort",)) in events) is told
+            assert text_of(events) == "Yes."
+    assert statuses(scripted_model) == [400, 200, 200, 200] * 2
+
+
+async def test_summaries_are_asked_for_until_a_model_has_none(connect: Connect, scripted_model: ScriptedModel) -> None:
+    provider = connect("responses")
+    for _ in range(2):
+        assert text_of(await events_of(provider, asking({"text": "Yes."}, model="gpt-4.1"))) == "Yes."
+    assert statuses(scripted_model) == [400, 200, 200]
+    assert "reasoning" not in scripted_model.requests()[-1].body
+
+
+async def test_older_models_of_anthropic_are_asked_without_thinking(
+    connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    provider = connect("anthropic")
+    asked = asking({"text": "Yes."}, model="claude-opus-4-5", sampling=Sampling(reasoning_effort="low"))
+    for _ in range(2):
+        events = await events_of(provider, asked)
+        assert not any(isinstance(event, ParametersLeftOut) for event in events)
+    assert statuses(scripted_model) == [400, 200, 200]
+    assert scripted_model.requests()[-1].body["output_config"] == {"effort": "low"}
+
+
+@pytest.mark.parametrize(("model", "told"), [("claude-opus-5-5", True), ("claude-haiku-5-5", False)])
+async def test_a_call_that_a_thinking_model_cannot_be_made_to_make_is_asked_for_and_said(
+    model: str, told: bool, connect: Connect
+) -> None:
+    asked = asking({"text": "Yes."}, model=model, tools=(WEATHER,), tool_choice="required")
+    events = await events_of(connect("anthropic"), asked)
+    assert (events[0] == ParametersLeftOut(("tool_choice",))) is told
+    assert text_of(events) == "Yes."
+
+
+async def test_thinking_that_cannot_be_switched_off_is_said(connect: Connect) -> None:
+    asked = asking({"text": "Yes."}, model="claude-opus-5-5", sampling=Sampling(reasoning_effort="none"))
+    assert ParametersLeftOut(("reasoning_effort",)) in await events_of(connect("anthropic"), asked)
+
+
+async def test_mistral_gets_ids_of_its_length_whoever_made_the_call(
+    connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    for model in ("magistral-medium-3", "a-name-that-tells-nothing"):
+        call = ToolCall("call_0123456789", "weather", "{}")
+        messages = (
+            *(Message("user", "Hi"), Message("assistant", tool_calls=(call,))),
+            Message("tool", "Rain.", tool_call_id=call.id),
+        )
+        events = await events_of(
+            connect("openai", dialect="mistral"), asking(messages=messages, model=model, tools=(WEATHER,))
+        )
+        assert isinstance(events[-1], StepFinished)
+        made, result = scripted_model.requests()[-1].body["messages"][1:]
+        assert len(result["tool_call_id"]) == 9
+        assert made["tool_calls"][0]["id"] == result["tool_call_id"]
 
 
 async def test_reasoning_goes_back_as_it_came(connect: Connect, scripted_model: ScriptedModel) -> None:

@@ -26,6 +26,10 @@ _DELTAS = {
     "arguments": ("input_json_delta", "partial_json"),
 }
 _OF_OTHER_PROTOCOLS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "response_format")
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_OLD = re.compile(r"claude-(?:3|\w+-4-5)")  # think only by a number of tokens
+_LEAST_THINKING = re.compile(r"claude-(\w+)-5-[1-9]")  # those that think without being asked to
+_LEAST = {"opus": "", "fable": "", "sonnet": "between_tools", "haiku": "disabled"}
 GREATEST_ANSWER = 64_000  # tokens, as of most models
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _CACHE_CONTROL = re.compile(r'"cache_control": \{[^}]*\}(?:, )?')  # no part of what a signature covers
@@ -108,8 +112,15 @@ class Answer:
         return signed + _event({"type": "content_block_stop", "index": self._open})
 
     def _delta(self, piece: Piece) -> bytes:
+        if piece.kind == "reasoning" and not self._shown():
+            return b""
         kind, key = _DELTAS[piece.kind]
         return _event({"type": "content_block_delta", "index": self._open, "delta": {"type": kind, key: piece.text}})
+
+    def _shown(self) -> bool:
+        """By themselves the newer models sign what they think, and do not show it."""
+        asked = (self._body.get("thinking") or {}).get("display") == "summarized"
+        return asked or not _LEAST_THINKING.search(str(self._body.get("model")))
 
     def tail(self) -> bytes:
         if self._step.raw is not None:
@@ -141,7 +152,8 @@ class Answer:
         content: list[dict[str, Any]] = []
         if self._step.reasoning:
             signature = _signature(self._body, self._body["messages"])
-            content.append({"type": "thinking", "thinking": self._step.reasoning, "signature": signature})
+            shown = self._step.reasoning if self._shown() else ""
+            content.append({"type": "thinking", "thinking": shown, "signature": signature})
         if text := expected_text(self._step):
             content.append({"type": "text", "text": text})
         for index, call in enumerate(self._step.tool_calls):
@@ -170,6 +182,8 @@ def refusal(body: Mapping[str, Any]) -> str | None:
             f"max_tokens: {body['max_tokens']} > {GREATEST_ANSWER}, which is the maximum allowed number of output "
             f"tokens for {body.get('model')}"
         )
+    if said := _effort_refusal(str(body.get("model")), body):
+        return said
     if extra := [name for name in _OF_OTHER_PROTOCOLS if name in body]:
         return f"{extra[0]}: Extra inputs are not permitted"
     messages = body.get("messages")
@@ -185,6 +199,24 @@ def refusal(body: Mapping[str, Any]) -> str | None:
     if used and not body.get("tools"):
         return "Requests which include `tool_use` or `tool_result` blocks must define tools"
     return caching.anthropic_refusal(body) or _thinking_refusal(body)
+
+
+def _effort_refusal(model: str, body: Mapping[str, Any]) -> str | None:
+    effort = (body.get("output_config") or {}).get("effort")
+    if effort not in (None, *_EFFORTS):
+        return f"output_config.effort: Input should be {', '.join(map(repr, _EFFORTS))}"
+    kind = (body.get("thinking") or {}).get("type")
+    if kind == "adaptive" and _OLD.search(model):
+        return "adaptive thinking is not supported on this model"
+    if found := _LEAST_THINKING.search(model):
+        if kind not in (None, "adaptive", _LEAST[found[1]]):
+            return (
+                f'"thinking.type.{kind}" is not supported for this model. Use "thinking.type.adaptive" and '
+                '"output_config.effort" to control thinking behavior.'
+            )
+        if (body.get("tool_choice") or {}).get("type") in ("any", "tool") and found[1] != "haiku":
+            return "Thinking may not be enabled when tool_choice forces tool use."
+    return None
 
 
 def _thinking_refusal(body: Mapping[str, Any]) -> str | None:

@@ -1,7 +1,7 @@
 """What single vendors demand of requests in OpenAI's Chat Completions protocol; each has a path of its own.
 
-`/deepseek/v1`, `/gemini/v1`, `/groq/v1`, `/gpt/v1`. Sources: the vendors' pages on reasoning, and what their services
-answer to clients that do not keep to them.
+`/deepseek/v1`, `/gemini/v1`, `/groq/v1`, `/gpt/v1`, `/mistral/v1`, `/vllm/v1`, `/llamacpp/v1`. Sources: the vendors'
+pages on reasoning, and what their services answer to clients that do not keep to them.
 """
 
 import re
@@ -9,19 +9,30 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .script import Failure, prompt_tokens
+
 UNSIGNED = "skip_thought_signature_validator"  # Google's word for calls that another model made
+WINDOW = 32_768  # tokens, with which the servers of open models were started
 _SIGNED = "signed-by-gemini"
 _THOUGHT = re.compile(r"_thought([0-9a-f]{8})")
 
 
-def refusal(dialect: str, body: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """The sentence and the whole body with which the vendor refuses the request; None where it takes it."""
+def refusal(dialect: str, body: Mapping[str, Any]) -> Failure | None:
+    """With what the vendor refuses the request; None where it takes it."""
     said = RULES[dialect](body)
-    if said is None:
-        return None
+    if said is None or isinstance(said, Failure):
+        return said
+    whole: Any = {"error": {"message": said, "type": "invalid_request_error", "param": None, "code": None}}
     if dialect == "gemini":
-        return said, [{"error": {"code": 400, "message": said, "status": "INVALID_ARGUMENT"}}]
-    return said, {"error": {"message": said, "type": "invalid_request_error", "param": None, "code": None}}
+        whole = [{"error": {"code": 400, "message": said, "status": "INVALID_ARGUMENT"}}]
+    return Failure(400, said, body=whole)
+
+
+def reasoning_delta(dialect: str, text: str) -> dict[str, Any]:
+    """A piece of reasoning in the field that the vendor's servers have for it."""
+    if dialect == "mistral":
+        return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}
+    return {"reasoning" if dialect in ("groq", "vllm") else "reasoning_content": text}
 
 
 def signature(call_id: str) -> str:
@@ -33,7 +44,19 @@ def deepseek_call_id(call_id: str, reasoning: str) -> str:
     return f"{call_id}_thought{zlib.crc32(reasoning.encode()):08x}"
 
 
+def mistral_call_id(call_id: str) -> str:
+    return f"{zlib.crc32(call_id.encode()):09d}"[:9]
+
+
+def thinks(dialect: str, body: Mapping[str, Any]) -> bool:
+    return dialect != "deepseek" or (body.get("thinking") or {}).get("type") != "disabled"
+
+
 def _deepseek(body: Mapping[str, Any]) -> str | None:
+    if (body.get("thinking") or {"type": "enabled"}).get("type") not in ("enabled", "disabled"):
+        return "thinking.type: unknown variant, expected `enabled` or `disabled`"
+    if not thinks("deepseek", body):
+        return None
     for message in body["messages"]:
         given = message.get("reasoning_content")
         for call in message.get("tool_calls") or ():
@@ -92,9 +115,61 @@ def _gpt(body: Mapping[str, Any]) -> str | None:
     return None
 
 
-RULES: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
+def _mistral(body: Mapping[str, Any]) -> str | Failure | None:
+    places: list[tuple[tuple[Any, ...], set[str]]] = [((), body.keys() - _MISTRAL)]
+    places += [((number, each["role"]), each.keys() - _OF_MESSAGE) for number, each in enumerate(body["messages"])]
+    for place, unknown in places:
+        if unknown:
+            where = ["body", *(("messages", *place) if place else ()), min(unknown)]
+            detail = {"type": "extra_forbidden", "loc": where, "msg": "Extra inputs are not permitted"}
+            return Failure(422, "Unprocessable", body={"object": "error", "message": {"detail": [detail]}})
+    for message in body["messages"]:
+        named = [message.get("tool_call_id"), *(call["id"] for call in message.get("tool_calls") or ())]
+        for call_id in named:
+            if call_id is not None and not re.fullmatch("[a-zA-Z0-9]{9}", call_id):
+                return f"Tool call id was {call_id} but must be a-z, A-Z, 0-9, with a length of 9."
+    return None
+
+
+_OF_MESSAGE = {"role", "content", "tool_calls", "tool_call_id", "name", "prefix"}
+_MISTRAL = {
+    *("model", "messages", "stream", "temperature", "top_p", "max_tokens", "stop", "random_seed", "tools"),
+    *("tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort", "presence_penalty"),
+}
+
+
+def _vllm(body: Mapping[str, Any]) -> str | None:
+    used, answer = prompt_tokens(body), body.get("max_tokens") or 0
+    if used + answer > WINDOW:
+        return (
+            f"This model's maximum context length is {WINDOW} tokens. However, you requested {used + answer} tokens "
+            f"({used} in the messages, {answer} in the completion). Please reduce the length of the messages or "
+            "completion."
+        )
+    return None
+
+
+def _llamacpp(body: Mapping[str, Any]) -> Failure | None:
+    used = prompt_tokens(body)
+    if used <= WINDOW:
+        return None
+    said = "the request exceeds the available context size. try increasing the context size or enable context shift"
+    error = {
+        "code": 400,
+        "message": said,
+        "type": "exceed_context_size_error",
+        "n_prompt_tokens": used,
+        "n_ctx": WINDOW,
+    }
+    return Failure(400, said, body={"error": error})
+
+
+RULES: Mapping[str, Callable[[Mapping[str, Any]], str | Failure | None]] = {
     "deepseek": _deepseek,
     "gemini": _gemini,
     "groq": _groq,
     "gpt": _gpt,
+    "mistral": _mistral,
+    "vllm": _vllm,
+    "llamacpp": _llamacpp,
 }

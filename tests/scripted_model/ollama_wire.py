@@ -24,7 +24,8 @@ class Answer:
 
     def __init__(self, body: Mapping[str, Any], chosen: Chosen) -> None:
         self._step, self._body = chosen.step, body
-        self._pieces = pieces_of(chosen.step)
+        silent = body.get("think") is False
+        self._pieces = [each for each in pieces_of(chosen.step) if not (silent and each.kind == "reasoning")]
         self._head = {"model": body.get("model"), "created_at": "2026-11-22T12:00:00Z"}
 
     def frames(self) -> Iterator[bytes]:
@@ -88,6 +89,11 @@ def error(failure: Failure) -> dict[str, Any]:
 
 def refusal(body: Mapping[str, Any]) -> str | None:
     """The sentence with which the real server refuses a request that breaks its rules, or None."""
+    think, model = body.get("think"), str(body.get("model"))
+    if think and "llama" in model:
+        return f'"{model}" does not support thinking'
+    if isinstance(think, str) and "gpt-oss" not in model:
+        return f'think value "{think}" is not supported for this model'
     for message in body.get("messages") or ():
         for call in message.get("tool_calls") or ():
             if not isinstance(call["function"].get("arguments"), dict):

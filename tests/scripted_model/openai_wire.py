@@ -35,7 +35,8 @@ class Answer:
         self._step = chosen.step
         self._cycle = chosen.number
         self._body = body
-        self._pieces = pieces_of(chosen.step)
+        silent = not dialects.thinks(dialect, body)
+        self._pieces = [each for each in pieces_of(chosen.step) if not (silent and each.kind == "reasoning")]
         self._head = {"id": f"chatcmpl-{chosen.number}", "created": int(time.time()), "model": body.get("model")}
         self._opening = _event(self._chunk({"role": "assistant", "content": ""}))  # sent with whatever comes first
 
@@ -58,12 +59,14 @@ class Answer:
 
     def _delta(self, piece: Piece) -> dict[str, Any]:
         if piece.kind == "reasoning":
-            return {"reasoning" if self._dialect == "groq" else "reasoning_content": piece.text}
+            return dialects.reasoning_delta(self._dialect, piece.text)
         call: dict[str, Any] = {"index": piece.index, "function": {"arguments": piece.text}}
         if piece.kind == "call":
             identity = call_id(self._step.tool_calls[piece.index], piece.index, self._cycle)
             if self._dialect == "deepseek":
                 identity = dialects.deepseek_call_id(identity, self._step.reasoning)
+            elif self._dialect == "mistral":
+                identity = dialects.mistral_call_id(identity)
             call |= {"id": identity, "type": "function", "function": {"name": piece.text, "arguments": ""}}
             if self._dialect == "gemini" and piece.index == 0:
                 call["extra_content"] = {"google": {"thought_signature": dialects.signature(identity)}}

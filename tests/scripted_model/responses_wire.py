@@ -17,6 +17,7 @@ from .script import Chosen, Piece, call_arguments, call_id, expected_text, piece
 __all__ = ["Answer", "conversation", "error", "refusal"]
 
 _PARAMETERS = set(ResponseCreateParamsBase.__annotations__) | {"stream"}
+_EFFORTS = ("none", "low", "medium", "high", "xhigh", "max")  # of gpt-5.6
 _ROLES = ("user", "assistant", "system", "developer")
 
 
@@ -95,10 +96,13 @@ class Answer:
 
     def _reasoning_item(self) -> dict[str, Any]:
         identity = f"rs_{self._mark}"
-        summary = [{"type": "summary_text", "text": self._step.reasoning}]
+        summary = [{"type": "summary_text", "text": self._step.reasoning}] if self._summarised() else []
         asked = "reasoning.encrypted_content" in (self._body.get("include") or ())
         sealed = _sealed(self._body.get("model"), identity) if asked else None
         return {"id": identity, "type": "reasoning", "summary": summary, "encrypted_content": sealed, "content": None}
+
+    def _summarised(self) -> bool:
+        return bool((self._body.get("reasoning") or {}).get("summary"))
 
     def frames(self) -> Iterator[bytes]:
         if self._step.raw is not None:
@@ -135,7 +139,7 @@ class Answer:
         return done
 
     def _delta(self, piece: Piece) -> bytes:
-        if piece.kind == "call":
+        if piece.kind == "call" or (piece.kind == "reasoning" and not self._summarised()):
             return b""
         kind = {"reasoning": "reasoning_summary_text", "text": "output_text", "arguments": "function_call_arguments"}
         place = self._place()
@@ -181,6 +185,8 @@ def refusal(body: Mapping[str, Any]) -> str | None:
     """The sentence with which the real service refuses a request that breaks its rules, or None."""
     if unknown := sorted(set(body) - _PARAMETERS):
         return f"Unknown parameter: '{unknown[0]}'."
+    if said := _effort_refusal(str(body.get("model")), body.get("reasoning") or {}):
+        return said
     if "temperature" in body:
         return "Unsupported parameter: 'temperature' is not supported with this model."
     if (body.get("max_output_tokens") or 16) < 16:
@@ -192,6 +198,17 @@ def refusal(body: Mapping[str, Any]) -> str | None:
     if not items:
         return "Missing required parameter: 'input'."
     return caching.responses_refusal(body) or _calls_refusal(items) or _reasoning_refusal(items, body.get("model"))
+
+
+def _effort_refusal(model: str, reasoning: Mapping[str, Any]) -> str | None:
+    if model.startswith("gpt-4") and reasoning:
+        return f"Unsupported parameter: 'reasoning.{min(reasoning)}' is not supported with this model."
+    if "effort" in reasoning and reasoning["effort"] not in _EFFORTS:
+        return (
+            f"Unsupported value: '{reasoning['effort']}' is not supported with the '{model}' model. "
+            f"Supported values are: {', '.join(map(repr, _EFFORTS))}."
+        )
+    return None
 
 
 def _calls_refusal(items: Sequence[Mapping[str, Any]]) -> str | None:

@@ -117,7 +117,7 @@ class Server:
             await _fail(exchange, wire, Failure(400, said))
             return
         if wire is openai_wire and dialect and (refused := dialects.refusal(dialect, body)):
-            await _fail(exchange, wire, Failure(400, refused[0], body=refused[1]))
+            await _fail(exchange, wire, refused)
             return
         read = responses_wire.conversation(body) if wire is responses_wire else dict(body)
         try:

@@ -51,7 +51,7 @@ def findings() -> Iterator[Finding]:
     reached = _database()
     yield reached
     if reached.state == "ok":
-        for check in (_extensions, _migrations, _stored_keys, _model):
+        for check in (_extensions, _migrations, _stored_keys, _model, _fallbacks):
             yield from check()
 
 
@@ -207,6 +207,30 @@ def _model() -> Iterator[Finding]:
         yield Finding("warn", "Model", f"{model} is not among the {len(offered)} that {model.provider} lists", mend)
     else:
         yield Finding("ok", "Model", f"{model} of {model.provider} answers, with {model.context_window:,} tokens")
+
+
+def _fallbacks() -> Iterator[Finding]:
+    """What an answer would lose that a fallback writes."""
+    try:
+        models = list(Model.objects.usable().exclude(fallback=None).select_related("fallback__provider"))
+    except DatabaseError:
+        return  # a migration is missing, which has been said
+    for model in models:
+        other = model.fallback
+        if other is None:
+            continue
+        lacking = [name for name in ("tools", "vision") if getattr(model, name) and not getattr(other, name)]
+        if not (other.enabled and other.provider.enabled):
+            mend = f"Enable {other}, or choose another fallback on the page of {model} in the admin."
+            yield Finding("warn", "Fallback", f"{other}, the fallback of {model}, is switched off", mend)
+        elif other.provider == model.provider:
+            mend = f"Choose a model of another provider as the fallback of {model}."
+            yield Finding("warn", "Fallback", f"{other} fails whenever the provider it shares with {model} does", mend)
+        elif lacking:
+            mend = f"Answers of {other} go without; choose another fallback if that matters."
+            yield Finding("warn", "Fallback", f"{other} has no {' and '.join(lacking)}, {model} has", mend)
+        else:
+            yield Finding("ok", "Fallback", f"{other} is asked when {model} is not available")
 
 
 class Command(BaseCommand):

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+from django.db.models import Q
 
 from core.errors import ProductError
-from llm.models import Provider
-from llm.services import known_of, save_provider
+from llm.models import Model, Provider
+from llm.services import known_of, save_provider, set_fallback
 
 
 class Command(BaseCommand):
@@ -32,19 +34,28 @@ class Command(BaseCommand):
             metavar="NAME[:WINDOW]",
             help="may be repeated; without a window in tokens, what is known of the model, else 4,096",
         )
+        parser.add_argument(
+            "--fallback",
+            metavar="MODEL",
+            help="asked instead of these models when this provider is down or over its limit; PROVIDER/MODEL where "
+            "several providers have one of that name",
+        )
         parser.add_argument("--default", action="store_true", help="make the first model the workspace's default")
 
     def handle(self, *args: Any, **options: Any) -> None:
         key = _key(options["api_key"], options["api_key_file"])
         try:
-            provider = save_provider(
-                name=options["name"],
-                kind=options["kind"],
-                base_url=options["base_url"],
-                api_key=key,
-                models=options["models"],
-                default=options["default"],
-            )
+            with transaction.atomic():
+                provider = save_provider(
+                    name=options["name"],
+                    kind=options["kind"],
+                    base_url=options["base_url"],
+                    api_key=key,
+                    models=options["models"],
+                    default=options["default"],
+                )
+                if options["fallback"]:
+                    _set_fallback(provider, options)
         except ProductError as error:
             raise CommandError(error.detail) from error
         self.stdout.write(f"{provider}: {'with' if provider.api_key else 'without'} a key")
@@ -53,7 +64,26 @@ class Command(BaseCommand):
             assumed = given[model.name] is None and "context_window" not in known_of(model)
             note = " (not known; give NAME:WINDOW)" if assumed else ""
             default = ", the default" if model.default else ""
-            self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}")
+            fallback = f", else {model.fallback}" if model.fallback else ""
+            self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}")
+
+
+def _set_fallback(provider: Provider, options: dict[str, Any]) -> None:
+    fallback = model_named(options["fallback"])
+    for name, _window in options["models"]:
+        if name != fallback.name or provider != fallback.provider:
+            set_fallback(model=provider.models.get(name=name), fallback=fallback)
+
+
+def model_named(text: str) -> Model:
+    """`llama3.2:3b` of the one provider that has it, or `Ollama/llama3.2:3b`. Raises `CommandError`."""
+    of_provider, _, name = text.partition("/")
+    named = Q(name=text) | Q(provider__name=of_provider, name=name)
+    found = list(Model.objects.usable().filter(named))
+    if len(found) != 1:
+        why = "There is no usable model" if not found else "Several providers have a model"
+        raise CommandError(f"{why} named {text}. Give MODEL or PROVIDER/MODEL as `manage.py provider` has stored it.")
+    return found[0]
 
 
 def model_and_window(text: str) -> tuple[str, int | None]:

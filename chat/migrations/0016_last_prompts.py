@@ -7,8 +7,8 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0011_reasoning_state'),
-        ('llm', '0007_kinds_of_provider'),
+        ('chat', '0015_effort_of_reasoning'),
+        ('llm', '0010_effort_of_reasoning'),
     ]
 
     operations = [

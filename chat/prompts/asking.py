@@ -1,0 +1,69 @@
+"""What the product itself asks a model, for a title or a summary: one call, written down in the ledger."""
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+
+from chat.models import Conversation, ModelCall
+from chat.models.conversation_state import scope_of
+from core.background import completed, persistently
+from core.errors import ModelError
+from llm import tokens
+from llm.models import Model
+from llm.services import shared_client
+from llm.types.model_call import ModelRequest, StepFinished, TextDelta, Usage
+
+NOTHING = Usage(0, 0)
+
+
+@dataclass(slots=True)
+class Said:
+    """What a model has answered; `usage` as the provider reports it, zeros where it does not."""
+
+    text: str = ""
+    cut_off: bool = False
+    usage: Usage = NOTHING
+
+
+async def ask(
+    model: Model, request: ModelRequest, conversation: Conversation, *, purpose: ModelCall.Purpose, longest: int
+) -> Said:
+    """Asks the model on behalf of a conversation; an answer of more than `longest` characters is cut off.
+
+    Raises `core.errors.ModelError`.
+    """
+    said, refused = Said(), False
+    try:
+        async with aclosing(shared_client(model.provider).stream(request)) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    said.text += event.text
+                elif isinstance(event, StepFinished):
+                    said.cut_off, said.usage = event.reason == "length", event.usage or said.usage
+                if len(said.text) > longest:
+                    said.cut_off = True
+                    break
+    except ModelError:
+        refused = not said.text
+        raise
+    finally:
+        if not refused:  # also when time is up: the provider has read the prompt
+            await completed(persistently(partial(_record, model, request, conversation, purpose, said)))
+    return said
+
+
+def _record(
+    model: Model, request: ModelRequest, conversation: Conversation, purpose: ModelCall.Purpose, said: Said
+) -> None:
+    count, scope = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count, scope_of(conversation)
+    counted = Usage(sum(count(message.text) for message in request.messages), count(said.text))
+    ModelCall.of(
+        model,
+        said.usage,
+        counted,
+        purpose=purpose,
+        person_id=conversation.owner_id,
+        conversation=conversation,
+        project=scope.project,
+        persona=scope.persona,
+    ).save(force_insert=True)

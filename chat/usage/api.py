@@ -1,0 +1,79 @@
+"""`/api/v1/usage/`: what the caller's model calls took and cost."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.access.permissions import ScopedView
+from chat.models import ModelCall
+from chat.usage.services import between, summed
+from core.errors import ProductError
+from core.requests import pages, valid
+
+BY = ("day", "model", "conversation", "project", "persona", "purpose")
+
+
+class MoneyField(serializers.DecimalField):
+    """US dollars, exact; null where nothing has a price."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(26, 12, normalize_output=True, allow_null=True, read_only=True, **options)
+
+
+class UsageQuerySerializer(serializers.Serializer[dict[str, Any]]):
+    by = serializers.ChoiceField(choices=BY, default="day")
+    model = serializers.UUIDField(required=False)
+    conversation = serializers.UUIDField(required=False)
+    project = serializers.UUIDField(required=False)
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """With `from` and `to`, the one of which Python keeps for itself."""
+        days = {name: serializers.DateField(required=False) for name in ("from", "to")}
+        return {**super().get_fields(), **days}
+
+
+class UsageRowSerializer(serializers.Serializer[dict[str, Any]]):
+    """Tokens are the providers', and our own count where a provider reports none."""
+
+    key = serializers.CharField(
+        allow_null=True, help_text="The id, or the day; null for what is gone, and where there is none."
+    )
+    name = serializers.CharField(allow_null=True)
+    calls = serializers.IntegerField(help_text="Model calls.")
+    input = serializers.IntegerField(source="input_tokens", help_text="Tokens read, those of the cache included.")
+    cached = serializers.IntegerField(source="cached_tokens", help_text="Of `input`, read from the provider's cache.")
+    cache_written = serializers.IntegerField(source="written_tokens", help_text="Of `input`, put into that cache.")
+    output = serializers.IntegerField(source="output_tokens", help_text="Tokens written, reasoning included.")
+    reasoning = serializers.IntegerField(source="reasoning_tokens", help_text="Of `output`.")
+    money = MoneyField(help_text="At the prices of each call's moment.")
+    unpriced = serializers.IntegerField(help_text="Calls without a price, which `money` leaves out.")
+
+
+class UsageView(ScopedView, ListAPIView[Any]):
+    serializer_class = UsageRowSerializer
+    pagination_class = pages("-last")
+
+    def get_queryset(self) -> QuerySet[Any, Any]:
+        asked = valid(UsageQuerySerializer, self.request, self.request.query_params)
+        first, last, zone = asked.pop("from", None), asked.pop("to", None), self.person.zone
+        if first and last and first > last:
+            raise ProductError("bad_range", "“from” is after “to”. Name the earlier day first.")
+        by = asked.pop("by")
+        return summed(between(ModelCall.objects.visible_to(self.person).filter(**asked), zone, first, last), by, zone)
+
+    @extend_schema(
+        parameters=[
+            UsageQuerySerializer,
+            OpenApiParameter("from", OpenApiTypes.DATE, description="The first day, in the person's time zone."),
+            OpenApiParameter("to", OpenApiTypes.DATE, description="The last day."),
+        ]
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """What your model calls took and cost, by what they have in common; what was used last comes first."""
+        return super().get(request, *args, **kwargs)
