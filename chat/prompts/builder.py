@@ -21,7 +21,16 @@ from chat.context.types import Block, ContextMessage, ContextRequest, PromptMess
 from chat.models import Message as MessageRow
 from chat.models import Summary
 from chat.models.summary import in_force, text_of
-from chat.prompts.history import Documents, ProjectFiles, messages_of, newest, project_files, unsent, with_reasoning
+from chat.prompts.history import (
+    Documents,
+    ProjectFiles,
+    messages_of,
+    newest,
+    project_files,
+    reasoned_by_others,
+    unsent,
+    with_reasoning,
+)
 from chat.prompts.turn_context import TurnContext
 from chat.tools.files import HITS, passages
 from chat.tools.toolbox import LAST_STEP
@@ -29,7 +38,7 @@ from files.index.search import Hit, search_many
 from files.models import File
 from files.services import open_blob
 from llm.models import Provider
-from llm.services import cache_rule
+from llm.services import Sent, cache_rule
 from llm.tokens import Tokenizer
 from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
@@ -66,12 +75,13 @@ FIRST_STEP = Step()
 class Planned(NamedTuple):
     """`documents` knows the numbers that the plan has given; a turn keeps them with its conversation.
 
-    `summary` stands in the prompt for everything above it.
+    `summary` stands in the prompt for everything above it. `notes`: sentences on what was not sent.
     """
 
     prompt: Prompt
     documents: Documents
     summary: Summary | None = None
+    notes: tuple[str, ...] = ()
 
 
 def plan(
@@ -101,7 +111,7 @@ def plan(
         documents.reports = [*base, *unsent(rows)]
         messages = documents.attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
         if context.model.provider.kind == Provider.Kind.OPENAI:
-            messages = with_reasoning(messages, rows, context.model.name)
+            messages = with_reasoning(messages, rows, context.model)
         said = len(messages)
         messages += [documents.draft(added[0], files), *added[1:]] if added else []
         for number, text in step.reminders.items():
@@ -111,8 +121,19 @@ def plan(
         prompt = build(replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports)))
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
         if not prompt.wants_older or read > PRIORITY_READS * room:
-            return Planned(prompt, documents, summary)
+            return Planned(prompt, documents, summary, _unread_reasoning(context, rows, prompt))
         read *= 2
+
+
+def _unread_reasoning(context: TurnContext, rows: Sequence[MessageRow], prompt: Prompt) -> tuple[str, ...]:
+    """What is said where answers are sent without the reasoning that another model keeps of them."""
+    sent = {(message.source or "").partition("#")[0] for message in prompt.messages}
+    others = reasoned_by_others(rows, context.model)
+    names = ", ".join(sorted({name for answer, name in others.items() if answer in sent}))
+    if not names:
+        return ()
+    model = context.model.name
+    return (f"What {names} reasoned before calling tools is not sent to {model}: no other model can read it.",)
 
 
 def prompt_tokens(context: TurnContext) -> tuple[int, int]:
@@ -219,14 +240,17 @@ def log_trimmed(context: TurnContext, prompt: Prompt) -> None:
         )  # fmt: skip
 
 
-def text_tokens(prompt: Prompt) -> int:
-    """Of the messages alone, without images and replayed reasoning, which providers count in ways of their own."""
-    return sum(
-        message.tokens
-        - sum(image.tokens for image in message.images)
-        - (message.reasoning.tokens if message.reasoning else 0)
+def sent(context: TurnContext, prompt: Prompt, request: ModelRequest) -> Sent:
+    """What providers count much as we do, and what not: images and replayed reasoning they count in ways of their own.
+
+    Where no tool may be called, some servers leave the definitions out.
+    """
+    others = sum(
+        sum(image.tokens for image in message.images) + (message.reasoning.tokens if message.reasoning else 0)
         for message in prompt.messages
     )
+    tools = context.toolbox.tokens(context.tokenizer) if request.tool_choice != "none" else 0
+    return Sent(sum(message.tokens for message in prompt.messages) - others, tools, plain=not others)
 
 
 def _tool_choice(context: TurnContext, step: Step) -> ToolChoice:
@@ -246,16 +270,16 @@ def _points(context: TurnContext, prompt: Prompt, step: Step) -> tuple[int, ...]
 
 def fingerprint(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -> SentPrompt:
     """What is kept of a prompt to know how far the next one begins the same."""
-    model, options, sent = context.model, context.options, prompt.messages
+    model, options, messages = context.model, context.options, prompt.messages
     definitions = [[tool.name, tool.description, json.dumps(tool.parameters)] for tool in context.toolbox.definitions]
     tools = digest(definitions, json.dumps(options.response_format)) if definitions or options.response_format else ""
     points = _points(context, prompt, step)
-    if cache_rule(model).points == "user" and sent[-1].role in ("user", "tool"):
-        points = (*points, len(sent))  # which the provider sets by itself
+    if cache_rule(model).points == "user" and messages[-1].role in ("user", "tool"):
+        points = (*points, len(messages))  # which the provider sets by itself
     if not model.several_system_messages:
-        sent = sorted(sent, key=lambda message: message.role != "system")
+        messages = sorted(messages, key=lambda message: message.role != "system")
     return SentPrompt(
-        pieces=pieces_of(sent, tools, context.room.tools_tokens),
+        pieces=pieces_of(messages, tools, context.room.tools_tokens),
         points=tuple(point + 1 for point in points),
         settings=digest([_tool_choice(context, step), context.effort.sent]),
         versions=prompt.report.versions,

@@ -34,15 +34,17 @@ from core.errors import ModelError, ProductError
 from llm import agent_loop
 from llm.models import Model, Provider
 from llm.services import (
+    Cut,
+    Sent,
     available,
     cache_rule,
+    held_against,
     learn_cut,
     learn_ratio,
     learn_refusal,
     note_outage,
     outage_of,
     shared_client,
-    unread,
 )
 from llm.types.model_call import Message, ModelRequest, ParametersLeftOut, StepFinished
 from llm.types.tools import Tool
@@ -106,8 +108,8 @@ class _Run:
         self._claimed, self._why = claimed, why
         self.answer = Answer(str(turn.pk))
         self.reports: list[CallReport] = []
-        self._texts = 0  # tokens of the newest call's messages that every server counts much like we do
-        self._cut_to = 0  # tokens, of a server that did not read the whole prompt
+        self._sent = Sent(0)  # by the newest call
+        self._cut: Cut | None = None  # of a server that did not read the whole prompt
         # By model: what it was asked last in this conversation; of that what this turn asked; and what is asked now.
         self._prompts = {UUID(each["model"]): cache.sent_of(each["prompt"]) for each in getattr(turn, "prompts", ())}
         self._answered: dict[UUID, cache.SentPrompt] = {}
@@ -171,7 +173,7 @@ class _Run:
                     if isinstance(event, ParametersLeftOut):
                         self.reports[-1]["notes"].append(reports.left_out(event.names))
                     elif isinstance(event, StepFinished):
-                        self._finished(event)
+                        await self._finished(event)
                     self.answer.add(event)
                     self._news.set()
             return self._complete()
@@ -260,13 +262,14 @@ class _Run:
         builder.log_trimmed(context, prompt)
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             self._reminders[len(added)] = prompt.messages[-1].text or ""
-        self._texts = builder.text_tokens(prompt)
+        request = model_request(context, prompt, step)
+        self._sent = builder.sent(context, prompt, request)
         asked = self._asked = builder.fingerprint(context, prompt, step)
         before, other = self._prompts.get(context.model.pk), getattr(self.turn, "prompted", False)
         entry = cache.expected(asked, before, cache_rule(context.model), other_model=other or bool(self._prompts))
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
         report["notes"] += self._instead
-        return planned, report, model_request(context, prompt, step)
+        return planned, report, request
 
     def _complete(self) -> Ending:
         if self.answer.wrote or self.answer.handed_over:
@@ -330,7 +333,7 @@ class _Run:
         said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
         return due.job_after(context, self.reports[-1], self.answer.last_usage, said)
 
-    def _finished(self, step: StepFinished) -> None:
+    async def _finished(self, step: StepFinished) -> None:
         """What the provider says it read, and what of that from its cache, is held against what was sent, by call."""
         call, model, usage = self.reports[-1], self.context.model, step.usage
         if self._asked is not None:
@@ -341,17 +344,17 @@ class _Run:
         if step.cache_told:
             counted = call["used"] + call["tools_tokens"]
             call["cache"] = cache.billed(call["cache"], self._prompts[model.pk], usage.sensible(), counted)
-        self._compare(usage.input)
+        await self._compare(usage.input)
         if step.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
             self._store_reports()
 
-    def _compare(self, read: int) -> None:
+    async def _compare(self, read: int) -> None:
         """A server that read less than was sent is named."""
-        missing = unread(model=self.context.model, texts=self._texts, read=read)
-        if missing:
-            self.reports[-1]["unread"] = missing
-            self.reports[-1]["notes"].append(reports.cut(read, missing))
-            self._cut_to = read
+        found = await held_against(self.context.model, self._sent, read)
+        if found is not None:
+            self._cut, report = found, self.reports[-1]
+            report["unread"], report["cut"] = found.missing, reports.cut(found)
+            report["notes"].append(report["cut"])
 
     async def _learn(self, ending: Ending) -> None:
         """The model's ratio of reported to counted prompt tokens, from a turn whose every call was reported.
@@ -361,9 +364,9 @@ class _Run:
         if not self.reports:
             return
         model = self.context.model
-        if self._cut_to:
+        if self._cut is not None:
             with suppress(DatabaseError):
-                await on_database(learn_cut, model, self._cut_to)
+                await on_database(learn_cut, model, self._cut)
             return
         counted = sum(report["used"] + report["tools_tokens"] for report in self.reports)
         reported = self.answer.usage.input

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0015_effort_of_reasoning'),
+        ('chat', '0016_context_notice'),
         ('llm', '0010_effort_of_reasoning'),
     ]
 
