@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -35,8 +35,10 @@ UNKNOWN: dict[str, Any] = {
     "cache_write_price": None,
     "vision": False,
     "tools": False,
+    "reasoning": False,
     "efforts": [],
 }
+FOLLOWED = (*UNKNOWN, "retires_on")  # what a provider can say of a model
 RATIO_BOUNDS = (0.5, 2.0)
 RATIO_MEMORY = 20  # samples; later ones move the ratio by at least a twentieth, so that it follows a change
 
@@ -45,7 +47,7 @@ logger = logging.getLogger(__name__)
 Said = TypeVar("Said")
 
 
-def _new_client(provider: Provider) -> ProviderClient:
+def new_client(provider: Provider) -> ProviderClient:
     return create(
         provider.protocol,
         base_url=provider.base_url,
@@ -91,7 +93,7 @@ def shared_client(provider: Provider) -> ProviderClient:
     """
     key = (provider.kind, provider.base_url, provider.api_key, provider.silence_timeout)
     if key not in _clients:
-        _clients[key] = _new_client(provider)
+        _clients[key] = new_client(provider)
     return _clients[key]
 
 
@@ -169,7 +171,7 @@ def test_connection(*, provider: Provider) -> list[str]:
     """The model names that the endpoint offers. Raises `ModelError`."""
 
     async def ask() -> list[str]:
-        client = _new_client(provider)
+        client = new_client(provider)
         try:
             async with asyncio.timeout(15):
                 return await client.list_models()
@@ -208,21 +210,34 @@ def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | Non
     provider.save()
 
 
-def store_model(*, user: AbstractUser, model: Model, left_empty: Collection[str] = ()) -> dict[str, Any]:
-    """Stores a row as an administrator's form left it; returns what `fill_from_known` found for the empty fields."""
+def store_model(
+    *, user: AbstractUser, model: Model, typed: Collection[str] = (), left_empty: Collection[str] = ()
+) -> dict[str, Any]:
+    """Stores a row as an administrator's form left it; returns what `fill_from_known` found for the empty fields.
+
+    What was `typed` stays from now on, whatever the provider says; what was left empty follows it.
+    """
     require_store(user, model)
+    model.set_by_hand = sorted({*model.set_by_hand, *typed} & UNKNOWN.keys() - {*left_empty})
+    if {"provider", "name"} & {*typed}:  # it is another model now
+        model.found, model.found_at, model.retires_on = {}, None, None
     found = fill_from_known(model, left_empty)
     model.save()
     return found
 
 
 def known_of(model: Model) -> dict[str, Any]:
-    """The fields of `UNKNOWN` that are known of a model by its name and its provider's address."""
+    """The fields of `UNKNOWN` that are known of a model: what its provider said, else by its name and address."""
     known = suggest(model.provider.kind, model.name, base_url=model.provider.base_url)
-    names = [name for name in UNKNOWN if name != "efforts"] if known is not None else []
-    values = {name: getattr(known, "window" if name == "context_window" else name) for name in names}
+    values = {name: getattr(known, "window" if name == "context_window" else name, None) for name in UNKNOWN}
     values["efforts"] = efforts_of(model.name) or None
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in (values | found_of(model)).items() if value is not None}
+
+
+def found_of(model: Model) -> dict[str, Any]:
+    """What its provider said of a model, as the fields' values."""
+    fields = {field.name: field for field in Model._meta.fields}
+    return {name: fields[name].to_python(model.found[name]) for name in FOLLOWED if name in model.found}
 
 
 def fill_from_known(model: Model, names: Collection[str]) -> dict[str, Any]:
@@ -254,15 +269,27 @@ def save_provider(
     return provider
 
 
-def save_model(*, user: AbstractUser | None = None, provider: Provider, name: str, window: int | None = None) -> Model:
-    """Creates a model with what is known of it, or updates its window. An unknown window is 4,096 tokens."""
+def save_model(
+    *,
+    user: AbstractUser | None = None,
+    provider: Provider,
+    name: str,
+    window: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Model:
+    """Creates a model with what is known of it, or updates its window and these other fields of `UNKNOWN`.
+
+    An unknown window is 4,096 tokens. What is given here stays, whatever the provider says.
+    """
     model = Model.objects.filter(provider=provider, name=name).first()
     if model is None:
         model = Model(provider=provider, name=name)
         fill_from_known(model, UNKNOWN)
     require_store(user, model)
-    if window is not None:
-        model.context_window = window
+    typed = dict(settings or {}) | ({} if window is None else {"context_window": window})
+    for field, value in typed.items():
+        setattr(model, field, value)
+    model.set_by_hand = sorted({*model.set_by_hand, *typed})
     model.enabled = True
     _check(model)
     model.save()
