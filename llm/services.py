@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
@@ -19,6 +20,7 @@ from core.permissions import require_right, require_store
 from llm.known_models import efforts_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import create
+from llm.types.model_call import Allocated
 from llm.types.model_call import Provider as ProviderClient
 
 DEFAULT_LOCK = "default model"  # two admins choosing a default at once choose one after the other
@@ -32,8 +34,10 @@ UNKNOWN: dict[str, Any] = {
     "cache_write_price": None,
     "vision": False,
     "tools": False,
+    "reasoning": False,
     "efforts": [],
 }
+FOLLOWED = (*UNKNOWN, "retires_on")  # what a provider can say of a model
 RATIO_BOUNDS = (0.5, 2.0)
 RATIO_MEMORY = 20  # samples; later ones move the ratio by at least a twentieth, so that it follows a change
 
@@ -42,7 +46,7 @@ logger = logging.getLogger(__name__)
 Said = TypeVar("Said")
 
 
-def _new_client(provider: Provider) -> ProviderClient:
+def new_client(provider: Provider) -> ProviderClient:
     return create(
         provider.protocol,
         base_url=provider.base_url,
@@ -61,7 +65,7 @@ def shared_client(provider: Provider) -> ProviderClient:
     """
     key = (provider.kind, provider.base_url, provider.api_key, provider.silence_timeout)
     if key not in _clients:
-        _clients[key] = _new_client(provider)
+        _clients[key] = new_client(provider)
     return _clients[key]
 
 
@@ -139,7 +143,7 @@ def test_connection(*, provider: Provider) -> list[str]:
     """The model names that the endpoint offers. Raises `ModelError`."""
 
     async def ask() -> list[str]:
-        client = _new_client(provider)
+        client = new_client(provider)
         try:
             async with asyncio.timeout(15):
                 return await client.list_models()
@@ -178,21 +182,34 @@ def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | Non
     provider.save()
 
 
-def store_model(*, user: AbstractUser, model: Model, left_empty: Collection[str] = ()) -> dict[str, Any]:
-    """Stores a row as an administrator's form left it; returns what `fill_from_known` found for the empty fields."""
+def store_model(
+    *, user: AbstractUser, model: Model, typed: Collection[str] = (), left_empty: Collection[str] = ()
+) -> dict[str, Any]:
+    """Stores a row as an administrator's form left it; returns what `fill_from_known` found for the empty fields.
+
+    What was `typed` stays from now on, whatever the provider says; what was left empty follows it.
+    """
     require_store(user, model)
+    model.set_by_hand = sorted({*model.set_by_hand, *typed} & UNKNOWN.keys() - {*left_empty})
+    if {"provider", "name"} & {*typed}:  # it is another model now
+        model.found, model.found_at, model.retires_on = {}, None, None
     found = fill_from_known(model, left_empty)
     model.save()
     return found
 
 
 def known_of(model: Model) -> dict[str, Any]:
-    """The fields of `UNKNOWN` that are known of a model by its name and its provider's address."""
+    """The fields of `UNKNOWN` that are known of a model: what its provider said, else by its name and address."""
     known = suggest(model.provider.kind, model.name, base_url=model.provider.base_url)
-    names = [name for name in UNKNOWN if name != "efforts"] if known is not None else []
-    values = {name: getattr(known, "window" if name == "context_window" else name) for name in names}
+    values = {name: getattr(known, "window" if name == "context_window" else name, None) for name in UNKNOWN}
     values["efforts"] = efforts_of(model.name) or None
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in (values | found_of(model)).items() if value is not None}
+
+
+def found_of(model: Model) -> dict[str, Any]:
+    """What its provider said of a model, as the fields' values."""
+    fields = {field.name: field for field in Model._meta.fields}
+    return {name: fields[name].to_python(model.found[name]) for name in FOLLOWED if name in model.found}
 
 
 def fill_from_known(model: Model, names: Collection[str]) -> dict[str, Any]:
@@ -224,15 +241,27 @@ def save_provider(
     return provider
 
 
-def save_model(*, user: AbstractUser | None = None, provider: Provider, name: str, window: int | None = None) -> Model:
-    """Creates a model with what is known of it, or updates its window. An unknown window is 4,096 tokens."""
+def save_model(
+    *,
+    user: AbstractUser | None = None,
+    provider: Provider,
+    name: str,
+    window: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Model:
+    """Creates a model with what is known of it, or updates its window and these other fields of `UNKNOWN`.
+
+    An unknown window is 4,096 tokens. What is given here stays, whatever the provider says.
+    """
     model = Model.objects.filter(provider=provider, name=name).first()
     if model is None:
         model = Model(provider=provider, name=name)
         fill_from_known(model, UNKNOWN)
     require_store(user, model)
-    if window is not None:
-        model.context_window = window
+    typed = dict(settings or {}) | ({} if window is None else {"context_window": window})
+    for field, value in typed.items():
+        setattr(model, field, value)
+    model.set_by_hand = sorted({*model.set_by_hand, *typed})
     model.enabled = True
     _check(model)
     model.save()
@@ -254,36 +283,111 @@ def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
     sample = min(high, max(low, reported / counted))
     weight = 1.0 / min(model.ratio_samples + 1, RATIO_MEMORY)
     model.token_ratio += (sample - model.token_ratio) * weight
-    Model.objects.filter(pk=model.pk).update(token_ratio=model.token_ratio, ratio_samples=F("ratio_samples") + 1)
+    changes = {"token_ratio": model.token_ratio, "reads": model.reads}
+    Model.objects.filter(pk=model.pk).update(**changes, ratio_samples=F("ratio_samples") + 1)
 
 
-# A server that says it read less than this share of what was sent has cut it. Ours, by what is known of counting: chat
+# A server that says it read less than a share of what was sent has cut it. Ours, by what is known of counting: chat
 # templates, definitions of tools and images are counted differently everywhere, texts much less so.
-READ_AT_LEAST, READ_AT_LEAST_UNKNOWN = 0.85, 0.6  # with a tokenizer or ratio that is known, and without
+READ_AT_LEAST = {"known": 0.85, "seen": 0.75, "unknown": 0.6}  # by what is known of how the model counts
+TOOLS_AT_LEAST = 0.6  # of what definitions of tools take by our count; servers write them in ways of their own
+DOUBTFUL = 0.97  # of what was sent; a server that read less is asked for the window that it really has
 UNREAD_AT_LEAST = 300  # tokens; less may be a matter of counting
 PLAUSIBLE = 256  # tokens; a server that says it read less than that has not counted
 LEAST_WINDOW = 2_048  # tokens; no server in use has less
 RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces what is assumed of unknown tokenizers
+COMPARABLE = 4  # a prompt of less than a quarter says more about templates than about the tokenizer
 
 
-def unread(*, model: Model, texts: int, read: int) -> int:
-    """The tokens of a prompt's texts that its server has not read, by its own count; 0 where that explains nothing.
+class Sent(NamedTuple):
+    """Tokens of one call by our count: `texts` without images and replayed reasoning, `tools` their definitions.
 
-    `texts`: the messages by our count, without images, tools and replayed reasoning. `read` may hold all of these.
+    `plain`: there was nothing else.
     """
-    learnt = model.ratio_samples >= RATIO_TRUSTED
-    sent = round(texts * model.token_ratio) if learnt and not model.tokenizer else texts
-    share = READ_AT_LEAST if learnt or model.tokenizer else READ_AT_LEAST_UNKNOWN
-    return sent - read if PLAUSIBLE <= read < share * sent and sent - read >= UNREAD_AT_LEAST else 0
+
+    texts: int
+    tools: int = 0
+    plain: bool = True
 
 
-def learn_cut(model: Model, read: int) -> None:
-    """Remembers the window of a server that cut a prompt to `read` tokens or a little more.
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A prompt that its server has not read whole: `read` of `sent` tokens, by the server's own count.
+
+    `window` and `server` where the server says which window it has, and so what it is.
+    """
+
+    read: int
+    sent: int
+    window: int | None = None
+    server: str = ""
+
+    @property
+    def missing(self) -> int:
+        return self.sent - self.read
+
+
+def cut(model: Model, sent: Sent, read: int, allocated: Allocated | None = None) -> Cut | None:
+    """Whether a server that says it read `read` tokens has cut the prompt; None where counting can explain it.
+
+    `read` may hold images, reasoning and what a server adds, so it is held against the least that the rest can take.
+    `allocated` decides what counting leaves open: a window smaller than what was sent is proof.
+    """
+    if not _doubtful(model, sent, read):
+        return None
+    ratio, known = _ratio(model, sent)
+    expected = round((sent.texts + sent.tools) * ratio)
+    found = Cut(read, expected, *((allocated.window, allocated.server) if allocated else ()))
+    if found.window is not None and found.window < expected:
+        return found
+    # A window with room for all is no reason to cut, so then only what nothing else explains is one.
+    share = READ_AT_LEAST["unknown" if found.window is not None else known]
+    return found if read < (share * sent.texts + TOOLS_AT_LEAST * sent.tools) * ratio else None
+
+
+async def held_against(model: Model, sent: Sent, read: int) -> Cut | None:
+    """As `cut`; the server is asked for its window when it has read less than was sent, and only then.
+
+    What was read of a whole prompt is remembered, by `learn_ratio` also in the row.
+    """
+    found = None
+    if _doubtful(model, sent, read):
+        found = cut(model, sent, read, await shared_client(model.provider).allocated(model.name))
+    if found is None and sent.plain and read >= PLAUSIBLE:
+        model.reads = [*model.reads, [sent.texts + sent.tools, read]][-RATIO_MEMORY:]
+    return found
+
+
+def _doubtful(model: Model, sent: Sent, read: int) -> bool:
+    expected = round((sent.texts + sent.tools) * _ratio(model, sent)[0])
+    return PLAUSIBLE <= read < DOUBTFUL * expected and expected - read >= UNREAD_AT_LEAST
+
+
+def _ratio(model: Model, sent: Sent) -> tuple[float, str]:
+    """Tokens of the server for one of ours, and how well that is known.
+
+    From what it read of prompts of about this length or longer: the least, since a server may add text of its own,
+    and what it adds to a short prompt says nothing of a long one. Few of them only ever lower what is expected.
+    """
+    counted = sent.texts + sent.tools
+    seen = [read / before for before, read in model.reads if before * COMPARABLE >= counted]
+    if model.tokenizer:
+        return 1.0, "known"
+    if not seen:
+        return 1.0, "unknown"
+    low, high = RATIO_BOUNDS
+    least = max(low, min(high, *seen))
+    return (least, "known") if len(seen) >= RATIO_TRUSTED else (min(1.0, least), "seen")
+
+
+def learn_cut(model: Model, found: Cut) -> None:
+    """Remembers the window of a server that cut a prompt: what it says, else what it read or a little more.
 
     Servers drop whole messages, and their windows are powers of two.
     """
-    window = 1 << (read - 1).bit_length()
-    model.learnt_window = max(LEAST_WINDOW, window if window < model.window else read)
+    guess = 1 << (found.read - 1).bit_length()
+    window = found.window or (guess if guess < model.window else found.read)
+    model.learnt_window = max(LEAST_WINDOW, window)
     Model.objects.filter(pk=model.pk).update(learnt_window=model.learnt_window)
 
 

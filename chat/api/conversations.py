@@ -73,17 +73,23 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
         return instance
 
 
+CONTEXT_NOTICE = "where the provider's server did not read the whole prompt: that, and what to do"
+
+
 class MessageSerializer(serializers.ModelSerializer[Message]):
     parts = PartSerializer(many=True)
     text = serializers.CharField(read_only=True)
     error = serializers.SerializerMethodField()
     cost = MoneyField(source="turn.cost", default=None, help_text="Of the answer's model calls.")
+    context_notice = SentenceField(
+        source="turn.context_notice", default=None, allow_null=True, help_text=CONTEXT_NOTICE
+    )
 
     class Meta:
         model = Message
         fields: ClassVar = [
             "id", "conversation", "parent", "role", "text", "parts", "model", "status", "error", "feedback", "cost",
-            "created",
+            "context_notice", "created",
         ]  # fmt: skip
 
     @extend_schema_field(ErrorSerializer(allow_null=True))
@@ -114,13 +120,15 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
         source="answer.model", read_only=True, help_text="The one that wrote the answer: `model`, or a fallback of it."
     )
     cost = MoneyField(help_text="Of all its model calls.")
+    context_notice = SentenceField(help_text=CONTEXT_NOTICE)
 
     class Meta:
         model = Turn
         fields: ClassVar = [
             "id", "conversation", "user_message", "message", "model", "answered_by", "fallback_reason",
             "finish_reason", "effort", "slot", "status",
-            "text", "parts", "usage", "cost", "error", "created", "started", "finished",
+            "text", "parts", "usage", "cost", "error", "context_unread", "context_notice",
+            "created", "started", "finished",
         ]  # fmt: skip
 
     @extend_schema_field(ErrorSerializer(allow_null=True))

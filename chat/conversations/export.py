@@ -11,8 +11,9 @@ from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 
 from accounts.models import User
-from chat.models import Conversation, Message
+from chat.models import Conversation, Message, ModelCall, Turn
 from chat.models.tree import branch_rows, with_rows
+from chat.usage.services import csv_pages
 from core.errors import NotFound
 
 FORMAT = "glasshouse.conversation/1"
@@ -44,6 +45,8 @@ def markdown(conversation: Conversation) -> str:
         lines += [message.text, ""]
         if message.status not in (Message.Status.DONE, Message.Status.PENDING):
             lines += [f"*({message.get_status_display()})*", ""]
+        if notice := _notice(message):
+            lines += [f"*({notice})*", ""]
     return "\n".join(lines)
 
 
@@ -66,6 +69,7 @@ def as_json(conversation: Conversation) -> str:
 
 
 def _message(message: Message) -> dict[str, Any]:
+    turn: Turn | None = getattr(message, "turn", None)
     return {
         "id": str(message.pk),
         "parent": str(message.parent_id) if message.parent_id else None,
@@ -74,9 +78,17 @@ def _message(message: Message) -> dict[str, Any]:
         "status": message.status,
         "model": message.model.name if message.model else None,
         "feedback": message.feedback,
+        "usage": turn.usage if turn else None,
+        "cost": f"{turn.cost:f}" if turn and turn.cost is not None else None,
         "files": [attachment.name for attachment in message.attachments.all()],
         "parts": message.parts,
+        "context_notice": _notice(message),
     }
+
+
+def _notice(message: Message) -> str:
+    """What is to be said of what the model read before it answered; empty where that was everything."""
+    return message.turn.context_notice if hasattr(message, "turn") else ""
 
 
 async def everything(user: User) -> AsyncIterator[bytes]:
@@ -104,6 +116,10 @@ def _zip(user: User) -> Iterator[bytes]:
                     archive.writestr(f"{kind}/{file_name(conversation, kind)}", export(conversation, kind))
                 yield sink.taken()
             last = found[-1].pk
+        with archive.open("usage.csv", "w") as table:
+            for page in csv_pages(ModelCall.objects.visible_to(user)):
+                table.write(page.encode())
+                yield sink.taken()
     yield sink.taken()
 
 
