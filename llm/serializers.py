@@ -10,7 +10,7 @@ from llm.models import Model
 class AbilitiesSerializer(serializers.ModelSerializer[Model]):
     class Meta:
         model = Model
-        fields: ClassVar = ["vision", "tools", "several_system_messages", "efforts"]
+        fields: ClassVar = ["vision", "tools", "reasoning", "several_system_messages", "efforts"]
         read_only_fields = fields
 
 
@@ -35,8 +35,10 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
             "exact",
             "fallback",
             "default",
+            "retires_on",
         ]
         read_only_fields = fields
+        extra_kwargs: ClassVar = {"retires_on": {"help_text": "The day on which its provider takes it away, if known."}}
 
     def get_exact(self, model: Model) -> bool:
         return bool(model.tokenizer)
