@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NotRequired, TypedDict, cast
 from uuid import UUID
 
+from chat.context.build import ReportEntry, SourceEntry
+from chat.context.cache import CacheEntry
 from chat.context.rendering import Numbers, documents_text
-from chat.context.report import ReportEntry, SourceEntry
 from chat.context.types import Document, PromptMessage
 from chat.models import Message, Summary, Turn
 from chat.models.tree import branch_rows
@@ -55,6 +56,7 @@ class CallReport(ReportEntry):
     earlier versions.
     `numbers`: the documents' numbers. `refused`: what the provider said to a longer prompt before this one. `notes`:
     sentences on what should have been there and was not. `unread`: tokens that the server did not read, by its count.
+    `cache`: what the provider's cache was to serve, and did.
     `usage`: what the provider has reported, the fields of `llm.types.model_call.Usage`; empty while it has not.
     """
 
@@ -76,11 +78,13 @@ class CallReport(ReportEntry):
     numbers: NotRequired[Mapping[str, int]]
     refused: str
     notes: list[str]
-    unread: int  # not in those of earlier versions
-    cut: str  # neither; the sentence about it
-    model_id: str  # neither
-    usage: dict[str, int]  # neither
-    provider_count: int | None  # neither; the prompt with its tools, as the provider counted it before it was sent
+    # Not in those of earlier versions:
+    unread: int
+    cut: str  # the sentence about it
+    model_id: str
+    usage: dict[str, int]
+    provider_count: int | None  # the prompt with its tools, as the provider counted it before it was sent
+    cache: NotRequired[CacheEntry]
 
 
 class ShortCall(TypedDict):
@@ -104,7 +108,7 @@ class Change(SourceEntry):
     was: SourceEntry | None
 
 
-def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str = "") -> CallReport:
+def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str = "", cache: CacheEntry) -> CallReport:
     """The JSON of one model call."""
     report, summary = planned.prompt.report.as_dict(), planned.summary
     versions = {"summary_prompt": str(summary.prompt_version)} if summary is not None else {}
@@ -132,6 +136,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "refused": refused,
         "notes": [*filter(None, [context.effort.note]), *planned.notes, *context.toolbox.notes],
         "unread": 0,
+        "cache": cache,
         "cut": "",
         "usage": {},
         "provider_count": None,
