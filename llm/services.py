@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from core.permissions import require_right, require_store
 from llm.known_models import efforts_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import create
-from llm.types.model_call import Allocated
+from llm.types.model_call import Allocated, CacheRule
 from llm.types.model_call import Provider as ProviderClient
 
 DEFAULT_LOCK = "default model"  # two admins choosing a default at once choose one after the other
@@ -53,6 +54,33 @@ def new_client(provider: Provider) -> ProviderClient:
         api_key=provider.api_key,
         silence_timeout=provider.silence_timeout,
     )
+
+
+# What each provider keeps, by its own pages; sizes in tokens by the names of models, the least where a name is unknown.
+OPENAI_POINTS = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)")
+ANTHROPIC_LEAST = (
+    (re.compile(r"opus-5|sonnet-5[.-]5|haiku-5[.-]5"), 512),
+    (re.compile(r"sonnet-[45]|opus-4[.-]8"), 1_024),
+)
+ANTHROPIC = CacheRule(least=4_096, points="any", reach=20, kept=300, settings=True, told=True)
+OF_KIND = {
+    Provider.Kind.RESPONSES: CacheRule(step=128, told=True),
+    Provider.Kind.OPENAI: CacheRule(step=128),
+    Provider.Kind.OLLAMA: CacheRule(step=128),
+}
+
+
+def cache_rule(model: Model) -> CacheRule:
+    """What the model's provider serves from its cache. Of a server that nobody knows: what OpenAI's older models do."""
+    name, protocol = model.name.lower(), model.provider.protocol
+    if protocol == Provider.Kind.ANTHROPIC:
+        known = (least for pattern, least in ANTHROPIC_LEAST if pattern.search(name))
+        return replace(ANTHROPIC, least=next(known, ANTHROPIC.least))
+    if protocol == Provider.Kind.RESPONSES and OPENAI_POINTS.search(name):
+        return CacheRule(points="user", kept=1_800, told=True)
+    if "deepseek" in name:
+        return CacheRule(least=64, step=64)
+    return OF_KIND[Provider.Kind(protocol)]
 
 
 _clients: dict[tuple[str, str, str, int], ProviderClient] = {}
