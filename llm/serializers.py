@@ -1,18 +1,10 @@
 """Models as programs see them: what they can do, never how they are reached."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rest_framework import serializers
 
-from core.i18n import translated
 from llm.models import Model
-
-
-class SentenceField(serializers.CharField):
-    """What Python code has written for people, in the language of the request."""
-
-    def to_representation(self, value: Any) -> str:
-        return translated(super().to_representation(value))
 
 
 class AbilitiesSerializer(serializers.ModelSerializer[Model]):

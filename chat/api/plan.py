@@ -14,7 +14,7 @@ from chat.models.conversation_state import ChatScope
 from chat.prompts.inspector import CACHE_REASONS
 from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
-from chat.usage.api import MoneyField
+from core.requests import MoneyField
 from personas.services import model_for
 
 

@@ -410,7 +410,7 @@ def total_cost(calls: "Iterable[ModelCall]") -> Decimal | None:
 
 
 class StepReasoning(models.Model):
-    """What the provider wants back of the reasoning of one step of a turn; see `llm.types.messages.ReasoningState`.
+    """What the provider wants back of the reasoning of one step of a turn; see `llm.types.model_call.ReasoningState`.
 
     Nobody but the provider's adapter reads `items`: they are no part of what people or programs are shown.
     `number` counts the turn's steps with tool calls, from 1.
