@@ -19,7 +19,9 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
     window = serializers.IntegerField(read_only=True, help_text="Tokens of prompt and answer together.")
     abilities = AbilitiesSerializer(source="*", read_only=True)
     fallback = serializers.PrimaryKeyRelatedField[Model](
-        read_only=True, help_text="The model that is asked instead when this one's provider is not available."
+        allow_null=True,
+        read_only=True,
+        help_text="The model that is asked instead when this one's provider is not available.",
     )
     exact = serializers.SerializerMethodField(help_text="Whether its tokenizer is known, so that counts are exact.")
 

@@ -29,6 +29,7 @@ SCOPES = {
     "reminders": "chat",
     "prompts": "chat",
     "models": "chat",
+    "usage": "chat",
     "files": "files",
     "projects": "projects",
     "tasks": "tasks",
