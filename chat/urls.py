@@ -3,6 +3,7 @@ from django.urls import path, register_converter
 from chat.conversations import views as conversations
 from chat.runs import views as run_views
 from chat.summaries import views as summary_views
+from chat.usage import views as usage_views
 from chat.web import branches, conversation, file_picker, persona_and_project, sources
 from core.permissions import signed_in
 from core.requests import DayConverter
@@ -29,6 +30,8 @@ urlpatterns = [
     path("import/", conversations.imports, name="imports"),
     path("import/<uuid:pk>/", conversations.import_one, name="import"),
     path("search/", conversations.search, name="search"),
+    path("usage/", usage_views.my_usage, name="usage"),
+    path("usage.csv", usage_views.my_usage_csv, name="usage_csv"),
     path("projects/<uuid:pk>/meter/", persona_and_project.meter, name="project_meter"),
     path("projects/<uuid:pk>/conversations/", persona_and_project.conversations, name="project_conversations"),
     path("personas/<uuid:pk>/plan/", persona_and_project.plan, name="persona_plan"),

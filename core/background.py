@@ -197,13 +197,16 @@ def _key(queue: str) -> str:
     return f"worker:{queue}:heard"
 
 
-async def tell_queues(queues: Collection[str]) -> None:
-    """Says so of these queues, until it is cancelled. On the event loop: one that is stuck says nothing."""
+async def tell_queues(queues: Collection[str], deaf: Callable[[], bool] = bool) -> None:
+    """Says so of these queues, until it is cancelled, while it is not `deaf`, see `core.consumer`.
+
+    On the event loop: one that is stuck says nothing.
+    """
     connection = aioredis.Redis.from_url(settings.STREAMS_URL, protocol=2, socket_timeout=EVERY)
     while True:
         try:
             async with connection.pipeline(transaction=False) as pipe:
-                for queue in queues:
+                for queue in () if deaf() else queues:
                     pipe.set(_key(queue), f"{time.time():.3f}", ex=_REMEMBERED)
                 await pipe.execute()
         except (redis.RedisError, OSError):

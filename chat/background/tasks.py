@@ -24,6 +24,7 @@ from chat.summaries import jobs
 from chat.turns import runner, store
 from core import background
 from core.background import enqueue, on_database, tell_queues
+from core.consumer import Hearing
 
 GRACE = 7.0  # seconds that running answers get to finish when the worker is asked to end; its supervisor waits 10
 
@@ -133,7 +134,9 @@ def tidy_conversations() -> None:
 @worker_ready.connect
 def _start(sender: Any, **kwargs: Any) -> None:
     background.submit(runner.warm_up()).result()
-    background.submit(tell_queues(list(sender.app.amqp.queues.consume_from)))
+    hearing = Hearing(sender, list(sender.app.amqp.queues.consume_from))
+    background.submit(hearing.keep())
+    background.submit(tell_queues(hearing.queues, lambda: hearing.deaf))
 
 
 @worker_shutting_down.connect

@@ -3,12 +3,15 @@
 Every number here is a sum over the rows of `ModelCall`, so that all of them agree: by day, model, person, conversation.
 """
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
 from typing import Any
 
 from django.db.models import Count, F, Max, Q, QuerySet, Sum, Value
 from django.db.models.functions import Concat, TruncDate
+from django.http import StreamingHttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -26,6 +29,13 @@ SUMS: Mapping[str, Any] = {
     "unpriced": Count("pk", filter=Q(cost=None)),
 }
 KINDS = ("day", "model", "conversation", "project", "persona", "person", "purpose")
+# Of one call: what a table to take along has of it.
+COLUMNS = (
+    *("created", "person__username", "purpose", "conversation_id", "turn_id", "number", "project__name"),
+    *("persona__name", "provider_name", "model_name", "input", "cached_input", "cache_written", "output", "reasoning"),
+    *("counted", "cost"),
+)
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # as what begins with one is read by spreadsheets
 FIRST_DAY, LAST_DAY = date(1970, 1, 1), date(9998, 12, 31)
 
 
@@ -93,3 +103,33 @@ def money_in_words(sums: Mapping[str, Any]) -> str:
         sums["unpriced"],
     )
     return words % {"money": dollars(sums["money"]), "count": grouped(sums["unpriced"])}
+
+
+def as_csv(rows: QuerySet[ModelCall], name: str) -> StreamingHttpResponse:
+    """A row a call, as a download."""
+    response = StreamingHttpResponse(_lines(rows), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+class _Line:
+    """What `csv` writes to: it gives back what it is given."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+def _lines(rows: QuerySet[ModelCall]) -> Iterator[str]:
+    writer = csv.writer(_Line())
+    yield writer.writerow([column.replace("__username", "").replace("__name", "") for column in COLUMNS])
+    for row in rows.values_list(*COLUMNS).iterator(chunk_size=2_000):
+        yield writer.writerow([_cell(value) for value in row])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith(FORMULAS) else text

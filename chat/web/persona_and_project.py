@@ -11,12 +11,13 @@ from django.shortcuts import redirect, render
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.context.rendering import Numbers
-from chat.models import Conversation
+from chat.models import Conversation, ModelCall
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, inspector
 from chat.prompts.history import Documents, ProjectFiles, project_files
 from chat.prompts.preview import Draft, plan_ahead
 from chat.prompts.turn_context import base_context
+from chat.usage.services import spent
 from core.requests import with_row
 from llm.models import Model
 from personas import services
@@ -89,4 +90,6 @@ def meter(request: Request, project: Project) -> HttpResponse:
 def conversations(request: Request, project: Project) -> HttpResponse:
     """One's own conversations in the project, the newest first: members share files, not what they talk about."""
     rows = Conversation.objects.listed_for(request.user).filter(project=project, archived=False)[:SHOWN]
-    return render(request, "projects/_conversations.html", {"conversations": rows, "project": project})
+    # A sum tells nothing of what others talk about.
+    context = {"conversations": rows, "project": project, "spent": spent(ModelCall.objects.filter(project=project))}
+    return render(request, "projects/_conversations.html", context)

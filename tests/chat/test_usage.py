@@ -1,8 +1,10 @@
 """What was used, summed for a person: the API, and the words under an answer."""
 
+import csv
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from io import StringIO
 from typing import Any
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
@@ -131,6 +133,33 @@ def test_words_say_which_calls_have_no_price(person: Person) -> None:
     call(person, cached_input=0)
     words = "2,000 read, 600 of them cached, 100 written · $0.50, and 1 call without a price"
     assert in_words(totals(mine)) == words
+
+
+def test_the_page_of_a_month_and_its_table_to_take_along(person: Person, scripted_model_row: Model) -> None:
+    conversation = Conversation.objects.create(owner=person.user, title="About bridges")
+    call(person, datetime(2026, 9, 5, tzinfo=UTC), conversation=conversation, model=scripted_model_row)
+    call(person, datetime(2026, 9, 6, tzinfo=UTC), cost=None, model_name='=HYPERLINK("x")')
+    call(person, datetime(2026, 8, 6, tzinfo=UTC), cost="77")
+    client = Client()
+    client.force_login(person.user)
+    page = client.get("/usage/?month=2026-09").content.decode()
+    assert "September 2026" in page and "About bridges" in page and "$77" not in page
+    assert "2,000 read, 1,200 of them cached, 100 written · $0.50, and 1 call without a price" in page
+    assert client.get("/usage/?month=nonsense").status_code == client.get("/usage/").status_code == 200
+    table = b"".join(client.get("/usage.csv?month=2026-09")).decode()
+    rows = list(csv.DictReader(StringIO(table)))
+    assert [row["cost"] for row in rows] == ["0.500000000000", ""] and rows[0]["person"] == person.username
+    assert rows[1]["model_name"] == '\'=HYPERLINK("x")'
+
+
+def test_the_page_of_a_project_says_what_all_its_members_have_used(person: Person, stranger: Person) -> None:
+    project = Project.objects.create(owner=person.user, name="Bridge")
+    call(person, project=project)
+    call(stranger, project=project, cost="0.25")
+    client = Client()
+    client.force_login(person.user)
+    page = client.get(f"/projects/{project.pk}/conversations/").content.decode()
+    assert "Used in this project by everybody: 2,000 read" in page and "$0.75" in page
 
 
 def test_the_plan_says_what_sending_costs_at_most(person: Person, priced: Model) -> None:

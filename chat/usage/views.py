@@ -1,0 +1,62 @@
+"""“My usage”: what a month of one's own model calls took and cost, as a page and as a table to take along."""
+
+from datetime import date, timedelta
+
+from django.db.models import QuerySet
+from django.http import HttpResponse, StreamingHttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_GET
+
+from accounts.access.sessions import SignedInRequest as Request
+from chat.models import ModelCall
+from chat.usage.services import as_csv, between, spent, summed
+
+SHOWN = 50  # rows of a table; the API has all
+TABLES = {
+    "day": gettext_lazy("Day"),
+    "model": gettext_lazy("Model"),
+    "conversation": gettext_lazy("Conversation"),
+    "project": gettext_lazy("Project"),
+}
+
+
+@require_GET
+def my_usage(request: Request) -> HttpResponse:
+    first, rows = _month(request)
+    tables = [
+        {"kind": kind, "title": title, "rows": list(summed(rows, kind, request.user.zone)[:SHOWN])}
+        for kind, title in TABLES.items()
+    ]
+    context = {
+        "section": "settings",
+        "place": "usage",
+        "month": first,
+        "before": first - timedelta(days=1) if first > date(2000, 1, 1) else None,
+        "after": _next(first) if _next(first) <= timezone.localdate(timezone=request.user.zone) else None,
+        "total": spent(rows),
+        "tables": tables,
+    }
+    return render(request, "chat/usage.html", context)
+
+
+@require_GET
+def my_usage_csv(request: Request) -> StreamingHttpResponse:
+    first, rows = _month(request)
+    return as_csv(rows.order_by("created"), f"usage-{first:%Y-%m}.csv")
+
+
+def _month(request: Request) -> tuple[date, QuerySet[ModelCall]]:
+    """The first day of the month that the address names, else of the present one, and the person's calls in it."""
+    zone = request.user.zone
+    try:
+        first = date.fromisoformat(f"{request.GET.get('month', '')}-01")
+    except ValueError:
+        first = timezone.localdate(timezone=zone).replace(day=1)
+    return first, between(ModelCall.objects.visible_to(request.user), zone, first, _next(first) - timedelta(days=1))
+
+
+def _next(first: date) -> date:
+    """The first day of the month after, of the last that there can be that month itself."""
+    return (first + timedelta(days=32)).replace(day=1) if first < date(9990, 1, 1) else first
