@@ -20,7 +20,7 @@ def claude(application: Application) -> Model:
 
 
 def answered(person: Person, script: dict[str, Any], model: Model | None = None) -> dict[str, Any]:
-    chosen = {"models": [str(model.pk)]} if model else {}
+    chosen: dict[str, Any] = {"models": [str(model.pk)]} if model else {}
     asked = person.caller.ask("Tell me a story.", {**script, "note": uuid4().hex}, **chosen)
     ended: dict[str, Any] = person.caller.ended(asked["id"])
     return ended

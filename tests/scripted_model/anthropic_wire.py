@@ -257,7 +257,7 @@ def _thinking_refusal(body: Mapping[str, Any]) -> str | None:
 def _paused(message: Mapping[str, Any]) -> bool:
     """Whether it is what a model had said when it paused, unchanged."""
     last = _blocks(message)[-1]
-    return last["type"] == "server_tool_use" and last["input"] == {"query": "rain"}
+    return bool(last["type"] == "server_tool_use" and last["input"] == {"query": "rain"})
 
 
 def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
