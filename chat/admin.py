@@ -15,8 +15,11 @@ from accounts.models import User
 from chat.models import Conversation, Import, Run, Share, Summary, SummaryJob, Turn
 from chat.runs.limits import used
 from chat.runs.services import stop_run
+from chat.usage import admin as usage_admin
 from core.admin import STATES, Confirmation, RecordAdmin, acting, confirmed
 from personas.models import Persona
+
+__all__ = ["usage_admin"]  # Django looks for admin pages here alone
 
 
 @admin.register(Conversation)

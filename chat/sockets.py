@@ -19,7 +19,7 @@ from chat.realtime.event_stream import group_of
 from chat.realtime.events import BAD_FRAME, BURST, FRAMES, MAX_FRAME, NOT_YOURS, PER_SECOND, TOO_FAST, TOO_LARGE
 from chat.sending.services import send_or_queue
 from chat.turns.services import stop_turn
-from chat.turns.submit import Ask
+from chat.turns.submit import Ask, check_effort
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 
@@ -155,14 +155,16 @@ def _conversation(user: User, pk: object) -> Conversation:
 
 
 def _send(user: User, frame: dict[str, Any]) -> None:
-    """Raises `bad_text` and `bad_idempotency_key`, and what `send_or_queue` raises."""
+    """Raises `bad_text`, `bad_effort` and `bad_idempotency_key`, and what `send_or_queue` raises."""
     text, key = frame.get("text", ""), frame.get("key") or None
     if not isinstance(text, str):
         raise ProductError("bad_text", "text must be a string: the message as it was written.")
     if key is not None and (not isinstance(key, str) or len(key) > LONGEST_KEY):
         raise ProductError("bad_idempotency_key", f"key must be a string of at most {LONGEST_KEY} characters, a UUID.")
+    effort = frame.get("effort")
+    check_effort(effort if effort is None or isinstance(effort, str) else str(effort))
     found = _conversation(user, frame.get("conversation"))
-    send_or_queue(user=user, conversation=found, ask=Ask(text=text, key=key))
+    send_or_queue(user=user, conversation=found, ask=Ask(text=text, key=key, effort=effort))
 
 
 def _stop(user: User, pk: object) -> None:

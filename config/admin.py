@@ -32,6 +32,7 @@ GROUPS = {
     "Use": {
         "chat.Conversation": "forum",
         "chat.Turn": "bolt",
+        "chat.ModelCall": "payments",
         "chat.Share": "link",
         "chat.Import": "upload",
         "chat.Summary": "compress",

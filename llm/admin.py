@@ -38,6 +38,7 @@ WAITING = "Choose a provider and type a name."
 def in_words(found: dict[str, Any]) -> str:
     """What is known of a model as a list in a sentence."""
     words = [text.format(found[name]) for name, text in IN_WORDS.items() if found.get(name) is not None]
+    words += [f"efforts of reasoning: {', '.join(found['efforts'])}"] if found.get("efforts") else []
     words += [f"{'' if found[name] else 'no '}{name}" for name in ("vision", "tools") if found.get(name) is not None]
     return ", ".join(words)
 
@@ -174,6 +175,7 @@ class ModelRowAdmin(RowAdmin):
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
         ("Room", {"fields": ("context_window", "max_output", "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "several_system_messages")}),
+        ("Reasoning", {"fields": ("efforts", "effort")}),
         ("Price in US dollars a million tokens", {"fields": PRICES}),
         ("In use", {"fields": ("is_default", "learnt_window", "token_ratio", "ratio_samples")}),
     )

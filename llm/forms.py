@@ -3,10 +3,15 @@
 from typing import Any, ClassVar
 
 from django import forms
-from unfold.widgets import UnfoldAdminNullBooleanSelectWidget, UnfoldAdminPasswordWidget, UnfoldBooleanSwitchWidget
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminNullBooleanSelectWidget,
+    UnfoldAdminPasswordWidget,
+    UnfoldBooleanSwitchWidget,
+)
 
 from core.net.url_safety import is_http, origin
-from llm.models import Model, Provider, ToolServer, WebSearch
+from llm.models import Effort, Model, Provider, ToolServer, WebSearch
 from llm.providers import DEFAULT_BASE_URLS
 from llm.services import UNKNOWN
 
@@ -106,7 +111,7 @@ class ModelForm(forms.ModelForm[Model]):
         model = Model
         fields: ClassVar = [
             *("provider", "name", "context_window", "max_output", "tokenizer"),
-            *("vision", "tools", "several_system_messages", "enabled", "fallback", *PRICES),
+            *("vision", "tools", "several_system_messages", "efforts", "effort", "enabled", "fallback", *PRICES),
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -115,6 +120,12 @@ class ModelForm(forms.ModelForm[Model]):
         if window is not None:
             window.required = False
             window.help_text = "Tokens. Empty: what is known of the model, else 4,096."
+        if "efforts" in self.fields:
+            old = self.fields["efforts"]
+            self.fields["efforts"] = forms.MultipleChoiceField(
+                choices=Effort.choices, label=old.label, help_text=old.help_text, required=False,
+                widget=UnfoldAdminCheckboxSelectMultipleWidget(),
+            )  # fmt: skip
         if self.instance._state.adding and window is not None:
             self._ask_for_new()
 
@@ -129,6 +140,10 @@ class ModelForm(forms.ModelForm[Model]):
             self.fields[name] = forms.NullBooleanField(
                 label=old.label, help_text=old.help_text, widget=widget, required=False
             )
+
+    def clean_efforts(self) -> list[str] | None:
+        chosen: list[str] = self.cleaned_data["efforts"]
+        return None if self.instance._state.adding and not chosen else chosen
 
     @property
     def left_empty(self) -> list[str]:

@@ -30,6 +30,26 @@ _ABILITIES: tuple[tuple[re.Pattern[str], tuple[bool | None, bool | None]], ...] 
 )
 
 
+# How long they can be told to reason, from the vendors' pages. First match wins; other names tell nothing.
+_WITH_HIGHEST = ("low", "medium", "high", "xhigh", "max")
+_EFFORTS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
+    (re.compile(r"audio|realtime|transcribe|tts|image|embed|instruct|-chat|o1-(?:mini|preview)"), ()),
+    (re.compile(r"^gpt-5\.[6-9]"), ("none", *_WITH_HIGHEST)),
+    (re.compile(r"^gpt-5\.[2-5]"), ("none", "low", "medium", "high", "xhigh")),
+    (re.compile(r"^gpt-5\.1"), ("none", "low", "medium", "high")),
+    (re.compile(r"^gpt-5(?:$|-)"), ("minimal", "low", "medium", "high")),
+    (re.compile(r"^o[134](?:$|-)"), ("low", "medium", "high")),
+    (re.compile(r"^claude-haiku-5[-.][5-9]"), ("none", *_WITH_HIGHEST)),
+    (re.compile(r"^claude-sonnet-5[-.][5-9]"), ("none", *_WITH_HIGHEST)),
+    (re.compile(r"^claude-\w+-(?:4[-.][7-9]|[5-9])(?:$|[-.])"), _WITH_HIGHEST),
+    (re.compile(r"^claude-(?:opus|sonnet)-4[-.]6"), ("low", "medium", "high", "max")),
+    (re.compile(r"^claude-opus-4[-.]5"), ("low", "medium", "high")),
+    (re.compile(r"^gemini-3"), ("low", "medium", "high")),
+    (re.compile(r"^gemini-2\.5-flash"), ("none", "low", "medium", "high")),
+    (re.compile(r"^gemini-2\.5"), ("low", "medium", "high")),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Suggestion:
     """`window` and `max_output` in tokens, prices in US dollars a million tokens; None: not known."""
@@ -65,6 +85,12 @@ def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Sugge
         vision=vision,
         tools=tools,
     )
+
+
+def efforts_of(model_name: str) -> list[str]:
+    """The efforts of reasoning that a model of this name takes; empty when nothing is known."""
+    name = model_name.rpartition("/")[2].lower()  # gateways name models "vendor/model", Google "models/…"
+    return list(next((efforts for pattern, efforts in _EFFORTS if pattern.search(name)), ()))
 
 
 def _at_host(base_url: str, name: str) -> ModelInfo | None:

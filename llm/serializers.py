@@ -18,7 +18,7 @@ class SentenceField(serializers.CharField):
 class AbilitiesSerializer(serializers.ModelSerializer[Model]):
     class Meta:
         model = Model
-        fields: ClassVar = ["vision", "tools", "several_system_messages"]
+        fields: ClassVar = ["vision", "tools", "several_system_messages", "efforts"]
         read_only_fields = fields
 
 

@@ -16,7 +16,7 @@ from core.background import on_database
 from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
 from core.permissions import require_right, require_store
-from llm.known_models import suggest
+from llm.known_models import efforts_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import create
 from llm.types.model_call import Provider as ProviderClient
@@ -32,6 +32,7 @@ UNKNOWN: dict[str, Any] = {
     "cache_write_price": None,
     "vision": False,
     "tools": False,
+    "efforts": [],
 }
 RATIO_BOUNDS = (0.5, 2.0)
 RATIO_MEMORY = 20  # samples; later ones move the ratio by at least a twentieth, so that it follows a change
@@ -188,9 +189,9 @@ def store_model(*, user: AbstractUser, model: Model, left_empty: Collection[str]
 def known_of(model: Model) -> dict[str, Any]:
     """The fields of `UNKNOWN` that are known of a model by its name and its provider's address."""
     known = suggest(model.provider.kind, model.name, base_url=model.provider.base_url)
-    if known is None:
-        return {}
-    values = {name: getattr(known, "window" if name == "context_window" else name) for name in UNKNOWN}
+    names = [name for name in UNKNOWN if name != "efforts"] if known is not None else []
+    values = {name: getattr(known, "window" if name == "context_window" else name) for name in names}
+    values["efforts"] = efforts_of(model.name) or None
     return {name: value for name, value in values.items() if value is not None}
 
 

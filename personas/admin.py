@@ -51,7 +51,7 @@ class PersonaAdmin(RowAdmin):
     fieldsets = (
         (None, {"fields": ("name", "description", "visibility", "owner", "version")}),
         ("Prompt", {"fields": ("instructions", "replaces_system_prompt", "date_awareness", "reminders")}),
-        ("Answers with", {"fields": ("model", "budget_profile", "tools")}),
+        ("Answers with", {"fields": ("model", "effort", "budget_profile", "tools")}),
         ("Start", {"fields": ("starter_messages",)}),
     )
 
@@ -140,7 +140,7 @@ class BudgetProfileAdmin(RowAdmin):
                 )
             },
         ),
-        ("Turn", {"fields": ("max_cycles",)}),
+        ("Turn", {"fields": ("max_cycles", "effort")}),
         ("Run through a checklist", {"fields": ("run_max_steps", "run_max_tokens", "run_max_minutes")}),
     )
 

@@ -76,9 +76,9 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            "id", "name", "description", "instructions", "replaces_system_prompt", "model", "budget_profile", "tools",
-            "reminder", "date_awareness", "starter_messages", "visibility", "owner", "editable", "version", "tokens",
-            "created", "updated",
+            "id", "name", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile",
+            "tools", "reminder", "date_awareness", "starter_messages", "visibility", "owner", "editable", "version",
+            "tokens", "created", "updated",
         ]  # fmt: skip
         read_only_fields: ClassVar = ["owner", "version", "created", "updated"]
 

@@ -64,8 +64,8 @@ class PersonaForm(forms.ModelForm[Persona]):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            *("name", "description", "instructions", "replaces_system_prompt", "model", "budget_profile", "tools"),
-            *("reminders", "date_awareness", "starter_messages", "visibility"),
+            *("name", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile"),
+            *("tools", "reminders", "date_awareness", "starter_messages", "visibility"),
         ]
 
 
@@ -97,8 +97,8 @@ class PersonaPageForm(forms.ModelForm[Persona]):
     class Meta:
         model = Persona
         fields: ClassVar = [
-            *("name", "description", "instructions", "replaces_system_prompt", "model", "budget_profile", "tools"),
-            *("date_awareness", "starter_messages", "visibility"),
+            *("name", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile"),
+            *("tools", "date_awareness", "starter_messages", "visibility"),
         ]
         widgets: ClassVar = dict.fromkeys(("budget_profile", "date_awareness", "visibility"), forms.RadioSelect)
 

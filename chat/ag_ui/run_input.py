@@ -60,6 +60,7 @@ class ForwardedProps(serializers.Serializer[dict[str, Any]]):
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
     persona = serializers.UUIDField(required=False, allow_null=True, default=None)
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
+    effort = serializers.CharField(required=False, allow_blank=True, allow_null=True, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Wanted:
     model: UUID | None
     persona: UUID | None
     files: Sequence[UUID]
+    effort: str | None
 
 
 def read(body: Any) -> Wanted:

@@ -14,7 +14,7 @@ from chat.models.conversation_state import list_changed, lock, require_idle, vis
 from chat.prompts.turn_context import options_of
 from chat.sending.services import send
 from chat.turns.services import decide_call
-from chat.turns.submit import Ask, begin_answers, models_of, turns_of_key
+from chat.turns.submit import Ask, begin_answers, check_effort, models_of, remember_effort, turns_of_key
 from core.errors import NotFound, ProductError
 
 NOT_RUN = "This call was not run."
@@ -48,6 +48,7 @@ def start(*, user: User, wanted: Wanted, key: str | None) -> Started:
         files=wanted.files,
         models=[wanted.model] if wanted.model else [],
         key=key,
+        effort=wanted.effort,
         options=wanted.options.as_json(),
     )
     return Started(send(user=user, conversation=conversation, ask=ask)[0])
@@ -107,6 +108,8 @@ def _go_on(conversation: Conversation, wanted: Wanted, key: str | None) -> Turn:
     models = [pk for pk in (wanted.model or asked.model_id,) if pk]
     _require_tools(locked, wanted, models)
     chosen, options = models_of(locked, models), wanted.options.as_json()
+    check_effort(wanted.effort, chosen)
+    remember_effort(locked, wanted.effort)
     [turn] = begin_answers(locked, asked.user_message, chosen, key, below=asked.answer, options=options)
     return turn
 

@@ -35,7 +35,7 @@ from chat.usage.api import MoneyField
 from core.errors import ProductError
 from core.i18n import translated
 from core.requests import ByUpdate, VisibleField, pages, posts, valid
-from llm.models import Model
+from llm.models import Effort, Model
 from llm.serializers import SentenceField
 from llm.types.model_call import FinishReason
 from personas.models import Persona
@@ -52,7 +52,7 @@ class ConversationSerializer(serializers.ModelSerializer[Conversation]):
         model = Conversation
         fields: ClassVar = [
             *("id", "title", "persona", "project", "leaf", "state", "automatic_summaries", "archived", "origin"),
-            *("created", "updated"),
+            *("effort", "created", "updated"),
         ]
         read_only_fields: ClassVar = ["leaf", "state", "automatic_summaries", "origin", "created", "updated"]
 
@@ -123,7 +123,7 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
         model = Turn
         fields: ClassVar = [
             "id", "conversation", "user_message", "message", "model", "answered_by", "fallback_reason",
-            "finish_reason", "slot", "status",
+            "finish_reason", "effort", "slot", "status",
             "text", "parts", "usage", "cost", "error", "created", "started", "finished",
         ]  # fmt: skip
 
@@ -140,10 +140,27 @@ class TurnsSerializer(serializers.Serializer[dict[str, Any]]):
     turns = TurnSerializer(many=True)
 
 
+class EffortField(serializers.CharField):
+    """None where nothing is said of it."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            required=False, allow_blank=True, allow_null=True, default=None,
+            help_text=f"Of reasoning: {', '.join(Effort.values)}; kept for the conversation, empty takes it back.",
+            **kwargs,
+        )  # fmt: skip
+
+
 class KeepSerializer(serializers.Serializer[dict[str, Any]]):
+    effort = EffortField()
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
     models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
+
+
+class RegenerateSerializer(serializers.Serializer[dict[str, Any]]):
+    models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
+    effort = EffortField()
 
 
 class AskSerializer(KeepSerializer):
@@ -160,10 +177,6 @@ class EditSerializer(serializers.Serializer[dict[str, Any]]):
 
 class FeedbackSerializer(serializers.Serializer[dict[str, Any]]):
     feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty takes it back.")
-
-
-class RegenerateSerializer(serializers.Serializer[dict[str, Any]]):
-    models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
 
 
 class ApprovalSerializer(serializers.Serializer[dict[str, Any]]):
@@ -239,7 +252,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     def plan(self, request: Request, pk: str) -> Response:
         """What the next turn would send for a draft: room used, what would be left out and why."""
         body = valid(DraftSerializer, request)
-        model, draft = services.visible_model(body["model"]), Draft(body["text"], body["files"])
+        model, draft = services.visible_model(body["model"]), Draft(body["text"], body["files"], body["effort"])
         return Response(plan_ahead(user=self.person, scope=scope_of(self.get_object()), draft=draft, model=model))
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
@@ -261,9 +274,9 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
         )
 
     @posts(TurnsSerializer, RegenerateSerializer, status=202)
-    def regenerate(self, message: Message, models: list[UUID]) -> Any:
+    def regenerate(self, message: Message, **asked: Any) -> Any:
         """Answers the question anew, as a branch beside the old answer."""
-        return {"turns": regenerate(user=self.person, message=message, models=models, key=key_of(self.request))}
+        return {"turns": regenerate(user=self.person, message=message, key=key_of(self.request), **asked)}
 
     @posts(TurnsSerializer, EditSerializer, status=202)
     def edit(self, message: Message, **asked: Any) -> Any:

@@ -26,6 +26,7 @@ class DraftSerializer(serializers.Serializer[dict[str, Any]]):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False, allow_blank=True, default="")
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
+    effort = serializers.CharField(required=False, allow_blank=True, allow_null=True, default=None)
 
 
 class SourceSerializer(serializers.Serializer[dict[str, Any]]):
@@ -74,6 +75,8 @@ class ReportSerializer(CallSerializer):
 
     window = serializers.IntegerField()
     reserved_output = serializers.IntegerField()
+    reserved_reasoning = serializers.IntegerField(help_text="How much of that is for what it reasons first.")
+    effort = serializers.CharField(allow_blank=True, help_text="Of reasoning, as sent; empty: the provider's default.")
     buffer = serializers.IntegerField()
     margin = serializers.FloatField()
     tools_tokens = serializers.IntegerField(

@@ -45,9 +45,9 @@ def create_conversation(
 
 
 def update_conversation(*, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation:
-    """Changes title, persona, project or archived; an empty title is refused."""
+    """Changes title, persona, project, effort or archived; an empty title is refused."""
     require_owner(user, conversation)
-    changes = {name: fields[name] for name in ("title", "persona", "project", "archived") if name in fields}
+    changes = {name: fields[name] for name in ("title", "persona", "project", "effort", "archived") if name in fields}
     if "title" in changes:
         changes["title"] = changes["title"].strip()[:MAX_TITLE]
         if not changes["title"]:

@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy
 from uuid_utils.compat import uuid7
 
 from llm.models import Model
+from llm.models.provider import effort_field
 from llm.types.model_call import Usage
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
@@ -60,6 +61,9 @@ class Conversation(models.Model):
     persona = models.ForeignKey("personas.Persona", null=True, blank=True, on_delete=models.SET_NULL)
     project = models.ForeignKey(
         "projects.Project", null=True, blank=True, on_delete=models.SET_NULL, related_name="conversations"
+    )
+    effort = effort_field(
+        help_text="As the person chose it last; empty: as the persona, the profile or the model has it."
     )
     # The number to cite for each document that has appeared here, by the file's id; given once and kept.
     documents: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
@@ -236,6 +240,7 @@ class Turn(models.Model):
     stop_requested = models.BooleanField(default=False)
     heartbeat = models.DateTimeField(null=True, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
+    effort = effort_field(help_text="As the person chose it; a program's is in its options.")
     # What a program asked for beside its messages, see `chat.prompts.turn_context.Options`; empty for a person's turn.
     options: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
     fallback_reason = models.CharField(

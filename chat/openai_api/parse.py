@@ -21,7 +21,7 @@ from chat.openai_api.errors import refused
 from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
 from chat.turns.store import storable
 from core.errors import ProductError
-from llm.types.model_call import Sampling, ToolChoice, ToolDefinition
+from llm.types.model_call import EFFORTS, Sampling, ToolChoice, ToolDefinition
 
 MAX_BODY = 64 * 1024 * 1024  # bytes
 MAX_STOPS, MAX_STOP = 4, 1_000
@@ -30,7 +30,6 @@ MAX_MESSAGES = 10_000
 MAX_IMAGES = 50
 NAMED = 16  # digits of an image's SHA-256 that its file is named by
 _DATA_URL = re.compile(r"data:(image/[\w.+-]+)(?:;[\w=.+-]+)*;base64,", re.IGNORECASE | re.ASCII)
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 VERBOSITIES = ("low", "medium", "high")
 LARGEST_SEED = 2**63 - 1
 # The values that say no more than leaving the parameter out would.

@@ -18,7 +18,16 @@ from chat.context.types import Block, ContextMessage, ContextRequest, PromptMess
 from chat.models import Message as MessageRow
 from chat.models import Summary
 from chat.models.summary import in_force, text_of
-from chat.prompts.history import Documents, ProjectFiles, messages_of, newest, project_files, unsent, with_reasoning
+from chat.prompts.history import (
+    Documents,
+    ProjectFiles,
+    messages_of,
+    newest,
+    project_files,
+    reasoned_by_others,
+    unsent,
+    with_reasoning,
+)
 from chat.prompts.turn_context import TurnContext
 from chat.tools.files import HITS, passages
 from chat.tools.toolbox import LAST_STEP
@@ -62,12 +71,13 @@ FIRST_STEP = Step()
 class Planned(NamedTuple):
     """`documents` knows the numbers that the plan has given; a turn keeps them with its conversation.
 
-    `summary` stands in the prompt for everything above it.
+    `summary` stands in the prompt for everything above it. `notes`: sentences on what was not sent.
     """
 
     prompt: Prompt
     documents: Documents
     summary: Summary | None = None
+    notes: tuple[str, ...] = ()
 
 
 def plan(
@@ -97,7 +107,7 @@ def plan(
         documents.reports = [*base, *unsent(rows)]
         messages = documents.attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
         if context.model.provider.kind == Provider.Kind.OPENAI:
-            messages = with_reasoning(messages, rows, context.model.name)
+            messages = with_reasoning(messages, rows, context.model)
         said = len(messages)
         messages += [documents.draft(added[0], files), *added[1:]] if added else []
         for number, text in step.reminders.items():
@@ -107,8 +117,19 @@ def plan(
         prompt = build(replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports)))
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
         if not prompt.wants_older or read > PRIORITY_READS * room:
-            return Planned(prompt, documents, summary)
+            return Planned(prompt, documents, summary, _unread_reasoning(context, rows, prompt))
         read *= 2
+
+
+def _unread_reasoning(context: TurnContext, rows: Sequence[MessageRow], prompt: Prompt) -> tuple[str, ...]:
+    """What is said where answers are sent without the reasoning that another model keeps of them."""
+    sent = {(message.source or "").partition("#")[0] for message in prompt.messages}
+    others = reasoned_by_others(rows, context.model)
+    names = ", ".join(sorted({name for answer, name in others.items() if answer in sent}))
+    if not names:
+        return ()
+    model = context.model.name
+    return (f"What {names} reasoned before calling tools is not sent to {model}: no other model can read it.",)
 
 
 def prompt_tokens(context: TurnContext) -> tuple[int, int]:
@@ -242,7 +263,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         several_system_messages=model.several_system_messages,
         temperature=options.temperature,
         stop=options.stop,
-        sampling=options.sampling,
+        sampling=replace(options.sampling, reasoning_effort=context.effort.sent or None),
         response_format=options.response_format,
         parallel_tool_calls=options.parallel_tool_calls,
         window=model.window,

@@ -12,12 +12,14 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import QuerySet
 
 from chat.context.rendering import PREFIX, STUB, Numbers, documents_json, own_tokens, split_project_files
 from chat.context.types import ContextMessage, Document, ImageRef, Reason, SourceReport
 from chat.models import Attachment, Message, StepReasoning
 from files.models import File, FileText
 from files.services import store_tokens, tokens_of
+from llm.models import Model
 from llm.providers import wanted_in_later_turns
 from llm.tokens import Tokenizer
 from llm.types.model_call import ReasoningState, ToolCall
@@ -95,13 +97,22 @@ def messages_of(rows: Sequence[Message], *, tokenizer: Tokenizer, overhead: int)
     return messages
 
 
-def with_reasoning(messages: list[ContextMessage], rows: Sequence[Message], model: str) -> list[ContextMessage]:
-    """With what the model of this name thought before its calls in earlier turns, where that is wanted for ever."""
+def reasoned(rows: Sequence[Message]) -> QuerySet[StepReasoning]:
+    """What providers want back of the reasoning in these answers; empty, without a query, where none calls a tool."""
     called = [row.pk for row in rows if any(part["type"] == "tool_call" for part in row.parts)]
-    if not called:
-        return messages
+    return StepReasoning.objects.filter(turn__answer__in=called).order_by("number")
+
+
+def reasoned_by_others(rows: Sequence[Message], model: Model) -> dict[str, str]:
+    """Of the answers whose reasoning another model keeps: its name, by the answer's id."""
+    others = reasoned(rows).exclude(turn__answer__model=model).filter(turn__answer__model__isnull=False)
+    return {str(answer): name for answer, name in others.values_list("turn__answer", "turn__answer__model__name")}
+
+
+def with_reasoning(messages: list[ContextMessage], rows: Sequence[Message], model: Model) -> list[ContextMessage]:
+    """With what the model thought before its calls in earlier turns, where that is wanted for ever."""
     states: dict[str, list[ReasoningState]] = {}
-    kept = StepReasoning.objects.filter(turn__answer__in=called, turn__answer__model__name=model).order_by("number")
+    kept = reasoned(rows).filter(turn__answer__model=model)
     for answer, items, tokens in kept.values_list("turn__answer", "items", "tokens"):
         states.setdefault(str(answer), []).append(ReasoningState(tuple(items), tokens))
     return [_with_next_state(message, states) for message in messages] if states else messages

@@ -14,6 +14,7 @@ from chat.models import Turn
 from chat.prompts import report as reports
 from chat.prompts.report import Change, ResolvedReport
 from core.i18n import dollars, grouped
+from llm.models import Effort
 
 SECTIONS = {
     "system": gettext_lazy("System prompt"),
@@ -132,6 +133,12 @@ class Panel:
         return [(str(VERSIONS.get(name, name)), version) for name, version in self.report["versions"].items()]
 
     @property
+    def effort(self) -> str:
+        """In words; empty where none was sent."""
+        sent = self.report.get("effort", "")
+        return str(Effort(sent).label) if sent else ""
+
+    @property
     def notices(self) -> list[str]:
         """Whole sentences."""
         return [*filter(None, [self.report["refused"]]), *self.report.get("notes", ())]
@@ -162,8 +169,10 @@ class Panel:
         """What is not room for messages, then the room; together the window (docs/context.md, “The room”)."""
         report = self.report
         answer, tools, room = report["reserved_output"], report["tools_tokens"], report["limit"]
+        reasoning = report.get("reserved_reasoning", 0)
         return [
-            (_("Kept free for the answer"), answer),
+            (_("Kept free for the answer"), answer - reasoning),
+            *([(_("Kept free for reasoning"), reasoning)] if reasoning else []),
             (_("Definitions of tools"), tools),
             (_("Kept free against counting errors"), report["window"] - answer - tools - room),
             (_("Room for messages"), room),

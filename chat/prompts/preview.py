@@ -1,7 +1,7 @@
 """What the next turn would send, before it is sent: for the composer, programs, and whoever selects documents."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -20,10 +20,14 @@ from personas.services import model_for
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a person is about to send. `files` are ids; those that are not the person's are ignored in a plan."""
+    """What a person is about to send. `files` are ids; those that are not the person's are ignored in a plan.
+
+    `effort` of reasoning as in `chat.turns.submit.Ask`: None is what the conversation has.
+    """
 
     text: str
     files: Sequence[UUID] = ()
+    effort: str | None = None
 
 
 def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | None = None) -> dict[str, Any]:
@@ -33,6 +37,8 @@ def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | Non
     `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
     """
     base = base_context(user=user, model=model or model_for(scope.persona), scope=scope)
+    if draft.effort is not None:
+        base = replace(base, asked_effort=draft.effort)
     files = chosen_files(user=user, ids=draft.files)
     allowed = budget(base)  # the same line for everybody who selects files, whatever tools they bring along
     documents = {**asdict(allowed), "selected": _selected(files)}

@@ -50,6 +50,8 @@ class CoveredEntry(TypedDict):
 class CallReport(ReportEntry):
     """One model call as it is stored: the engine's report, and under what it was made; all numbers in tokens.
 
+    `effort` of reasoning as sent; `reserved_reasoning`: what of `reserved_output` is for it; both not in those of
+    earlier versions.
     `numbers`: the documents' numbers. `refused`: what the provider said to a longer prompt before this one. `notes`:
     sentences on what should have been there and was not. `unread`: tokens that the server did not read, by its count.
     `usage`: what the provider has reported, the fields of `llm.types.model_call.Usage`; empty while it has not.
@@ -59,6 +61,8 @@ class CallReport(ReportEntry):
     model: str
     window: int
     reserved_output: int
+    reserved_reasoning: NotRequired[int]
+    effort: NotRequired[str]
     buffer: int
     margin: float
     tools_tokens: int
@@ -107,6 +111,8 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "model_id": str(context.model.pk),
         "window": context.room.window,
         "reserved_output": context.room.reserved_output,
+        "reserved_reasoning": context.reasoning_tokens,
+        "effort": context.effort.sent,
         "buffer": context.room.buffer,
         "margin": float(context.margin),
         "tools_tokens": context.room.tools_tokens,
@@ -121,7 +127,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "messages": [_stored_message(message) for message in planned.prompt.messages],
         "numbers": planned.documents.numbers.known,
         "refused": refused,
-        "notes": list(context.toolbox.notes),
+        "notes": [*filter(None, [context.effort.note]), *planned.notes, *context.toolbox.notes],
         "unread": 0,
         "usage": {},
     }
@@ -194,9 +200,11 @@ def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
     chosen = len(calls) if number is None else number
     if not 1 <= chosen <= len(calls):
         return None
-    # A report from before tools had names in it has none.
+    # Reports of earlier versions lack these.
     report = resolved(calls[chosen - 1])
     report.setdefault("tools", [])
+    report.setdefault("effort", "")
+    report.setdefault("reserved_reasoning", 0)
     short = ("cycle", "model", "limit", "used", "refused")
     report["calls"] = [cast("ShortCall", {name: each[name] for name in short}) for each in calls]  # type: ignore[literal-required]
     return report

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.utils import timezone
 
@@ -23,12 +23,16 @@ from llm import tokens
 from llm.models import Model
 from llm.services import RATIO_TRUSTED
 from llm.tokens import Tokenizer
-from llm.types.model_call import NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
+from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import default_profile, reminders_for
 from projects.models import Project, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
 
+# Tokens to expect of a step's reasoning by its effort, and by that of providers where none is said: our judgement.
+THOUGHT = {"none": 0, "minimal": 512, "low": 1_024, "medium": 4_096, "high": 8_192, "xhigh": 16_384, "max": 32_768}
+USUAL = "medium"
+LARGEST_PART = 4  # reasoning has at most this part of the window
 RESIDUE = Decimal("0.01")  # what a learnt ratio leaves uncertain
 MAX_TOOLS = 128  # of a program's own
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
@@ -82,11 +86,32 @@ def options_of(stored: Mapping[str, Any]) -> Options:
 NO_OPTIONS = Options()
 
 
+class ChosenEffort(NamedTuple):
+    """`sent`: to the model, empty for its provider's default; `note`: why it is not what was chosen."""
+
+    sent: str
+    note: str = ""
+
+
+def effort_not_taken(model: str, wanted: str, taken: str) -> str:
+    if taken:
+        return f"{model} does not take the effort of reasoning “{wanted}”; “{taken}” was sent."
+    return f"{model} does not take the effort of reasoning “{wanted}”; none was sent."
+
+
+def effort_lowered(model: str, most: int, wanted: str, taken: str) -> str:
+    return (
+        f"An answer of {model} has at most {most:,} tokens, its reasoning included. With the effort “{wanted}” hardly "
+        f"any might be left to write, so “{taken}” was sent."
+    )
+
+
 @dataclass(frozen=True)
 class TurnContext:
     """What decides, beside the messages: who asks where, who answers, with which model and budget. Read once a turn.
 
     `summarised`: whether the conversation may have a summary; where it has none, nobody looks for it again.
+    `asked_effort`: of reasoning, as the person chose it.
     """
 
     user: User
@@ -103,6 +128,7 @@ class TurnContext:
     tasks: PromptTasks | None = None
     run_step: RunStep | None = None
     summarised: bool = True
+    asked_effort: str = ""
 
     @cached_property
     def tokenizer(self) -> tokens.Tokenizer:
@@ -117,11 +143,43 @@ class TurnContext:
         profile, window = self.profile, min(self.model.window, self.profile.window or self.model.window)
         return Room(
             window,
-            reserved_output=min(profile.reserved_output, self.model.max_output or profile.reserved_output),
+            reserved_output=self._most(profile.reserved_output + self.reasoning_tokens),
             buffer=profile.buffer,
             safety_margin=self.margin,
             tools_tokens=self.toolbox.tokens(self.tokenizer) + self.options.format_tokens(self.tokenizer),
         )
+
+    def _most(self, tokens: int) -> int:
+        return min(tokens, self.model.max_output or tokens)
+
+    @cached_property
+    def effort(self) -> "ChosenEffort":
+        """Of reasoning: what a program demands; else the first of the person's, the persona's, the profile's and the
+        model's that the model takes, lowered where its greatest answer would leave nothing to write."""
+        if demanded := self.options.sampling.reasoning_effort:
+            return ChosenEffort(demanded)
+        persona = self.persona.effort if self.persona is not None else ""
+        wanted = [each for each in (self.asked_effort, persona, self.profile.effort, self.model.effort) if each]
+        offered = [each for each in EFFORTS if each in self.model.efforts]
+        taken = next((each for each in wanted if each in offered), "")
+        note = ""
+        if wanted and wanted[0] != taken and (offered or self.asked_effort):
+            note = effort_not_taken(self.model.name, wanted[0], taken)
+        if taken and self.model.max_output and 2 * THOUGHT[taken] > self.model.max_output:
+            fitting = [each for each in offered if 2 * THOUGHT[each] <= self.model.max_output]
+            lower = fitting[-1] if fitting else offered[0]
+            if lower != taken:
+                return ChosenEffort(lower, effort_lowered(self.model.name, self.model.max_output, taken, lower))
+        return ChosenEffort(taken, note)
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Of the answer's room, what is kept for reasoning, which counts as part of the answer everywhere."""
+        sent = self.effort.sent
+        if not (sent or self.model.efforts):
+            return 0
+        share = min(self.model.window, self.profile.window or self.model.window) // LARGEST_PART
+        return min(THOUGHT[sent or USUAL], share, (self.model.max_output or 2 * share) // 2)
 
     def documents(self) -> Documents:
         """New for each plan, whose reports it collects; numbers go on from the conversation's."""
@@ -157,6 +215,7 @@ def base_context(*, user: User, model: Model, scope: ChatScope, asked_at: dateti
         asked_at=asked_at or timezone.now(),
         conversation=scope.conversation,
         project=scope.project,
+        asked_effort=scope.conversation.effort if scope.conversation is not None else "",
     )
 
 
@@ -173,6 +232,7 @@ def context_of_turn(turn: Turn, model: Model) -> TurnContext:
         options=options_of(turn.options),
         tasks=tasks_of_turn(turn),
         run_step=run_step,
+        asked_effort=turn.effort,
         summarised=getattr(turn, "has_summary", True),
     )
 

@@ -219,17 +219,18 @@ FRAMES: Mapping[str, Mapping[str, Schema]] = {
     "ping": {},
     "watch": {"conversation": ID},
     "subscribe": {"turn": ID, "after_seq": NUMBER},
-    "send": {"conversation": ID, "text": TEXT, "key": {**TEXT, "maxLength": 100}},
+    "send": {"conversation": ID, "text": TEXT, "key": {**TEXT, "maxLength": 100}, "effort": TEXT},
     "stop": {"turn": ID},
 }
-MAY_LACK = {"id", "after_seq", "key"}  # members that a client's frame may lack
+MAY_LACK = {"id", "after_seq", "key", "effort"}  # members that a client's frame may lack
 
 MEANINGS: Mapping[str, str] = {
     **{str(type_): type_.meaning for type_ in EventType},
     "ping": "Answered by the acknowledgement alone.",
     "watch": "Follow a conversation: its state at once, then STATE, TITLE, NEXT and TURN as they happen.",
     "subscribe": "The events of a turn after `after_seq`, to its end.",
-    "send": "A message; while an answer is being written it waits for its end. `key` makes a repeat harmless.",
+    "send": "A message; while an answer is being written it waits for its end. `key` makes a repeat harmless. "
+    "`effort` of reasoning is remembered for the conversation.",
     "stop": "Stop a turn; what was written stays.",
     "ACK": "The frame with this `id` was carried out.",
     "ERROR": "The frame with this `id` was refused.",

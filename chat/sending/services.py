@@ -18,7 +18,7 @@ from chat.models.conversation_state import ChatScope, RunWaits, lock, require_no
 from chat.prompts.preview import chosen_files
 from chat.realtime.event_stream import tell_pages
 from chat.runs import state_machine as runs
-from chat.turns.submit import MAX_MODELS, Ask, check, submit
+from chat.turns.submit import MAX_MODELS, Ask, check, remember_effort, submit
 from core.errors import ProductError
 from core.i18n import translated
 from files.models import File
@@ -103,6 +103,8 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
                 "One message waits for the answer already. Edit or remove it first; your text is kept.",
                 status=409,
             )
+        remember_effort(locked, ask.effort)
+        locked.save(update_fields=["effort"])
         NextMessage.objects.filter(conversation=locked).delete()
         kept = NextMessage.objects.create(
             conversation=locked,

@@ -34,7 +34,7 @@ from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 from files.models import File
-from llm.models import Model
+from llm.models import Effort, Model
 from personas.services import model_for
 
 MAX_TEXT = 1_000_000  # characters of one message
@@ -55,6 +55,7 @@ class Ask:
     parent: UUID | None = None  # the message to go on from; by default the conversation's leaf
     beside: UUID | None = None  # the question to stand beside, as a new branch, instead
     of_run: bool = False
+    effort: str | None = None  # of reasoning, from now on in this conversation; "" takes a choice back
     options: Mapping[str, Any] = field(default_factory=dict)  # of a program's turn, see `chat.prompts.turn_context`
 
 
@@ -67,7 +68,8 @@ class Checked(NamedTuple):
 
 
 def check(user: User, conversation: Conversation, ask: Ask) -> Checked:
-    """Raises `empty_message`, `message_too_long`, `no_model`, what `refuse_over_line` raises, and `not_found`."""
+    """Raises `empty_message`, `message_too_long`, `no_model`, `not_found`, and what `refuse_over_line` and
+    `check_effort` raise."""
     require_owner(user, conversation)
     text = ask.text.strip()
     if not text:
@@ -79,6 +81,7 @@ def check(user: User, conversation: Conversation, ask: Ask) -> Checked:
             status=413,
         )
     models = models_of(conversation, ask.models)
+    check_effort(ask.effort, models)
     return Checked(text, models, _files(user, conversation, models, ask.files))
 
 
@@ -100,6 +103,7 @@ def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
             question = _add_message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
             remember(user=user, text=text, at=question.created)
             _attach(question, files)
+            remember_effort(locked, ask.effort)
             if not locked.title:
                 locked.title = title_from(text)
             return begin_answers(locked, question, models, ask.key, options=ask.options)
@@ -107,8 +111,18 @@ def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
         raise busy() from error
 
 
-def regenerate(*, user: User, message: Message, models: Sequence[UUID] = (), key: str | None = None) -> list[Turn]:
-    """Answers the question above `message` anew, as a branch beside the old answer, which stays."""
+def regenerate(
+    *,
+    user: User,
+    message: Message,
+    models: Sequence[UUID] = (),
+    key: str | None = None,
+    effort: str | None = None,
+) -> list[Turn]:
+    """Answers the question above `message` anew, as a branch beside the old answer, which stays.
+
+    `effort` as in `Ask`.
+    """
     conversation = message.conversation
     require_owner(user, conversation)
     question = message if message.role == Message.Role.USER else message.parent
@@ -116,12 +130,14 @@ def regenerate(*, user: User, message: Message, models: Sequence[UUID] = (), key
         raise ProductError("nothing_to_answer", "This message has no question above it to answer again.")
     asked = message.asked_model_id
     chosen = models_of(conversation, models or ([asked] if asked else ()))
+    check_effort(effort, chosen)
     with transaction.atomic():
         locked = lock(conversation)
         earlier = turns_of_key(locked, key)
         if earlier:
             return earlier
         require_idle(locked)
+        remember_effort(locked, effort)
         return begin_answers(locked, question, chosen, key)
 
 
@@ -153,17 +169,39 @@ def begin_answers(
                 slot=slot,
                 idempotency_key=key,
                 options=dict(options),
+                effort=conversation.effort,
                 heartbeat=timezone.now(),
             )
         )
     conversation.leaf = turns[0].answer
     conversation.state = Conversation.State.ANSWERING
     conversation.updated = timezone.now()
-    conversation.save(update_fields=["leaf", "state", "updated", "title"])
+    conversation.save(update_fields=["leaf", "state", "updated", "title", "effort"])
     list_changed(conversation)
     for turn in turns:
         transaction.on_commit(partial(enqueue, "chat.tasks.run_turn", turn.pk))
     return turns
+
+
+def check_effort(effort: str | None, models: Sequence[Model] = ()) -> None:
+    """Raises `bad_effort` for what is none, and `effort_not_offered` for one that none of `models` takes."""
+    if not effort:
+        return
+    if effort not in Effort.values:
+        raise ProductError("bad_effort", f"“effort” is one of {', '.join(Effort.values)}, or empty.")
+    if models and not any(effort in model.efforts for model in models):
+        offered = ", ".join(models[0].efforts)
+        raise ProductError(
+            "effort_not_offered",
+            f"{models[0].name} takes the efforts of reasoning {offered}, not {effort}. Choose one of them, or none."
+            if offered
+            else f"{models[0].name} cannot be told how long to reason. Leave the effort out, or choose another model.",
+        )
+
+
+def remember_effort(conversation: Conversation, effort: str | None) -> None:
+    if effort is not None:
+        conversation.effort = effort
 
 
 def _require_idle(conversation: Conversation, ask: Ask) -> None:

@@ -118,7 +118,7 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     shown = _plan(
         request.user,
         asked_scope(request, pk, request.POST),
-        Draft(request.POST.get("text", ""), _ids(request, "files", "file")),
+        Draft(request.POST.get("text", ""), _ids(request, "files", "file"), request.POST.get("effort")),
         services.visible_model(next(iter(request.POST.getlist("model")), None)),
     )
     if "panel" in request.GET:
@@ -270,6 +270,7 @@ def _ask(request: Request) -> Ask:
         files=_ids(request, "files", "file"),
         models=list(dict.fromkeys(_ids(request, "model", "model"))),
         key=request.POST.get("key", "")[:100] or None,
+        effort=request.POST.get("effort"),
     )
 
 

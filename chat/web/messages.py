@@ -24,7 +24,7 @@ from chat.turns.services import shown as shown_call
 from core.errors import ProductError
 from files.models import File
 from files.services import tokens_of
-from llm.models import Model
+from llm.models import Effort, Model
 from personas.models import Persona
 from personas.services import model_for
 
@@ -240,6 +240,8 @@ def choices(user: User, scope: ChatScope) -> dict[str, Any]:
     return {
         "models": models,
         "chosen_model": chosen,
+        "efforts": [each for each in Effort if any(each in model.efforts for model in models)],
+        "chosen_effort": scope.conversation.effort if scope.conversation else "",
         "personas": Persona.objects.visible_to(user),
         "chosen_persona": persona,
         "project": scope.project,

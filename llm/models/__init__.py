@@ -1,5 +1,6 @@
 from llm.models.provider import (
     UNKNOWN_WINDOW,
+    Effort,
     Model,
     Provider,
     ToolServer,
@@ -8,4 +9,13 @@ from llm.models.provider import (
     validate_command,
 )
 
-__all__ = ["UNKNOWN_WINDOW", "Model", "Provider", "ToolServer", "WebSearch", "validate_base_url", "validate_command"]
+__all__ = [
+    "UNKNOWN_WINDOW",
+    "Effort",
+    "Model",
+    "Provider",
+    "ToolServer",
+    "WebSearch",
+    "validate_base_url",
+    "validate_command",
+]

@@ -5,10 +5,12 @@ from decimal import Decimal
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q, TextChoices
+from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from core.crypto import EncryptedTextField
@@ -73,6 +75,33 @@ class Provider(models.Model):
         return self.protocol in (self.Kind.ANTHROPIC, self.Kind.RESPONSES)
 
 
+class Effort(TextChoices):
+    """How long a model may reason before it writes, in the words of OpenAI's protocol; no model takes them all."""
+
+    NONE = "none", _("no reasoning")
+    MINIMAL = "minimal", _("minimal")
+    LOW = "low", _("low")
+    MEDIUM = "medium", _("medium")
+    HIGH = "high", _("high")
+    XHIGH = "xhigh", _("very high")
+    MAX = "max", _("maximal")
+
+
+LONGEST_EFFORT = 10  # characters
+
+
+def effort_field(*, help_text: str) -> "models.CharField[str, str]":
+    """Whoever leaves it empty leaves the choice to the next: see `chat.prompts.turn_context.TurnContext.effort`."""
+    return models.CharField(
+        "effort of reasoning",
+        max_length=LONGEST_EFFORT,
+        choices=Effort,
+        blank=True,
+        default="",
+        help_text=help_text,
+    )
+
+
 class ModelQuerySet(models.QuerySet["Model"]):
     def usable(self) -> "ModelQuerySet":
         return self.filter(enabled=True, provider__enabled=True).select_related("provider")
@@ -112,6 +141,14 @@ class Model(models.Model):
     tokenizer = models.CharField(max_length=20, choices=Tokenizer, blank=True, default=Tokenizer.CATCH_ALL)
     vision = models.BooleanField(default=False, help_text="It can see images.")
     tools = models.BooleanField(default=False, help_text="It can call tools.")
+    efforts = ArrayField(
+        models.CharField(max_length=LONGEST_EFFORT, choices=Effort),
+        verbose_name="efforts of reasoning",
+        default=list,
+        blank=True,
+        help_text="Those that its provider takes; none: there is nothing to choose.",
+    )
+    effort = effort_field(help_text="Where nobody chooses one; empty: as its provider does.")
     several_system_messages = models.BooleanField(
         default=True, help_text="Off: all system messages are sent as one, at the start."
     )
@@ -149,6 +186,9 @@ class Model(models.Model):
         return self.name
 
     def clean(self) -> None:
+        self.efforts = [each for each in Effort.values if each in (self.efforts or ())]
+        if self.effort and self.effort not in self.efforts:
+            raise ValidationError({"effort": "Choose one of the efforts that it takes, or leave it empty."})
         followed, known = self.fallback, set()
         while followed is not None and followed.pk not in known:
             if followed.pk == self.pk:

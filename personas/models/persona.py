@@ -13,6 +13,7 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
+from llm.models.provider import effort_field
 from llm.tokens import CATCH_ALL
 
 SHARE = [MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))]
@@ -141,6 +142,7 @@ class BudgetProfile(models.Model):
     ceiling_share = share("0.65", "Ceiling as a share of the input limit.")
     floor_share = share("0.25", "Floor as a share of the input limit.")
     keep_recent = models.PositiveIntegerField(default=8, help_text="The newest messages that stay word for word.")
+    effort = effort_field(help_text="Of models that take it, where neither the person nor the persona chooses one.")
     max_cycles = models.PositiveSmallIntegerField(
         default=6,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
@@ -244,6 +246,7 @@ class Persona(models.Model):
     )
     model = models.ForeignKey("llm.Model", null=True, blank=True, on_delete=models.SET_NULL)
     budget_profile = models.ForeignKey(BudgetProfile, null=True, blank=True, on_delete=models.SET_NULL)
+    effort = effort_field(help_text="Of models that take it, where the person chooses none.")
     tools = ArrayField(
         models.CharField(max_length=100),
         default=list,

@@ -37,6 +37,7 @@ export class Composer {
     this.#listen(tell);
     this.#showPlan(find(HTMLElement, "#plan"));
     offerMeant(this.form, this.text);
+    offerEfforts(this.form);
     takeStarters(this.text);
     this.#typed();
   }
@@ -212,6 +213,23 @@ export function editNext(onEdit) {
 /** @param {HtmxRequest} request */
 function isEdit({ requestConfig }) {
   return requestConfig.elt.matches("[data-edit-next]");
+}
+
+/** Only those that the model takes can be chosen; where it takes none, there is no choice to see. @param {HTMLFormElement} form */
+function offerEfforts(form) {
+  const place = find(HTMLElement, "[data-effort]", form);
+  const models = find(HTMLSelectElement, "select[name=model]", form);
+  if (!place || !models) return;
+  const efforts = need(HTMLSelectElement, "select", place);
+  const show = () => {
+    const taken = models.selectedOptions[0]?.dataset.efforts?.split(" ").filter(Boolean) ?? [];
+    for (const option of efforts.options)
+      option.hidden = option.disabled = Boolean(option.value) && !taken.includes(option.value);
+    if (efforts.selectedOptions[0]?.disabled) efforts.value = "";
+    place.hidden = efforts.disabled = !taken.length;
+  };
+  models.addEventListener("change", show);
+  show();
 }
 
 // --- starter messages of a persona: a click writes one into the field instead of loading the page again ---

@@ -4,6 +4,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.test import Client
 
 from chat.models import Message, StepReasoning, Turn
 from llm.models import Model, Provider
@@ -18,6 +19,8 @@ VENDORS = {
     "gemini-3-pro": ("openai", "gemini"),
     "deepseek-v4": ("openai", "deepseek"),
     "qwen4:8b": ("ollama", ""),
+    "qwen4-32b": ("openai", "vllm"),
+    "gpt-oss-20b": ("openai", "llamacpp"),
 }
 LOOP = {
     "steps": [
@@ -78,3 +81,41 @@ def test_models_take_turns_in_one_conversation(name: str, application: Applicati
         answered(person, place, first)
     answers = Message.objects.filter(conversation_id=place, role=Message.Role.ASSISTANT)
     assert [answer.status for answer in answers] == ["done"] * 2 * len(VENDORS)
+
+
+def notes_of(person: Person, turn: str) -> list[str]:
+    report = person.caller.get(f"turns/{turn}/report/")
+    return [note for note in report["notes"] if "reasoned before calling tools" in note]
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_what_another_model_reasoned_is_said_not_to_be_sent(
+    name: str, application: Application, person: Person, place: str
+) -> None:
+    """There and back; answered anew by either."""
+    model = model_of(application, name)
+    other = model_of(application, "claude-opus-5-5" if name != "claude-opus-5-5" else "qwen4:8b")
+    first = answered(person, place, model)
+    assert notes_of(person, first["id"]) == []
+    second = answered(person, place, other)
+    [note] = notes_of(person, second["id"])
+    assert note == f"What {name} reasoned before calling tools is not sent to {other.name}: no other model can read it."
+    back = answered(person, place, model)
+    [note] = notes_of(person, back["id"])
+    assert note.startswith(f"What {other.name} reasoned")
+    for chosen, said in ((model, f"What {other.name} reasoned"), (other, f"What {name} reasoned")):
+        body = {"models": [str(chosen.pk)]}
+        again = person.caller.post(f"messages/{back['message']}/regenerate/", body)["turns"][0]
+        assert person.caller.ended(again["id"])["status"] == "done"
+        assert [note.startswith(said) for note in notes_of(person, again["id"])] == [True]
+    refused = [each for each in application.model.requests() if each.status and each.status >= 400]
+    assert len(refused) <= (name == "gpt-5.6-terra")
+
+
+def test_the_panel_says_it_before_and_after_sending(application: Application, person: Person, place: str) -> None:
+    model, other = model_of(application, "deepseek-v4"), model_of(application, "qwen4:8b")
+    answered(person, place, model)
+    client = Client()
+    client.force_login(person.user)
+    plan = client.post(f"/c/{place}/plan/?panel", {"text": "And?", "model": str(other.pk)}).content.decode()
+    assert "What deepseek-v4 reasoned before calling tools is not sent to qwen4:8b" in plan

@@ -7,12 +7,14 @@ from decimal import Decimal
 from io import StringIO
 from typing import Any
 from urllib.parse import urlencode
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import pytest
 from django.test import Client
 from django.utils.translation import override
 
+from accounts.models import User
 from chat.models import Conversation, ModelCall
 from chat.usage.services import between, in_words, summed, totals
 from core.i18n import dollars
@@ -160,6 +162,25 @@ def test_the_page_of_a_project_says_what_all_its_members_have_used(person: Perso
     client.force_login(person.user)
     page = client.get(f"/projects/{project.pk}/conversations/").content.decode()
     assert "Used in this project by everybody: 2,000 read" in page and "$0.75" in page
+
+
+def test_administrators_see_every_call_its_sums_and_the_table(person: Person, stranger: Person) -> None:
+    call(person, datetime(2026, 9, 5, tzinfo=UTC), model_name="one")
+    call(stranger, datetime(2026, 9, 6, tzinfo=UTC), model_name="two", cost="0.25")
+    admin = User.objects.create_superuser(uuid4().hex)
+    client = Client()
+    client.force_login(admin)
+    query = f"first=2026-09-01&last=2026-09-30&person={person.username}&model="
+    shown = client.get(f"/admin/chat/modelcall/sums/?{query}").content.decode()
+    assert "1,000 read, 600 of them cached, 50 written · $0.50" in shown and "Here: one" in shown
+    assert stranger.username not in shown
+    table = b"".join(client.get(f"/admin/chat/modelcall/sums/?{query}&csv=1")).decode()
+    assert [row["person"] for row in csv.DictReader(StringIO(table))] == [person.username]
+    assert "Enter a valid date" in client.get("/admin/chat/modelcall/sums/?first=soon").content.decode()
+    listed = client.get("/admin/chat/modelcall/").content.decode()
+    assert person.username in listed and "1,000 / 600 / 50" in listed and "$0.25" in listed
+    client.force_login(person.user)
+    assert client.get(f"/admin/chat/modelcall/sums/?{query}").status_code == 302
 
 
 def test_the_plan_says_what_sending_costs_at_most(person: Person, priced: Model) -> None:

@@ -15,7 +15,7 @@ from django.utils import timezone
 from accounts.access.sessions import public_name
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.services import create_token
-from chat.models import Conversation, Import, Message, Run, Share, Summary, SummaryJob, Turn
+from chat.models import Conversation, Import, Message, ModelCall, Run, Share, Summary, SummaryJob, Turn
 from files.models import Embedder, File
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
@@ -83,7 +83,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     task, change = _task(owner)
     summary_prompt = save_prompt(user=None, kind=SummaryPrompt, text="Be short.", activate=False)
     summary, job = _summary(turn)
-    rows += [summary_prompt, summary, job]
+    spent = ModelCall.objects.create(person=owner, turn=turn, model=model, purpose="answer", input=2, output=1)
+    rows += [summary_prompt, summary, job, spent]
     run = _run(owner, task)
     rows += [embedder, search, server, project, file, member, task, change, run]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)

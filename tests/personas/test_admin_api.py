@@ -183,7 +183,7 @@ def test_models_are_listed_with_what_they_can_and_without_their_keys(olga: Progr
         "provider": "P",
         "window": 6_000,
         "max_output": None,
-        "abilities": {"vision": False, "tools": True, "several_system_messages": True},
+        "abilities": {"vision": False, "tools": True, "several_system_messages": True, "efforts": []},
         "exact": True,
         "default": False,
     }

@@ -18,6 +18,7 @@ def test_a_copy_has_every_field_of_its_original_but_those_that_make_it_another(m
         model=model,
         budget_profile=BudgetProfile.objects.create(name="Long"),
         tools=["web_search"],
+        effort="low",
         date_awareness="off",
         starter_messages=["Which clause?"],
         visibility="workspace",

@@ -1,0 +1,177 @@
+"""How long a model reasons: who chooses it, what is sent, and what the plan and the report say of it."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.test import Client
+
+from chat.models import Conversation, Turn
+from chat.models.conversation_state import ChatScope
+from chat.prompts.turn_context import TurnContext, base_context
+from llm.known_models import efforts_of
+from llm.models import Model, Provider
+from personas.models import BudgetProfile, Persona
+from tests.application import Application
+from tests.conftest import Person
+
+
+def made(application: Application, **fields: Any) -> Model:
+    url = f"{application.model.url}/vllm/v1"
+    provider = Provider.objects.create(name=f"Reasoning {uuid4().hex[:8]}", kind=Provider.Kind.OPENAI, base_url=url)
+    wanted = {"name": "a-model", "context_window": 32_000, "efforts": ["low", "medium", "high"], **fields}
+    return Model.objects.create(provider=provider, **wanted)
+
+
+@pytest.fixture
+def model(application: Application) -> Model:
+    return made(application)
+
+
+def sent(application: Application) -> Any:
+    return application.model.requests()[-1].body.get("reasoning_effort")
+
+
+def reported(person: Person, turn: str) -> Any:
+    return person.caller.get(f"turns/{turn}/report/")
+
+
+def test_the_persons_choice_is_sent_stored_and_remembered(
+    application: Application, person: Person, model: Model
+) -> None:
+    place = person.caller.conversation()
+    chosen: dict[str, Any] = {"models": [str(model.pk)]}
+    for asked, wanted in (({"effort": "high"}, "high"), ({}, "high"), ({"effort": ""}, ""), ({}, "")):
+        turn = person.caller.ask("Well?", {"text": "Yes."}, place, **chosen, **asked)
+        assert person.caller.ended(turn["id"])["status"] == "done"
+        assert turn["effort"] == person.caller.get(f"conversations/{place}/")["effort"] == wanted
+        assert sent(application) == (wanted or None)
+        report = reported(person, turn["id"])
+        assert (report["effort"], report["notes"]) == (wanted, [])
+    patched = person.caller.http.patch(f"conversations/{place}/", json={"effort": "low"})
+    assert patched.json()["effort"] == "low", patched.text
+    again = person.caller.post(f"messages/{turn['message']}/regenerate/", {"effort": "medium"}, expect=202)["turns"][0]
+    assert person.caller.ended(again["id"])["status"] == "done"
+    assert sent(application) == "medium"
+
+
+def test_the_persona_comes_before_the_profile_and_that_before_the_model(
+    application: Application, person: Person, model: Model
+) -> None:
+    Model.objects.filter(pk=model.pk).update(effort="low")
+    model.refresh_from_db()
+    profile = BudgetProfile.objects.create(name=uuid4().hex, effort="medium")
+    persona = Persona(name="P", effort="high", budget_profile=profile, owner=person.user)
+
+    def effort(**fields: Any) -> str:
+        for name, value in fields.items():
+            setattr(persona, name, value)
+        return base_context(user=person.user, model=model, scope=ChatScope(persona=persona)).effort.sent
+
+    assert effort() == "high"
+    assert effort(effort="") == "medium"
+    profile.effort = ""
+    assert effort() == "low"
+
+
+def context(person: Person, model: Model, asked: str) -> TurnContext:
+    place = Conversation(owner=person.user, effort=asked)
+    return base_context(user=person.user, model=model, scope=ChatScope(place))
+
+
+def test_what_a_model_does_not_take_is_refused_or_said(person: Person, application: Application, model: Model) -> None:
+    place = person.caller.conversation()
+    asked = {"text": "Well?", "models": [str(model.pk)]}
+    turns = f"conversations/{place}/turns/"
+    assert person.caller.post(turns, {**asked, "effort": "max"}, expect=400)["code"] == "effort_not_offered"
+    assert person.caller.post(turns, {**asked, "effort": "much"}, expect=400)["code"] == "bad_effort"
+    plain = made(application, efforts=[])
+    refused = person.caller.post(turns, {**asked, "models": [str(plain.pk)], "effort": "low"}, expect=400)
+    assert "cannot be told how long to reason" in refused["detail"]
+    assert context(person, model, "max").effort.sent == ""
+    assert "does not take the effort of reasoning “max”; none was sent" in context(person, model, "max").effort.note
+    model.effort = "low"
+    assert context(person, model, "max").effort.note.endswith("“low” was sent.")
+    assert context(person, plain, "max").effort.note
+    assert context(person, plain, "").effort == ("", "")
+
+
+def test_room_is_kept_for_what_is_reasoned(person: Person, application: Application, model: Model) -> None:
+    high, usual = context(person, model, "high"), context(person, model, "")
+    assert (high.reasoning_tokens, usual.reasoning_tokens) == (8_000, 4_096)  # a quarter of the window at most
+    assert high.room.reserved_output == usual.profile.reserved_output + 8_000
+    plain = made(application, efforts=[])
+    assert context(person, plain, "").reasoning_tokens == 0
+    place = person.caller.conversation()
+    plan = person.caller.post(
+        f"conversations/{place}/plan/", {"text": "Hi", "model": str(model.pk), "effort": "low"}, expect=200
+    )
+    assert (plan["effort"], plan["reserved_reasoning"]) == ("low", 1_024)
+
+
+def test_an_answer_with_little_room_is_not_all_reasoning(person: Person, model: Model) -> None:
+    model.max_output = 3_000
+    small = context(person, model, "high")
+    assert small.effort.sent == "low"
+    assert "at most 3,000 tokens" in small.effort.note
+    assert small.room.reserved_output <= 3_000
+    assert small.reasoning_tokens <= 1_500
+    model.max_output = 100
+    assert context(person, model, "high").effort.sent == "low"
+
+
+def test_a_program_in_openais_protocol_has_its_own_and_else_that_of_the_rows(
+    person: Person, application: Application
+) -> None:
+    model = made(application, name=f"reasoner-{uuid4().hex[:8]}", effort="medium")
+    headers = {"Authorization": f"Bearer {person.token}"}
+    for given, wanted in (({"reasoning_effort": "low"}, "low"), ({}, "medium")):
+        body = {"model": model.name, "messages": [{"role": "user", "content": "Hi"}], **given}
+        response = application.http(headers=headers).post("/v1/chat/completions", json=body)
+        assert response.status_code == 200, response.text
+        assert sent(application) == wanted
+
+
+def test_the_page_offers_what_its_models_take_and_sends_what_was_chosen(
+    person: Person, application: Application, model: Model
+) -> None:
+    client = Client()
+    client.force_login(person.user)
+    page = client.get("/").content.decode()
+    assert '<select name="effort">' in page
+    assert 'data-efforts="low medium high"' in page
+    told = client.post("/plan/?panel", {"text": "Hi", "model": str(model.pk), "effort": "high"}).content.decode()
+    assert "Kept free for reasoning" in told
+    begun = client.post("/", {"text": "Hi", "model": str(model.pk), "effort": "high"})
+    assert begun.status_code == 302, begun.content
+    place = Conversation.objects.get(pk=begun["location"].split("/")[2])
+    turn = Turn.objects.get(conversation=place)
+    assert (place.effort, turn.effort) == ("high", "high")
+    assert person.caller.ended(str(turn.pk))["status"] == "done"
+    assert sent(application) == "high"
+    assert '<option value="high"\n                      selected>' in client.get(f"/c/{place.pk}/").content.decode()
+    assert "Effort of reasoning" in client.get(f"/turns/{turn.pk}/report/").content.decode()
+
+
+def test_a_message_that_waits_is_sent_with_the_effort_it_was_written_with(
+    person: Person, application: Application, model: Model
+) -> None:
+    place = person.caller.conversation()
+    turn = person.caller.ask("Long.", {"tokens": 4_000, "interval": 0.01}, place, models=[str(model.pk)])
+    waiting = {"text": "And?", "models": [str(model.pk)], "effort": "low"}
+    response = person.caller.http.put(f"conversations/{place}/next/", json=waiting)
+    assert response.status_code == 200, response.text
+    person.caller.post(f"turns/{turn['id']}/stop/")
+    assert person.caller.ended(turn["id"])["effort"] == ""
+    assert Conversation.objects.get(pk=place).effort == "low"
+
+
+def test_an_admin_sets_what_a_model_takes_and_new_models_get_what_is_known() -> None:
+    assert efforts_of("gpt-5.6-terra") == ["none", "low", "medium", "high", "xhigh", "max"]
+    assert efforts_of("openai/gpt-5") == ["minimal", "low", "medium", "high"]
+    assert efforts_of("claude-opus-5-5-20261001") == ["low", "medium", "high", "xhigh", "max"]
+    assert efforts_of("models/gemini-3-pro") == ["low", "medium", "high"]
+    assert efforts_of("llama3.2:3b") == efforts_of("gpt-4.1") == []
+    with pytest.raises(ValidationError):
+        Model(name="m", efforts=["low"], effort="high").clean()
