@@ -4,7 +4,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
@@ -19,6 +20,7 @@ from core.permissions import require_right, require_store
 from llm.known_models import efforts_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import create
+from llm.types.model_call import Allocated
 from llm.types.model_call import Provider as ProviderClient
 
 DEFAULT_LOCK = "default model"  # two admins choosing a default at once choose one after the other
@@ -254,36 +256,111 @@ def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
     sample = min(high, max(low, reported / counted))
     weight = 1.0 / min(model.ratio_samples + 1, RATIO_MEMORY)
     model.token_ratio += (sample - model.token_ratio) * weight
-    Model.objects.filter(pk=model.pk).update(token_ratio=model.token_ratio, ratio_samples=F("ratio_samples") + 1)
+    changes = {"token_ratio": model.token_ratio, "reads": model.reads}
+    Model.objects.filter(pk=model.pk).update(**changes, ratio_samples=F("ratio_samples") + 1)
 
 
-# A server that says it read less than this share of what was sent has cut it. Ours, by what is known of counting: chat
+# A server that says it read less than a share of what was sent has cut it. Ours, by what is known of counting: chat
 # templates, definitions of tools and images are counted differently everywhere, texts much less so.
-READ_AT_LEAST, READ_AT_LEAST_UNKNOWN = 0.85, 0.6  # with a tokenizer or ratio that is known, and without
+READ_AT_LEAST = {"known": 0.85, "seen": 0.75, "unknown": 0.6}  # by what is known of how the model counts
+TOOLS_AT_LEAST = 0.6  # of what definitions of tools take by our count; servers write them in ways of their own
+DOUBTFUL = 0.97  # of what was sent; a server that read less is asked for the window that it really has
 UNREAD_AT_LEAST = 300  # tokens; less may be a matter of counting
 PLAUSIBLE = 256  # tokens; a server that says it read less than that has not counted
 LEAST_WINDOW = 2_048  # tokens; no server in use has less
 RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces what is assumed of unknown tokenizers
+COMPARABLE = 4  # a prompt of less than a quarter says more about templates than about the tokenizer
 
 
-def unread(*, model: Model, texts: int, read: int) -> int:
-    """The tokens of a prompt's texts that its server has not read, by its own count; 0 where that explains nothing.
+class Sent(NamedTuple):
+    """Tokens of one call by our count: `texts` without images and replayed reasoning, `tools` their definitions.
 
-    `texts`: the messages by our count, without images, tools and replayed reasoning. `read` may hold all of these.
+    `plain`: there was nothing else.
     """
-    learnt = model.ratio_samples >= RATIO_TRUSTED
-    sent = round(texts * model.token_ratio) if learnt and not model.tokenizer else texts
-    share = READ_AT_LEAST if learnt or model.tokenizer else READ_AT_LEAST_UNKNOWN
-    return sent - read if PLAUSIBLE <= read < share * sent and sent - read >= UNREAD_AT_LEAST else 0
+
+    texts: int
+    tools: int = 0
+    plain: bool = True
 
 
-def learn_cut(model: Model, read: int) -> None:
-    """Remembers the window of a server that cut a prompt to `read` tokens or a little more.
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A prompt that its server has not read whole: `read` of `sent` tokens, by the server's own count.
+
+    `window` and `server` where the server says which window it has, and so what it is.
+    """
+
+    read: int
+    sent: int
+    window: int | None = None
+    server: str = ""
+
+    @property
+    def missing(self) -> int:
+        return self.sent - self.read
+
+
+def cut(model: Model, sent: Sent, read: int, allocated: Allocated | None = None) -> Cut | None:
+    """Whether a server that says it read `read` tokens has cut the prompt; None where counting can explain it.
+
+    `read` may hold images, reasoning and what a server adds, so it is held against the least that the rest can take.
+    `allocated` decides what counting leaves open: a window smaller than what was sent is proof.
+    """
+    if not _doubtful(model, sent, read):
+        return None
+    ratio, known = _ratio(model, sent)
+    expected = round((sent.texts + sent.tools) * ratio)
+    found = Cut(read, expected, *((allocated.window, allocated.server) if allocated else ()))
+    if found.window is not None and found.window < expected:
+        return found
+    # A window with room for all is no reason to cut, so then only what nothing else explains is one.
+    share = READ_AT_LEAST["unknown" if found.window is not None else known]
+    return found if read < (share * sent.texts + TOOLS_AT_LEAST * sent.tools) * ratio else None
+
+
+async def held_against(model: Model, sent: Sent, read: int) -> Cut | None:
+    """As `cut`; the server is asked for its window when it has read less than was sent, and only then.
+
+    What was read of a whole prompt is remembered, by `learn_ratio` also in the row.
+    """
+    found = None
+    if _doubtful(model, sent, read):
+        found = cut(model, sent, read, await shared_client(model.provider).allocated(model.name))
+    if found is None and sent.plain and read >= PLAUSIBLE:
+        model.reads = [*model.reads, [sent.texts + sent.tools, read]][-RATIO_MEMORY:]
+    return found
+
+
+def _doubtful(model: Model, sent: Sent, read: int) -> bool:
+    expected = round((sent.texts + sent.tools) * _ratio(model, sent)[0])
+    return PLAUSIBLE <= read < DOUBTFUL * expected and expected - read >= UNREAD_AT_LEAST
+
+
+def _ratio(model: Model, sent: Sent) -> tuple[float, str]:
+    """Tokens of the server for one of ours, and how well that is known.
+
+    From what it read of prompts of about this length or longer: the least, since a server may add text of its own,
+    and what it adds to a short prompt says nothing of a long one. Few of them only ever lower what is expected.
+    """
+    counted = sent.texts + sent.tools
+    seen = [read / before for before, read in model.reads if before * COMPARABLE >= counted]
+    if model.tokenizer:
+        return 1.0, "known"
+    if not seen:
+        return 1.0, "unknown"
+    low, high = RATIO_BOUNDS
+    least = max(low, min(high, *seen))
+    return (least, "known") if len(seen) >= RATIO_TRUSTED else (min(1.0, least), "seen")
+
+
+def learn_cut(model: Model, found: Cut) -> None:
+    """Remembers the window of a server that cut a prompt: what it says, else what it read or a little more.
 
     Servers drop whole messages, and their windows are powers of two.
     """
-    window = 1 << (read - 1).bit_length()
-    model.learnt_window = max(LEAST_WINDOW, window if window < model.window else read)
+    guess = 1 << (found.read - 1).bit_length()
+    window = found.window or (guess if guess < model.window else found.read)
+    model.learnt_window = max(LEAST_WINDOW, window)
     Model.objects.filter(pk=model.pk).update(learnt_window=model.learnt_window)
 
 

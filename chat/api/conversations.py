@@ -74,6 +74,9 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
         return instance
 
 
+CONTEXT_NOTICE = "where the provider's server did not read the whole prompt: that, and what to do"
+
+
 class MessageSerializer(serializers.ModelSerializer[Message]):
     parts = PartSerializer(many=True)
     text = serializers.CharField(read_only=True)
@@ -82,12 +85,15 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
     finish_reason = serializers.ChoiceField(
         choices=get_args(FinishReason), read_only=True, allow_blank=True, help_text="Of a complete answer."
     )
+    context_notice = SentenceField(
+        source="turn.context_notice", default=None, allow_null=True, help_text=CONTEXT_NOTICE
+    )
 
     class Meta:
         model = Message
         fields: ClassVar = [
             "id", "conversation", "parent", "role", "text", "parts", "model", "status", "finish_reason", "error",
-            "feedback", "cost", "created",
+            "feedback", "cost", "context_notice", "created",
         ]  # fmt: skip
 
     @extend_schema_field(ErrorSerializer(allow_null=True))
@@ -118,13 +124,15 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
         source="answer.model", read_only=True, help_text="The one that wrote the answer: `model`, or a fallback of it."
     )
     cost = MoneyField(help_text="Of all its model calls.")
+    context_notice = SentenceField(help_text=CONTEXT_NOTICE)
 
     class Meta:
         model = Turn
         fields: ClassVar = [
             "id", "conversation", "user_message", "message", "model", "answered_by", "fallback_reason",
             "finish_reason", "effort", "slot", "status",
-            "text", "parts", "usage", "cost", "error", "created", "started", "finished",
+            "text", "parts", "usage", "cost", "error", "context_unread", "context_notice",
+            "created", "started", "finished",
         ]  # fmt: skip
 
     @extend_schema_field(ErrorSerializer(allow_null=True))

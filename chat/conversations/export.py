@@ -46,6 +46,8 @@ def markdown(conversation: Conversation) -> str:
             lines += [f"*({message.get_status_display()})*", ""]
         elif message.continuable:
             lines += ["*(Not finished)*", ""]
+        if notice := _notice(message):
+            lines += [f"*({notice})*", ""]
     return "\n".join(lines)
 
 
@@ -79,7 +81,13 @@ def _message(message: Message) -> dict[str, Any]:
         "feedback": message.feedback,
         "files": [attachment.name for attachment in message.attachments.all()],
         "parts": message.parts,
+        "context_notice": _notice(message),
     }
+
+
+def _notice(message: Message) -> str:
+    """What is to be said of what the model read before it answered; empty where that was everything."""
+    return message.turn.context_notice if hasattr(message, "turn") else ""
 
 
 async def everything(user: User) -> AsyncIterator[bytes]:

@@ -74,7 +74,7 @@ async def _ask(turn: Turn, model: Model) -> str:
         window=model.window,
     )
     said = await ask(model, request, turn.conversation, purpose=ModelCall.Purpose.TITLE, longest=READ)
-    return said.text
+    return "" if said.unread else said.text
 
 
 def _turn(turn_id: UUID) -> Turn | None:

@@ -6,11 +6,11 @@ from functools import partial
 
 from chat.models import Conversation, ModelCall
 from chat.models.conversation_state import scope_of
-from core.background import completed, persistently
+from core.background import completed, on_database, persistently
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
-from llm.services import shared_client
+from llm.services import Sent, held_against, shared_client
 from llm.types.model_call import ModelRequest, StepFinished, TextDelta, Usage
 
 NOTHING = Usage(0, 0)
@@ -18,11 +18,15 @@ NOTHING = Usage(0, 0)
 
 @dataclass(slots=True)
 class Said:
-    """What a model has answered; `usage` as the provider reports it, zeros where it does not."""
+    """What a model has answered; `usage` as the provider reports it, zeros where it does not.
+
+    `unread`: its server did not read the whole prompt, so what it has written stands for nothing.
+    """
 
     text: str = ""
     cut_off: bool = False
     usage: Usage = NOTHING
+    unread: bool = False
 
 
 async def ask(
@@ -49,14 +53,21 @@ async def ask(
     finally:
         if not refused:  # also when time is up: the provider has read the prompt
             await completed(persistently(partial(_record, model, request, conversation, purpose, said)))
+    texts = await on_database(_counted, model, request)
+    said.unread = await held_against(model, Sent(texts), said.usage.input) is not None
     return said
+
+
+def _counted(model: Model, request: ModelRequest) -> int:
+    count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
+    return sum(count(message.text) for message in request.messages)
 
 
 def _record(
     model: Model, request: ModelRequest, conversation: Conversation, purpose: ModelCall.Purpose, said: Said
 ) -> None:
     count, scope = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count, scope_of(conversation)
-    counted = Usage(sum(count(message.text) for message in request.messages), count(said.text))
+    counted = Usage(_counted(model, request), count(said.text))
     ModelCall.of(
         model,
         said.usage,

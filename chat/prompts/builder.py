@@ -35,6 +35,7 @@ from files.index.search import Hit, search_many
 from files.models import File
 from files.services import open_blob
 from llm.models import Provider
+from llm.services import Sent
 from llm.tokens import Tokenizer
 from llm.types.model_call import Image, Message, ModelRequest
 from personas.models import BudgetProfile
@@ -236,14 +237,17 @@ def log_trimmed(context: TurnContext, prompt: Prompt) -> None:
         )  # fmt: skip
 
 
-def text_tokens(prompt: Prompt) -> int:
-    """Of the messages alone, without images and replayed reasoning, which providers count in ways of their own."""
-    return sum(
-        message.tokens
-        - sum(image.tokens for image in message.images)
-        - (message.reasoning.tokens if message.reasoning else 0)
+def sent(context: TurnContext, prompt: Prompt, request: ModelRequest) -> Sent:
+    """What providers count much as we do, and what not: images and replayed reasoning they count in ways of their own.
+
+    Where no tool may be called, some servers leave the definitions out.
+    """
+    others = sum(
+        sum(image.tokens for image in message.images) + (message.reasoning.tokens if message.reasoning else 0)
         for message in prompt.messages
     )
+    tools = context.toolbox.tokens(context.tokenizer) if request.tool_choice != "none" else 0
+    return Sent(sum(message.tokens for message in prompt.messages) - others, tools, plain=not others)
 
 
 def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -> ModelRequest:

@@ -17,6 +17,7 @@ from chat.prompts.builder import Planned
 from chat.prompts.history import expand
 from chat.prompts.turn_context import TurnContext
 from files.models import File
+from llm.services import Cut
 
 FILES = ("project_files", "file")  # sections whose text is made of files
 FILE_KINDS = ("project_file", "file", "image")
@@ -76,6 +77,7 @@ class CallReport(ReportEntry):
     refused: str
     notes: list[str]
     unread: int  # not in those of earlier versions
+    cut: str  # neither; the sentence about it
     model_id: str  # neither
     usage: dict[str, int]  # neither
 
@@ -129,16 +131,28 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "refused": refused,
         "notes": [*filter(None, [context.effort.note]), *planned.notes, *context.toolbox.notes],
         "unread": 0,
+        "cut": "",
         "usage": {},
     }
 
 
-def cut(read: int, missing: int) -> str:
-    """What is said of an answer whose server did not read the whole prompt; `missing`: tokens."""
-    sent = read + missing
+def cut(found: Cut) -> str:
+    """What is said of an answer whose server did not read the whole prompt, with what helps on such a server."""
+    read, sent = f"{found.read:,}", f"{found.sent:,}"
+    if found.server == "ollama":
+        return (
+            f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Let an "
+            "admin set this provider's kind to Ollama, which tells the server how large the window is to be, or start "
+            "the server with a larger OLLAMA_CONTEXT_LENGTH, and try again."
+        )
+    if found.server == "llama.cpp":
+        return (
+            f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Start the "
+            "server with a larger context (-c) and without --context-shift, and try again."
+        )
     return (
-        f"The server read {read:,} of {sent:,} tokens: the beginning of the conversation was missing for it. "
-        "Give the server a larger window, or choose another model, and try again."
+        f"The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Give the "
+        "server a larger window, or let an admin set this model's window to the server's, and try again."
     )
 
 

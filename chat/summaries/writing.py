@@ -17,7 +17,6 @@ from chat.prompts.history import expand
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
-from llm.services import unread
 from llm.types.model_call import Message, ModelRequest
 
 # What a workspace starts with; an administrator's versions are rows. The numbers and the form are added to it.
@@ -173,8 +172,7 @@ async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
     request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
     purpose = ModelCall.Purpose.SUMMARY
     said = await ask(model, request, brief.conversation, purpose=purpose, longest=LONGEST_READ)
-    texts = sum(brief.tokenizer.count(message.text) for message in messages)
-    if unread(model=model, texts=texts, read=said.usage.input):
+    if said.unread:
         raise Rejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
     return said
 

@@ -33,14 +33,16 @@ from core.errors import ModelError, ProductError
 from llm import agent_loop
 from llm.models import Model, Provider
 from llm.services import (
+    Cut,
+    Sent,
     available,
+    held_against,
     learn_cut,
     learn_ratio,
     learn_refusal,
     note_outage,
     outage_of,
     shared_client,
-    unread,
 )
 from llm.types.model_call import Message, ModelRequest, ParametersLeftOut, StepFinished
 from llm.types.tools import Tool
@@ -104,8 +106,8 @@ class _Run:
         self._claimed, self._why = claimed, why
         self.answer = Answer(str(turn.pk))
         self.reports: list[CallReport] = []
-        self._texts = 0  # tokens of the newest call's messages that every server counts much like we do
-        self._cut_to = 0  # tokens, of a server that did not read the whole prompt
+        self._sent = Sent(0)  # by the newest call
+        self._cut: Cut | None = None  # of a server that did not read the whole prompt
         self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
         self._of_others = 0  # messages that the turn had added before this model was asked
         self._instead: list[str] = []  # sentences on why it is asked, and not the turn's own
@@ -166,7 +168,7 @@ class _Run:
                         self.reports[-1]["notes"].append(reports.left_out(event.names))
                     elif isinstance(event, StepFinished) and event.usage is not None:
                         self.reports[-1]["usage"] = asdict(event.usage)
-                        self._compare(event.usage.input)
+                        await self._compare(event.usage.input)
                         if event.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
                             self._store_reports()
                     self.answer.add(event)
@@ -257,10 +259,11 @@ class _Run:
         builder.log_trimmed(context, prompt)
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             self._reminders[len(added)] = prompt.messages[-1].text or ""
-        self._texts = builder.text_tokens(prompt)
+        request = model_request(context, prompt, step)
+        self._sent = builder.sent(context, prompt, request)
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused)
         report["notes"] += self._instead
-        return planned, report, model_request(context, prompt, step)
+        return planned, report, request
 
     def _complete(self) -> Ending:
         if self.answer.wrote or self.answer.handed_over:
@@ -315,13 +318,13 @@ class _Run:
         said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
         return due.job_after(context, self.reports[-1], self.answer.last_usage, said)
 
-    def _compare(self, read: int) -> None:
+    async def _compare(self, read: int) -> None:
         """What the provider says it read is held against what was sent, call by call."""
-        missing = unread(model=self.context.model, texts=self._texts, read=read)
-        if missing:
-            self.reports[-1]["unread"] = missing
-            self.reports[-1]["notes"].append(reports.cut(read, missing))
-            self._cut_to = read
+        found = await held_against(self.context.model, self._sent, read)
+        if found is not None:
+            self._cut, report = found, self.reports[-1]
+            report["unread"], report["cut"] = found.missing, reports.cut(found)
+            report["notes"].append(report["cut"])
 
     async def _learn(self, ending: Ending) -> None:
         """The model's ratio of reported to counted prompt tokens, from a turn whose every call was reported.
@@ -331,9 +334,9 @@ class _Run:
         if not self.reports:
             return
         model = self.context.model
-        if self._cut_to:
+        if self._cut is not None:
             with suppress(DatabaseError):
-                await on_database(learn_cut, model, self._cut_to)
+                await on_database(learn_cut, model, self._cut)
             return
         counted = sum(report["used"] + report["tools_tokens"] for report in self.reports)
         reported = self.answer.usage.input

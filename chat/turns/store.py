@@ -297,6 +297,7 @@ def _context(calls: list[CallReport]) -> dict[str, Any]:
         "context_used": last["used"],
         "context_left_out": len(last["dropped"]) + last["unloaded"],
         "context_unread": max(call.get("unread", 0) for call in calls),
+        "context_notice": next((said for call in reversed(calls) if (said := call.get("cut", ""))), ""),
     }
 
 

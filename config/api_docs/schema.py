@@ -148,6 +148,8 @@ EXAMPLES: dict[str, tuple[Any, str, Any]] = {
                     "parts": [],
                     "usage": None,
                     "cost": None,
+                    "context_unread": 0,
+                    "context_notice": "",
                     "error": None,
                     "created": WHEN,
                     "started": None,

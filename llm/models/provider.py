@@ -170,6 +170,8 @@ class Model(models.Model):
         default=1.0, editable=False, validators=[MinValueValidator(0.5), MaxValueValidator(2.0)]
     )
     ratio_samples = models.PositiveIntegerField(default=0, editable=False)
+    # Counted and reported tokens of its newest calls without images, see `llm.services.cut`.
+    reads: "models.JSONField[Any, Any]" = models.JSONField(default=list, editable=False)
     created = models.DateTimeField(auto_now_add=True)
 
     objects = ModelQuerySet.as_manager()

@@ -13,10 +13,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 
-from llm.providers import errors
+from llm.providers import errors, local_servers
 from llm.providers.call_ids import json_object
 from llm.providers.streaming import MAX_EVENT, HttpClient, Response, StepReader, parse, tokens
 from llm.types.model_call import (
+    Allocated,
     FinishReason,
     Message,
     ModelRequest,
@@ -68,6 +69,9 @@ class Client(HttpClient):
             return [str(model["name"]) for model in response.json()["models"]]
         except (ValueError, TypeError, KeyError) as error:
             raise errors.wrong_endpoint() from error
+
+    async def allocated(self, model: str) -> Allocated | None:
+        return await local_servers.allocated(self._client, model)
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -14,10 +14,12 @@ import httpx2
 from openai import OpenAIError
 
 from core.errors import ModelError
-from llm.providers import errors, responses
+from llm.providers import errors, local_servers, responses
 from llm.providers.call_ids import CallIds
+from llm.providers.ollama import server_url
 from llm.providers.streaming import HttpClient, Response, StepReader, parse, tokens
 from llm.types.model_call import (
+    Allocated,
     FinishReason,
     Message,
     ModelRequest,
@@ -116,6 +118,15 @@ class Client(HttpClient):
 
     async def list_models(self) -> list[str]:
         return await self._responses.list_models()
+
+    async def allocated(self, model: str) -> Allocated | None:
+        async with self._beside() as client:
+            return await local_servers.allocated(client, model)
+
+    def _beside(self) -> httpx2.AsyncClient:
+        """For what a server says outside of the protocol; asked seldom, so no connection is kept for it."""
+        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        return httpx2.AsyncClient(base_url=server_url(str(self._client.base_url)), headers=headers)
 
     async def close(self) -> None:
         await self._client.close()

@@ -19,7 +19,7 @@ import httpx2
 
 from core.errors import ModelError
 from llm.providers import errors
-from llm.types.model_call import EFFORTS, NO_SAMPLING, ModelRequest, ParametersLeftOut, StepEvent
+from llm.types.model_call import EFFORTS, NO_SAMPLING, Allocated, ModelRequest, ParametersLeftOut, StepEvent
 
 MAX_EVENT = 8 * 1024 * 1024  # bytes of one event; more is a broken or hostile server
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
@@ -278,6 +278,10 @@ class HttpClient(ABC):
     def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
         """Whether the request is worth sending again, now that this is known."""
         return self._refused.learn(request, refusal)
+
+    async def allocated(self, model: str) -> Allocated | None:
+        """Nothing, as services of others do not cut prompts."""
+        return None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         """Yields the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once."""

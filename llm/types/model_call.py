@@ -271,6 +271,17 @@ class ToolRunFinished:
 LoopEvent = StepEvent | StepStarted | ToolRunStarted | ToolRunFinished
 
 
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """The window that a server of one's own has really given a model, in tokens; None where it does not say just now.
+
+    `server`: which software it is, "ollama" or "llama.cpp".
+    """
+
+    server: str
+    window: int | None
+
+
 class Provider(Protocol):
     """A client of one provider row. Safe to share between coroutines of one event loop."""
 
@@ -283,6 +294,10 @@ class Provider(Protocol):
 
     async def list_models(self) -> list[str]:
         """The names the endpoint offers; used to test a connection. Raises `core.errors.ModelError`."""
+        ...
+
+    async def allocated(self, model: str) -> Allocated | None:
+        """The window that the server has given this model; None where nobody is there who says it within 2 seconds."""
         ...
 
     async def close(self) -> None: ...

@@ -56,6 +56,10 @@ class ScriptedModel:
         self._server.scripts[name] = parse_script(script)
         return f"scripted:{name}"
 
+    def say(self, **answers: Any) -> None:
+        """What the server answers beside the protocols from now on, by path: `props={…}` to `GET /props`."""
+        self._server.said = {f"GET /{path.replace('__', '/')}": answer for path, answer in answers.items()}
+
     def requests(self, contains: str = "") -> list[Record]:
         """What came so far, oldest first; only requests whose body holds the text."""
         return self._server.records.find(contains)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 DEFAULT_TEXT = "This is the scripted model speaking."
 MODEL_PREFIX = "scripted:"
 
-TITLE_PROMPT = "Write a title"  # how the product asks for one; the script's `title` answers, by default with nothing
+TITLE_PROMPT = "Write a title"  # how the product asks for one; answered by the script's `title`, a text or a step
 SUMMARY_FORM = "# The form"  # as above; `summary` is the text or the whole step, by default a short good summary
 DEFAULT_SUMMARY = "## Earlier\nThey greeted each other.\n\n## Now\nThey go on talking."
 _SCRIPT_LINE = re.compile(r"^[ \t]*script:[ \t]*(\{.*\})[ \t]*$", re.MULTILINE)
@@ -152,7 +152,7 @@ def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> 
     """
     messages = [message for message in body.get("messages", ()) if isinstance(message, Mapping)]
     if str(body.get("system") or message_text(messages[0] if messages else {})).startswith(TITLE_PROMPT):
-        return Chosen("title", 0, Step(text=_title(messages)))
+        return Chosen("title", 0, _title(messages))
     model = str(body.get("model", ""))
     summarises = SUMMARY_FORM in str(body.get("system") or message_text(messages[0] if messages else {}))
     if summarises and not model.startswith(MODEL_PREFIX):
@@ -176,9 +176,10 @@ def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> 
     return _at(source, script, messages, holder)
 
 
-def _title(messages: Sequence[Mapping[str, Any]]) -> str:
+def _title(messages: Sequence[Mapping[str, Any]]) -> Step:
     scripts = _SCRIPT_LINE.findall(message_text(messages[-1]))
-    return str(json.loads(scripts[0]).get("title", "")) if scripts else ""
+    wanted = json.loads(scripts[0]).get("title", "") if scripts else ""
+    return parse_step(wanted) if isinstance(wanted, Mapping) else Step(text=str(wanted))
 
 
 def _summary(text: str) -> Chosen:

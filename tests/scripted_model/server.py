@@ -32,6 +32,7 @@ class Server:
     def __init__(self) -> None:
         self.records = Records()
         self.scripts: dict[str, tuple[Step, ...]] = {}
+        self.said: dict[str, Any] = {}  # by route, what a server says beside the protocols, such as `GET /props`
         self._failures: OrderedDict[str, int] = OrderedDict()
         self._listener: asyncio.Server | None = None
         self._numbers = itertools.count(1)
@@ -72,6 +73,8 @@ class Server:
             names = ["scripted", *(MODEL_PREFIX + name for name in self.scripts)]
             wire = anthropic_wire if "anthropic-version" in exchange.headers else openai_wire
             await exchange.answer(200, wire.models(names))
+        elif route in self.said:
+            await exchange.answer(200, self.said[route])
         elif route == "GET /api/tags":
             await exchange.answer(
                 200, ollama_wire.models(["scripted", *(MODEL_PREFIX + name for name in self.scripts)])
