@@ -5,10 +5,14 @@ import sys
 from django.core.management import execute_from_command_line
 
 from config.embedded.paths import StartError
+from config.management.commands.up import Command as Up
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     try:
-        execute_from_command_line(sys.argv)
+        if sys.argv[1:2] == ["up"]:  # it only starts others: loading every app first would hold all of them up
+            Up().run_from_argv(sys.argv)
+        else:
+            execute_from_command_line(sys.argv)
     except StartError as error:
         sys.exit(str(error))

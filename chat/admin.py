@@ -60,7 +60,7 @@ class TurnAdmin(RecordAdmin):
     fields = (
         *("id", "conversation_id", "conversation__owner", "model", "slot", "status_label", "error_code"),
         *("answer__model", "fallback_reason", "finish_reason"),
-        *("tokens", "calls"),
+        *("tokens", "cached", "calls"),
         *("created", "started", "finished", "waited", "took", "heartbeat", "attempt", "seq", "stop_requested"),
     )
 
@@ -80,6 +80,11 @@ class TurnAdmin(RecordAdmin):
     def tokens(self, turn: Turn) -> str:
         into, out = (turn.usage.get(name) for name in ("input", "output"))
         return "–" if into is None and out is None else f"{into or 0:,} / {out or 0:,}"
+
+    @display(description="From the provider's cache")
+    def cached(self, turn: Turn) -> str:
+        into, read = turn.usage.get("input"), turn.usage.get("cached_input")
+        return f"{read or 0:,} ({100 * (read or 0) // into} %)" if into else "–"
 
     @display(description="Model calls")
     def calls(self, turn: Turn) -> str:

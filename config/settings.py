@@ -116,6 +116,7 @@ CELERY_TASK_DEFAULT_QUEUE = "background"
 CELERY_TASK_ROUTES = {"chat.tasks.run_turn": {"queue": "turns"}}
 CELERY_BEAT_SCHEDULE = {
     "forget-expired": {"task": "accounts.tasks.forget_expired", "schedule": 3600.0},
+    "read-models": {"task": "llm.tasks.read_models", "schedule": 86_400.0, "options": {"expires": 3600.0}},
     "forget-requests": {"task": "chat.tasks.forget_requests", "schedule": 3600.0},
     "sweep-blobs": {"task": "files.tasks.sweep_blobs", "schedule": 15.0, "options": {"expires": 15.0}},
     "sweep-files": {"task": "files.tasks.sweep_files", "schedule": 5.0, "options": {"expires": 5.0}},

@@ -24,6 +24,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from core.errors import NotFound
+from core.i18n import translated
 
 Row = TypeVar("Row", bound=Model)
 Asked = TypeVar("Asked")
@@ -39,6 +40,21 @@ IF_MATCH = OpenApiParameter(
 ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, description="For If-Match.")
 
 _TAG = re.compile(r'(W/)?"([^"]*)"')
+
+
+class SentenceField(serializers.CharField):
+    """What Python code has written for people, in the language of the request."""
+
+    def to_representation(self, value: Any) -> str:
+        sentence = super().to_representation(value)
+        return translated(sentence) if sentence else ""
+
+
+class MoneyField(serializers.DecimalField):
+    """US dollars, exact; null where nothing has a price."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(26, 12, normalize_output=True, allow_null=True, read_only=True, **options)
 
 
 def identifier(value: object, what: str) -> UUID:

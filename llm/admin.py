@@ -1,5 +1,7 @@
 """Providers, models and the services that tools use, as administrators set them up."""
 
+from datetime import date
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
@@ -18,29 +20,15 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from core.admin import Confirmation, RowAdmin, acting, button, confirmed
 from core.errors import ModelError, ProductError
-from llm import services
+from llm import model_facts, services
+from llm.discovery.shapes import Facts
 from llm.forms import PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
 from llm.known_models import SOURCE
+from llm.model_facts import in_words, retires_soon
 from llm.models import UNKNOWN_WINDOW, Model, Provider, ToolServer, WebSearch
 from llm.tools import services as tools
 
-IN_WORDS = {
-    "context_window": "a window of {:,} tokens",
-    "max_output": "at most {:,} tokens an answer",
-    "input_price": "${:f} a million prompt tokens",
-    "output_price": "${:f} a million answer tokens",
-    "cached_input_price": "${:f} a million cached tokens",
-    "cache_write_price": "${:f} a million tokens written to the cache",
-}
 WAITING = "Choose a provider and type a name."
-
-
-def in_words(found: dict[str, Any]) -> str:
-    """What is known of a model as a list in a sentence."""
-    words = [text.format(found[name]) for name, text in IN_WORDS.items() if found.get(name) is not None]
-    words += [f"efforts of reasoning: {', '.join(found['efforts'])}"] if found.get("efforts") else []
-    words += [f"{'' if found[name] else 'no '}{name}" for name in ("vision", "tools") if found.get(name) is not None]
-    return ", ".join(words)
 
 
 class KeyedAdmin(RowAdmin):
@@ -120,16 +108,17 @@ class ProviderAdmin(KeyedAdmin):
 
     @button("Test connection", icon="network_check")
     def test(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """What the endpoint offers, each model with what is known of it; the chosen ones are added."""
+        """What the endpoint offers, each model with what was found of it; the chosen ones are added."""
         provider = self.row(request, object_id)
         if request.method == "POST":
             return self._add_models(request, provider)
-        offered, failure = [], None
+        offered: list[str] = []
+        failure, facts = None, {}
         try:
             offered = services.test_connection(provider=provider)
+            facts = model_facts.ask(provider, offered).facts
         except ModelError as error:
             failure = error
-        added = set(provider.models.values_list("name", flat=True))
         context = {
             **self.admin_site.each_context(request),
             "title": f"Connection test of {provider}",
@@ -137,10 +126,8 @@ class ProviderAdmin(KeyedAdmin):
             "provider": provider,
             "failure": failure,
             "source": SOURCE,
-            "rows": [
-                (name, name in added, in_words(services.known_of(Model(provider=provider, name=name))))
-                for name in sorted(offered)
-            ],
+            "offered": offered,
+            "rows": _tested(provider, offered, facts),
         }
         return TemplateResponse(request, "admin/llm/provider/test.html", context)
 
@@ -150,38 +137,89 @@ class ProviderAdmin(KeyedAdmin):
         names = request.POST.getlist("model")
         for name in names:
             services.save_model(user=acting(request), provider=provider, name=name)
-        self.message_user(request, f"Added {', '.join(names)}." if names else "No model was chosen.")
+        if names:
+            self.message_user(request, f"Added {', '.join(names)}.")
+        read = model_facts.read(provider, trying=True)
+        if not (names or read):
+            self.message_user(request, "No model was chosen, and nothing was found of those that are there.")
+        for model in read:
+            known = in_words(services.known_of(model)) or "nothing that was understood"
+            self.message_user(request, f"{model}: {known}.")
         return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
+
+
+def _tested(provider: Provider, offered: list[str], facts: dict[str, Facts]) -> list[dict[str, Any]]:
+    """What a connection test shows of each model: what was found or is known by its name, what an admin set instead."""
+    added = {model.name: model for model in provider.models.all()}
+    shown = []
+    for name in sorted({*offered, *added}):
+        found = facts.get(name, {})
+        known = services.known_of(Model(provider=provider, name=name, found=found))
+        row = added.get(name)
+        instead = {field: getattr(row, field) for field in (row.set_by_hand if row else ())}
+        instead = {field: value for field, value in instead.items() if known.get(field, value) != value}
+        shown.append(
+            {
+                "name": name,
+                "row": row,
+                "offered": name in offered,
+                "found": bool(found),
+                "words": in_words(known),
+                "instead": in_words(instead),
+                "window": known.get("context_window"),
+            }
+        )
+    return shown
+
+
+def _plainly(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, date):
+        return f"{value:%-d %B %Y}"
+    return "–" if value is None else f"{value:,f}" if isinstance(value, Decimal) else f"{value:,}"
 
 
 def suggestion(model: Model) -> str:
     """What is known of a model, where from, and what follows for its window: a fragment of the form."""
     known = services.known_of(model)
-    context = {"model": model, "known": known, "words": in_words(known), "source": SOURCE, "window": UNKNOWN_WINDOW}
+    source = "its provider" if model.found else SOURCE
+    context = {"model": model, "known": known, "words": in_words(known), "source": source, "window": UNKNOWN_WINDOW}
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
 @admin.register(Model)
 class ModelRowAdmin(RowAdmin):
     form = ModelForm
-    list_display = ("name", "provider", "window", "abilities", "prices", "fallback", "enabled", "is_default")
+    list_display = (
+        "name",
+        "provider",
+        "window",
+        "abilities",
+        "prices",
+        "retirement",
+        "fallback",
+        "enabled",
+        "is_default",
+    )
     list_filter = ("provider", "enabled")
     list_select_related = ("provider", "fallback")
     autocomplete_fields = ("fallback",)
     search_fields = ("name", "provider__name")
-    actions_detail = ("make_default",)
-    readonly_fields = ("known", "is_default", "learnt_window", "token_ratio", "ratio_samples")
+    actions_detail = ("make_default", "take_found")
+    readonly_fields = ("known", "what_was_found", "is_default", "learnt_window", "token_ratio", "ratio_samples")
     fieldsets = (
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
         ("Room", {"fields": ("context_window", "max_output", "tokenizer")}),
-        ("Abilities", {"fields": ("vision", "tools", "several_system_messages")}),
+        ("Abilities", {"fields": ("vision", "tools", "reasoning", "several_system_messages")}),
         ("Reasoning", {"fields": ("efforts", "effort")}),
         ("Price in US dollars a million tokens", {"fields": PRICES}),
+        ("Found at the provider", {"fields": ("what_was_found",)}),
         ("In use", {"fields": ("is_default", "learnt_window", "token_ratio", "ratio_samples")}),
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self.fieldsets if obj else self.fieldsets[:-1]
+        return self.fieldsets if obj else self.fieldsets[:-2]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, change=change, **kwargs)
@@ -211,9 +249,14 @@ class ModelRowAdmin(RowAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         left_empty = form.left_empty
-        found = services.store_model(user=acting(request), model=obj, left_empty=left_empty)
+        services.store_model(user=acting(request), model=obj, typed=form.typed, left_empty=left_empty)
+        if not change and model_facts.read(obj.provider, names=[obj.name], trying=True):
+            obj.refresh_from_db()
+        known = services.known_of(obj)
+        found = {name: known[name] for name in left_empty if name in known}
         if found:
-            self.message_user(request, f"{obj}: {in_words(found)}, from {SOURCE}. Correct what is wrong.")
+            source = "its provider" if obj.found else SOURCE
+            self.message_user(request, f"{obj}: {in_words(found)}, from {source}. Correct what is wrong.")
         if "context_window" in left_empty and "context_window" not in found:
             said = f"{obj}: its window is not known, so it is {UNKNOWN_WINDOW:,} tokens until you enter the real one."
             self.message_user(request, said, messages.WARNING)
@@ -223,6 +266,27 @@ class ModelRowAdmin(RowAdmin):
         content = suggestion(model) if model.provider_id else WAITING
         return format_html('<div id="suggestion" aria-live="polite">{}</div>', content)
 
+    @display(description="Found")
+    def what_was_found(self, model: Model) -> str:
+        labels = {field.name: field.verbose_name for field in model._meta.fields}
+        rows = [
+            {
+                "label": labels[name],
+                "found": _plainly(value),
+                "used": _plainly(getattr(model, name)),
+                "by_hand": name in model.set_by_hand,
+            }
+            for name, value in services.found_of(model).items()
+            if value is not None
+        ]
+        return render_to_string("admin/llm/model/found.html", {"model": model, "rows": rows})
+
+    @display(description="Retires", ordering="retires_on", label={"soon": "danger", "planned": "warning"})
+    def retirement(self, model: Model) -> tuple[str, str] | None:
+        if model.retires_on is None:
+            return None
+        return "soon" if retires_soon(model) else "planned", f"retires on {model.retires_on:%-d %b %Y}"
+
     @display(description="Window", ordering="context_window")
     def window(self, model: Model) -> str:
         assumed = model.context_window == UNKNOWN_WINDOW and "context_window" not in services.known_of(model)
@@ -230,7 +294,7 @@ class ModelRowAdmin(RowAdmin):
 
     @display(description="Abilities")
     def abilities(self, model: Model) -> str:
-        return ", ".join(name for name in ("vision", "tools") if getattr(model, name)) or "text only"
+        return ", ".join(name for name in ("vision", "tools", "reasoning") if getattr(model, name)) or "text only"
 
     @display(description="$ per million in / out")
     def prices(self, model: Model) -> str:
@@ -251,6 +315,17 @@ class ModelRowAdmin(RowAdmin):
         model = self.row(request, object_id)
         services.set_default_model(user=acting(request), model=model)
         return self.back(request, model, f"{model} is now the default model.")
+
+    @confirmed(
+        "Take what was found",
+        icon="sync",
+        ask="Use what the provider said of this model?",
+        explain="It takes the place of what was set by hand, and is followed from then on.",
+    )
+    def take_found(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        model = self.row(request, object_id)
+        model_facts.take_found(user=acting(request), model=model)
+        return self.back(request, model, f"{model} is now as its provider says.")
 
 
 @admin.register(WebSearch)

@@ -111,7 +111,8 @@ class ModelForm(forms.ModelForm[Model]):
         model = Model
         fields: ClassVar = [
             *("provider", "name", "context_window", "max_output", "tokenizer"),
-            *("vision", "tools", "several_system_messages", "efforts", "effort", "enabled", "fallback", *PRICES),
+            *("vision", "tools", "reasoning", "several_system_messages", "efforts", "effort"),
+            *("enabled", "fallback", *PRICES),
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -119,7 +120,7 @@ class ModelForm(forms.ModelForm[Model]):
         window = self.fields.get("context_window")
         if window is not None:
             window.required = False
-            window.help_text = "Tokens. Empty: what is known of the model, else 4,096."
+            window.help_text = "Tokens. Empty: what the provider says or is known of the model, else 4,096."
         if "efforts" in self.fields:
             old = self.fields["efforts"]
             self.fields["efforts"] = forms.MultipleChoiceField(
@@ -133,7 +134,7 @@ class ModelForm(forms.ModelForm[Model]):
         self.initial["context_window"] = None
         for name in ("context_window", *PRICES):
             self.fields[name].widget.attrs["placeholder"] = "as known"
-        for name in ("vision", "tools"):
+        for name in ("vision", "tools", "reasoning"):
             old = self.fields[name]
             widget = UnfoldAdminNullBooleanSelectWidget()
             widget.choices = [("unknown", "As known"), ("true", "Yes"), ("false", "No")]
@@ -147,6 +148,12 @@ class ModelForm(forms.ModelForm[Model]):
 
     @property
     def left_empty(self) -> list[str]:
-        """The fields to fill from what is known: for a stored model only its window, as no price is a price too."""
-        names = UNKNOWN if self.instance._state.adding else ["context_window"]
+        """The fields to fill from what is known: for a stored model no price, as none is a price too."""
+        names = UNKNOWN if self.instance._state.adding else ["context_window", "max_output"]
         return [name for name in names if self.cleaned_data.get(name) is None]
+
+    @property
+    def typed(self) -> list[str]:
+        """The fields that the admin has set, which the provider's word does not change any more."""
+        given = [name for name in UNKNOWN if self.cleaned_data.get(name) is not None]
+        return given if self.instance._state.adding else self.changed_data

@@ -18,15 +18,19 @@ PRICE_PLACES = 6  # decimals, of which a row keeps no more
 _CLOSED_VENDORS = ("anthropic", "google", "openai")
 _OPEN_WEIGHTS = re.compile(r"gpt-oss|gemma")
 
+_SPECIAL = re.compile(r"audio|realtime|transcribe|tts|image|embed|search|instruct|live|whisper")
 # From the vendors' pages of models; the data has no abilities. First match wins: (vision, tools).
 _ABILITIES: tuple[tuple[re.Pattern[str], tuple[bool | None, bool | None]], ...] = (
-    (re.compile(r"audio|realtime|transcribe|tts|image|embed|search|instruct|live|whisper"), (None, None)),
+    (_SPECIAL, (None, None)),
     (re.compile(r"claude-(?:2|v1|instant)"), (False, False)),
     (re.compile(r"claude-"), (True, True)),
     (re.compile(r"gemini-"), (True, True)),
     (re.compile(r"o1-(?:mini|preview)"), (False, False)),
     (re.compile(r"o3-mini|gpt-3\.5|gpt-4(?:$|-\d)"), (False, True)),
     (re.compile(r"gpt-(?:4o|4\.|4-turbo|[5-9])|^o[134]"), (True, True)),
+)
+_REASONING = re.compile(
+    r"^o[134](?:$|-)|gpt-[5-9](?!.*chat)|gemini-(?:2\.5|[3-9])|claude-(?:3-7|[a-z]+-[4-9])|deepseek-reasoner"
 )
 
 
@@ -62,6 +66,7 @@ class Suggestion:
     cache_write_price: Decimal | None
     vision: bool | None
     tools: bool | None
+    reasoning: bool | None
 
 
 def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Suggestion | None:
@@ -74,7 +79,8 @@ def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Sugge
     if model is None:
         return None
     prices = model.get_prices(datetime.now(UTC))
-    vision, tools = _abilities(model_name.rpartition("/")[2].lower())
+    name = model_name.rpartition("/")[2].lower()
+    vision, tools = _abilities(name)
     return Suggestion(
         window=model.context_window,
         max_output=None,  # the data names none
@@ -84,6 +90,7 @@ def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Sugge
         cache_write_price=_base(getattr(prices, "cache_write_mtok", None)),
         vision=vision,
         tools=tools,
+        reasoning=True if _REASONING.search(name) and not _SPECIAL.search(name) else None,
     )
 
 

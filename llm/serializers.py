@@ -1,24 +1,16 @@
 """Models as programs see them: what they can do, never how they are reached."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rest_framework import serializers
 
-from core.i18n import translated
 from llm.models import Model
-
-
-class SentenceField(serializers.CharField):
-    """What Python code has written for people, in the language of the request."""
-
-    def to_representation(self, value: Any) -> str:
-        return translated(super().to_representation(value))
 
 
 class AbilitiesSerializer(serializers.ModelSerializer[Model]):
     class Meta:
         model = Model
-        fields: ClassVar = ["vision", "tools", "several_system_messages", "efforts"]
+        fields: ClassVar = ["vision", "tools", "reasoning", "several_system_messages", "efforts"]
         read_only_fields = fields
 
 
@@ -43,8 +35,10 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
             "exact",
             "fallback",
             "default",
+            "retires_on",
         ]
         read_only_fields = fields
+        extra_kwargs: ClassVar = {"retires_on": {"help_text": "The day on which its provider takes it away, if known."}}
 
     def get_exact(self, model: Model) -> bool:
         return bool(model.tokenizer)

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from core.permissions import require_right, require_store
 from llm.known_models import efforts_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import create
-from llm.types.model_call import Allocated
+from llm.types.model_call import Allocated, CacheRule
 from llm.types.model_call import Provider as ProviderClient
 
 DEFAULT_LOCK = "default model"  # two admins choosing a default at once choose one after the other
@@ -34,8 +35,10 @@ UNKNOWN: dict[str, Any] = {
     "cache_write_price": None,
     "vision": False,
     "tools": False,
+    "reasoning": False,
     "efforts": [],
 }
+FOLLOWED = (*UNKNOWN, "retires_on")  # what a provider can say of a model
 RATIO_BOUNDS = (0.5, 2.0)
 RATIO_MEMORY = 20  # samples; later ones move the ratio by at least a twentieth, so that it follows a change
 
@@ -44,13 +47,40 @@ logger = logging.getLogger(__name__)
 Said = TypeVar("Said")
 
 
-def _new_client(provider: Provider) -> ProviderClient:
+def new_client(provider: Provider) -> ProviderClient:
     return create(
         provider.protocol,
         base_url=provider.base_url,
         api_key=provider.api_key,
         silence_timeout=provider.silence_timeout,
     )
+
+
+# What each provider keeps, by its own pages; sizes in tokens by the names of models, the least where a name is unknown.
+OPENAI_POINTS = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)")
+ANTHROPIC_LEAST = (
+    (re.compile(r"opus-5|sonnet-5[.-]5|haiku-5[.-]5"), 512),
+    (re.compile(r"sonnet-[45]|opus-4[.-]8"), 1_024),
+)
+ANTHROPIC = CacheRule(least=4_096, points="any", reach=20, kept=300, settings=True, told=True)
+OF_KIND = {
+    Provider.Kind.RESPONSES: CacheRule(step=128, told=True),
+    Provider.Kind.OPENAI: CacheRule(step=128),
+    Provider.Kind.OLLAMA: CacheRule(step=128),
+}
+
+
+def cache_rule(model: Model) -> CacheRule:
+    """What the model's provider serves from its cache. Of a server that nobody knows: what OpenAI's older models do."""
+    name, protocol = model.name.lower(), model.provider.protocol
+    if protocol == Provider.Kind.ANTHROPIC:
+        known = (least for pattern, least in ANTHROPIC_LEAST if pattern.search(name))
+        return replace(ANTHROPIC, least=next(known, ANTHROPIC.least))
+    if protocol == Provider.Kind.RESPONSES and OPENAI_POINTS.search(name):
+        return CacheRule(points="user", kept=1_800, told=True)
+    if "deepseek" in name:
+        return CacheRule(least=64, step=64)
+    return OF_KIND[Provider.Kind(protocol)]
 
 
 _clients: dict[tuple[str, str, str, int], ProviderClient] = {}
@@ -63,7 +93,7 @@ def shared_client(provider: Provider) -> ProviderClient:
     """
     key = (provider.kind, provider.base_url, provider.api_key, provider.silence_timeout)
     if key not in _clients:
-        _clients[key] = _new_client(provider)
+        _clients[key] = new_client(provider)
     return _clients[key]
 
 
@@ -141,7 +171,7 @@ def test_connection(*, provider: Provider) -> list[str]:
     """The model names that the endpoint offers. Raises `ModelError`."""
 
     async def ask() -> list[str]:
-        client = _new_client(provider)
+        client = new_client(provider)
         try:
             async with asyncio.timeout(15):
                 return await client.list_models()
@@ -180,21 +210,34 @@ def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | Non
     provider.save()
 
 
-def store_model(*, user: AbstractUser, model: Model, left_empty: Collection[str] = ()) -> dict[str, Any]:
-    """Stores a row as an administrator's form left it; returns what `fill_from_known` found for the empty fields."""
+def store_model(
+    *, user: AbstractUser, model: Model, typed: Collection[str] = (), left_empty: Collection[str] = ()
+) -> dict[str, Any]:
+    """Stores a row as an administrator's form left it; returns what `fill_from_known` found for the empty fields.
+
+    What was `typed` stays from now on, whatever the provider says; what was left empty follows it.
+    """
     require_store(user, model)
+    model.set_by_hand = sorted({*model.set_by_hand, *typed} & UNKNOWN.keys() - {*left_empty})
+    if {"provider", "name"} & {*typed}:  # it is another model now
+        model.found, model.found_at, model.retires_on = {}, None, None
     found = fill_from_known(model, left_empty)
     model.save()
     return found
 
 
 def known_of(model: Model) -> dict[str, Any]:
-    """The fields of `UNKNOWN` that are known of a model by its name and its provider's address."""
+    """The fields of `UNKNOWN` that are known of a model: what its provider said, else by its name and address."""
     known = suggest(model.provider.kind, model.name, base_url=model.provider.base_url)
-    names = [name for name in UNKNOWN if name != "efforts"] if known is not None else []
-    values = {name: getattr(known, "window" if name == "context_window" else name) for name in names}
+    values = {name: getattr(known, "window" if name == "context_window" else name, None) for name in UNKNOWN}
     values["efforts"] = efforts_of(model.name) or None
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in (values | found_of(model)).items() if value is not None}
+
+
+def found_of(model: Model) -> dict[str, Any]:
+    """What its provider said of a model, as the fields' values."""
+    fields = {field.name: field for field in Model._meta.fields}
+    return {name: fields[name].to_python(model.found[name]) for name in FOLLOWED if name in model.found}
 
 
 def fill_from_known(model: Model, names: Collection[str]) -> dict[str, Any]:
@@ -226,15 +269,27 @@ def save_provider(
     return provider
 
 
-def save_model(*, user: AbstractUser | None = None, provider: Provider, name: str, window: int | None = None) -> Model:
-    """Creates a model with what is known of it, or updates its window. An unknown window is 4,096 tokens."""
+def save_model(
+    *,
+    user: AbstractUser | None = None,
+    provider: Provider,
+    name: str,
+    window: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Model:
+    """Creates a model with what is known of it, or updates its window and these other fields of `UNKNOWN`.
+
+    An unknown window is 4,096 tokens. What is given here stays, whatever the provider says.
+    """
     model = Model.objects.filter(provider=provider, name=name).first()
     if model is None:
         model = Model(provider=provider, name=name)
         fill_from_known(model, UNKNOWN)
     require_store(user, model)
-    if window is not None:
-        model.context_window = window
+    typed = dict(settings or {}) | ({} if window is None else {"context_window": window})
+    for field, value in typed.items():
+        setattr(model, field, value)
+    model.set_by_hand = sorted({*model.set_by_hand, *typed})
     model.enabled = True
     _check(model)
     model.save()

@@ -26,7 +26,7 @@ PROGRAMS = re.compile(
     r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!toolbox)|\w*admin\w*\.py)"
     r"|^config/(api_docs|http/metrics|schema|service_urls|settings|static_files|templatetags)"
     r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|models/summary)"
-    r"|^files/index/indexing|^llm/(forms|agent_loop|models|types|tokens)|^personas/(forms|models)"
+    r"|^files/index/indexing|^llm/(forms|agent_loop|model_facts|models|types|tokens)|^personas/(forms|models)"
 )
 MODELS = {
     "DRAFT",

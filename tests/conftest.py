@@ -118,14 +118,23 @@ def make_person(server: Server) -> Person:
 
 
 def _needs_product(item: pytest.Item) -> bool:
-    marked = any(item.get_closest_marker(name) for name in ("product", "browser"))
-    return marked or "product" in getattr(item, "fixturenames", ())
+    return _turn(item) > 0
+
+
+def _turn(item: pytest.Item) -> int:
+    """When a test is run: 0 without the running product, 1 with it, 2 with a browser too."""
+    if item.get_closest_marker("browser"):
+        return 2
+    return 1 if item.get_closest_marker("product") or "product" in getattr(item, "fixturenames", ()) else 0
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the running product come last: what it does on its own would else get in the way of the others."""
-    items.sort(key=_needs_product)
+    """Tests of the running product come late: what it does on its own would else get in the way of the others.
+
+    Those in a browser come last: Playwright's event loop then runs in the thread of the tests, and Django minds.
+    """
+    items.sort(key=_turn)
 
 
 @pytest.fixture

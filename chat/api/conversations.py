@@ -31,12 +31,10 @@ from chat.realtime import event_stream
 from chat.sending.services import no_next, queue, remove_next, send
 from chat.turns.services import decide_call, stop_turn
 from chat.turns.submit import Ask, regenerate
-from chat.usage.api import MoneyField
 from core.errors import ProductError
 from core.i18n import translated
-from core.requests import ByUpdate, VisibleField, pages, posts, valid
+from core.requests import ByUpdate, MoneyField, SentenceField, VisibleField, pages, posts, valid
 from llm.models import Effort, Model
-from llm.serializers import SentenceField
 from llm.types.model_call import FinishReason
 from personas.models import Persona
 from projects.models import Project

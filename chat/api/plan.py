@@ -11,9 +11,10 @@ from rest_framework.response import Response
 from accounts.access.permissions import ScopedView
 from chat.conversations.services import visible_model, visible_persona
 from chat.models.conversation_state import ChatScope
+from chat.prompts.inspector import CACHE_REASONS
 from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
-from chat.usage.api import MoneyField
+from core.requests import MoneyField
 from personas.services import model_for
 
 
@@ -70,6 +71,25 @@ class CoveredSerializer(serializers.Serializer[dict[str, Any]]):
     tokens_before = serializers.IntegerField(help_text="Tokens of those messages.")
 
 
+class CacheSerializer(serializers.Serializer[dict[str, Any]]):
+    """What the provider's cache was expected to serve of the prompt, by our count, and what it did, by the provider's.
+
+    Of a plan, and of a provider that does not tell, there is only what is expected.
+    """
+
+    expected = serializers.IntegerField()
+    read = serializers.IntegerField(allow_null=True)
+    written = serializers.IntegerField(allow_null=True)
+    uncached = serializers.IntegerField(allow_null=True)
+    missed_section = serializers.CharField(
+        allow_null=True, help_text="`tools` or the section from which on the prompt is read again; null: from none."
+    )
+    reason = serializers.ChoiceField(choices=list(CACHE_REASONS), allow_null=True)
+    again = serializers.IntegerField(
+        required=False, help_text="Tokens behind that place, by our count, that had been sent before."
+    )
+
+
 class ReportSerializer(CallSerializer):
     """What the model saw in one call; all numbers in tokens."""
 
@@ -101,6 +121,7 @@ class ReportSerializer(CallSerializer):
         help_text="Tokens as the provider reports them; empty while it has not.",
     )
     notes = serializers.ListField(child=serializers.CharField(), help_text="What should have been there and was not.")
+    cache = CacheSerializer(required=False, help_text="Not in reports of earlier versions.")
     messages = PromptMessageSerializer(many=True)
     calls = CallSerializer(many=True, required=False)
 

@@ -11,9 +11,8 @@ from dataclasses import MISSING, asdict, fields
 from decimal import Decimal
 from typing import Any, NoReturn, TypeVar
 
-from chat.context.build import POLICIES, build
+from chat.context.build import POLICIES, Prompt, build
 from chat.context.rendering import LAYOUTS
-from chat.context.report import Prompt
 from chat.context.summary import Bounds, SummaryMessage, is_due, plan_summary
 from chat.context.types import (
     Block,

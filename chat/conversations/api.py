@@ -23,9 +23,8 @@ from chat.conversations.importing.jobs import start_import
 from chat.models import Import, Message, Share, Summary
 from chat.models.conversation_state import visible_conversation
 from core.errors import ProductError
-from core.requests import OldestFirst, identifier, pages
+from core.requests import OldestFirst, SentenceField, identifier, pages
 from files.api import UploadSerializer
-from llm.serializers import SentenceField
 
 
 class MessageHitSerializer(serializers.Serializer[searching.Hit]):

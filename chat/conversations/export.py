@@ -11,8 +11,9 @@ from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 
 from accounts.models import User
-from chat.models import Conversation, Message
+from chat.models import Conversation, Message, ModelCall, Turn
 from chat.models.tree import branch_rows, with_rows
+from chat.usage.services import csv_pages
 from core.errors import NotFound
 
 FORMAT = "glasshouse.conversation/1"
@@ -70,6 +71,7 @@ def as_json(conversation: Conversation) -> str:
 
 
 def _message(message: Message) -> dict[str, Any]:
+    turn: Turn | None = getattr(message, "turn", None)
     return {
         "id": str(message.pk),
         "parent": str(message.parent_id) if message.parent_id else None,
@@ -79,6 +81,8 @@ def _message(message: Message) -> dict[str, Any]:
         "finish_reason": message.finish_reason or None,
         "model": message.model.name if message.model else None,
         "feedback": message.feedback,
+        "usage": turn.usage if turn else None,
+        "cost": f"{turn.cost:f}" if turn and turn.cost is not None else None,
         "files": [attachment.name for attachment in message.attachments.all()],
         "parts": message.parts,
         "context_notice": _notice(message),
@@ -115,6 +119,10 @@ def _zip(user: User) -> Iterator[bytes]:
                     archive.writestr(f"{kind}/{file_name(conversation, kind)}", export(conversation, kind))
                 yield sink.taken()
             last = found[-1].pk
+        with archive.open("usage.csv", "w") as table:
+            for page in csv_pages(ModelCall.objects.visible_to(user)):
+                table.write(page.encode())
+                yield sink.taken()
     yield sink.taken()
 
 

@@ -5,15 +5,18 @@ prompt whole, a model with tools gets the list (the section `file_listing`, L) a
 its question is searched in its stead, so that a small model reaches a large project too.
 """
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from chat.context.build import build
+from django.utils import timezone
+
+from chat.context.build import Prompt, build
+from chat.context.cache import SentPrompt, digest, pieces_of, points_of
 from chat.context.rendering import DateAwareness, Moment, Numbers, documents_text, reminder_text, system_text
-from chat.context.report import Prompt
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage
 from chat.models import Message as MessageRow
 from chat.models import Summary
@@ -35,9 +38,9 @@ from files.index.search import Hit, search_many
 from files.models import File
 from files.services import open_blob
 from llm.models import Provider
-from llm.services import Sent
+from llm.services import Sent, cache_rule
 from llm.tokens import Tokenizer
-from llm.types.model_call import Image, Message, ModelRequest
+from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
 from projects.planner.queries import render
 
@@ -250,20 +253,52 @@ def sent(context: TurnContext, prompt: Prompt, request: ModelRequest) -> Sent:
     return Sent(sum(message.tokens for message in prompt.messages) - others, tools, plain=not others)
 
 
+def _tool_choice(context: TurnContext, step: Step) -> ToolChoice:
+    """A call that is demanded is demanded once: after it the model chooses again."""
+    demanded = step.first and not step.last and context.options.tool_choice == "required"
+    return "none" if step.last else "required" if demanded else "auto"
+
+
+def _points(context: TurnContext, prompt: Prompt, step: Step) -> tuple[int, ...]:
+    """After how many messages the provider is asked to keep what it has read: at the borders of the prompt, and where
+    tools may make it go on, at its end."""
+    goes_on = context.toolbox.definitions and not step.last
+    borders = (*prompt.borders, len(prompt.messages)) if goes_on else prompt.borders
+    rule = cache_rule(context.model)
+    return points_of(prompt.messages, borders if rule.points == "any" else prompt.borders, rule)
+
+
+def fingerprint(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -> SentPrompt:
+    """What is kept of a prompt to know how far the next one begins the same."""
+    model, options, messages = context.model, context.options, prompt.messages
+    definitions = [[tool.name, tool.description, json.dumps(tool.parameters)] for tool in context.toolbox.definitions]
+    tools = digest(definitions, json.dumps(options.response_format)) if definitions or options.response_format else ""
+    points = _points(context, prompt, step)
+    if cache_rule(model).points == "user" and messages[-1].role in ("user", "tool"):
+        points = (*points, len(messages))  # which the provider sets by itself
+    if not model.several_system_messages:
+        messages = sorted(messages, key=lambda message: message.role != "system")
+    return SentPrompt(
+        pieces=pieces_of(messages, tools, context.room.tools_tokens),
+        points=tuple(point + 1 for point in points),
+        settings=digest([_tool_choice(context, step), context.effort.sent]),
+        versions=prompt.report.versions,
+        at=timezone.now().timestamp(),
+    )
+
+
 def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP) -> ModelRequest:
     """In the last step the definitions are sent all the same: providers want them beside earlier calls."""
-    model, options = context.model, context.options
+    model, options, choice = context.model, context.options, _tool_choice(context, step)
     left = context.room.window - prompt.report.used
     limits = [limit for limit in (model.max_output, options.max_output) if limit]
-    # A call that is demanded is demanded once: after it the model chooses again.
-    demanded = step.first and not step.last and options.tool_choice == "required"
     return ModelRequest(
         model=model.name,
         messages=tuple(_wire(message) for message in prompt.messages),
         max_output=min(*limits, left) if limits else None,
         tools=context.toolbox.definitions,
-        tool_choice="none" if step.last else "required" if demanded else "auto",
-        required_tool=options.required_tool if demanded else None,
+        tool_choice=choice,
+        required_tool=options.required_tool if choice == "required" else None,
         several_system_messages=model.several_system_messages,
         temperature=options.temperature,
         stop=options.stop,
@@ -273,6 +308,7 @@ def model_request(context: TurnContext, prompt: Prompt, step: Step = FIRST_STEP)
         window=model.window,
         left=left,
         cache_key=str(context.conversation.pk) if context.conversation is not None else "",
+        cache_points=_points(context, prompt, step),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from chat.context.report import SourceEntry
+from chat.context.build import SourceEntry
 from chat.models import Turn
 from chat.prompts import report as reports
 from chat.prompts.report import Change, ResolvedReport
@@ -60,6 +60,33 @@ CHANGES = {
     "changed": gettext_lazy("changed"),
     "gone": gettext_lazy("no longer sent"),
 }
+# Why a prompt was read again although it had been sent before; the codes are those of `chat.context.cache`.
+CACHE_REASONS = {
+    "model_changed": gettext_lazy("this model was not asked before, another was"),
+    "expired": gettext_lazy("the last call is longer ago than the provider keeps prompts (Anthropic: 5 minutes)"),
+    "settings_changed": gettext_lazy("a tool is demanded or forbidden, or the effort is another"),
+    "tools_changed": gettext_lazy("the tools changed"),
+    "date_changed": gettext_lazy("the date line changed"),
+    "system_changed": gettext_lazy("the system prompt changed"),
+    "guidance_changed": gettext_lazy("the guidance for tools or citations changed"),
+    "persona_changed": gettext_lazy("the persona changed"),
+    "project_changed": gettext_lazy("the instructions of the project changed"),
+    "persona_moved": gettext_lazy("the persona moved: it stands below the conversation, which has grown"),
+    "files_changed": gettext_lazy("the files of the project changed"),
+    "files_moved": gettext_lazy("the files moved: they stand below the conversation, which has grown"),
+    "tasks_changed": gettext_lazy("the tasks changed"),
+    "summary_changed": gettext_lazy("the summary changed"),
+    "reminder_moved": gettext_lazy("the reminder moved to the end"),
+    "reminder_changed": gettext_lazy("the reminder changed"),
+    "history_trimmed": gettext_lazy("older messages were left out"),
+    "branch_changed": gettext_lazy("the conversation goes on from another message"),
+    "message_changed": gettext_lazy("a message changed"),
+    "result_stubbed": gettext_lazy("an old tool result is not repeated"),
+    "result_shortened": gettext_lazy("a tool result was shortened"),
+    "reasoning_dropped": gettext_lazy("reasoning of an earlier step is not sent any more"),
+    "too_short": gettext_lazy("what is the same is shorter than what the provider keeps"),
+    "not_kept": gettext_lazy("the prompt began the same, but the provider did not have it any more"),
+}
 VERSIONS = {
     "system_prompt": gettext_lazy("System prompt"),
     "persona": gettext_lazy("Persona"),
@@ -89,8 +116,9 @@ class Row(NamedTuple):
 class Panel:
     """A report in words and shares.
 
-    `number`: of its call, from 1. `cached_percent`: how much of the prompt the provider had in its cache. `changes` are
-    those since the call before, of a turn's first call since the turn before: `since` says which.
+    `number`: of its call, from 1. `cached_percent`: how much of the turn's prompts the provider had in its cache, for
+    reports that do not say it of each call. `changes` are those since the call before, of a turn's first call since the
+    turn before: `since` says which.
     """
 
     report: ResolvedReport
@@ -127,6 +155,33 @@ class Panel:
     @cached_property
     def left_out(self) -> list[Row]:
         return [_row(source) for source in self.report["sources"] if source["state"] == "left_out"]
+
+    @property
+    def served(self) -> str:
+        """How much of the prompt the provider's cache served, or is expected to; empty where that is not known."""
+        cache = self.report.get("cache")
+        if cache is None:
+            return f"{self.cached_percent} %" if self.cached_percent is not None else ""
+        if cache["read"] is None:
+            whole = self.report["used"] + self.report["tools_tokens"]
+            about = {"tokens": grouped(cache["expected"]), "percent": _percent(cache["expected"], whole)}
+            return _("about %(tokens)s tokens (%(percent)s %%)") % about if cache["expected"] else ""
+        total = cache["read"] + (cache["written"] or 0) + (cache["uncached"] or 0)
+        numbers = {"read": grouped(cache["read"]), "total": grouped(total), "percent": _percent(cache["read"], total)}
+        read = _("%(read)s of %(total)s tokens (%(percent)s %%)") % numbers
+        written = _("%(tokens)s newly kept") % {"tokens": grouped(cache["written"])} if cache["written"] else ""
+        return " · ".join(part for part in (read, written) if part)
+
+    @property
+    def missed(self) -> str:
+        """From which section on the prompt is read again although it was sent before, and why; empty if it is not."""
+        cache = self.report.get("cache")
+        if cache is None or cache["missed_section"] is None or cache["reason"] is None:
+            return ""
+        return _("from “%(section)s” on: %(reason)s") % {
+            "section": SECTIONS.get(cache["missed_section"], _("Definitions of tools")),
+            "reason": CACHE_REASONS[cache["reason"]],
+        }
 
     @property
     def versions(self) -> list[tuple[str, str]]:
@@ -201,6 +256,10 @@ def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
 def of_plan(plan: Mapping[str, Any]) -> Panel | None:
     """What would be sent; None when it does not fit."""
     return Panel(cast("ResolvedReport", plan)) if plan["fits"] else None
+
+
+def _percent(part: int, whole: int) -> int:
+    return min(100, round(100 * part / max(1, whole)))
 
 
 def _row(source: SourceEntry) -> Row:

@@ -6,8 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from accounts.models import User
+from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget, Reserves, document_budget
-from chat.models import Message
+from chat.models import Conversation, LastPrompt, Message
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, report
 from chat.prompts.turn_context import TurnContext, base_context, context_of_draft
@@ -15,6 +16,7 @@ from core.i18n import translated
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
+from llm.services import cache_rule
 from personas.services import model_for
 
 
@@ -52,12 +54,14 @@ def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | Non
         limit = max(0, context.room.input_limit)
         problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
         return {"fits": False, "limit": limit, "error": problem, "documents": documents}
-    call = report.resolved(report.stored(context, planned, cycle=1), draft=text)
+    entry = _cache(context, planned, conversation)
+    call = report.resolved(report.stored(context, planned, cycle=1, cache=entry), draft=text)
     return {"fits": True, "error": None, "documents": documents, "cost": _cost(context, call), **call}
 
 
 def _cost(context: TurnContext, call: report.CallReport) -> dict[str, str] | None:
-    """What sending costs in US dollars, by our count of tokens and as if nothing were cached; None without a price.
+    """What sending costs in US dollars, by our count of tokens and of what the provider's cache will serve; None
+    without a price.
 
     Of the first model call: every one that follows a tool's result costs its own prompt and answer.
     """
@@ -65,8 +69,17 @@ def _cost(context: TurnContext, call: report.CallReport) -> dict[str, str] | Non
     if prices is None:
         return None
     left = max(0, context.room.window - call["used"] - call["tools_tokens"])
-    expected = prices.ahead(call["used"] + call["tools_tokens"], min(left, context.model.max_output or left))
+    whole, served = call["used"] + call["tools_tokens"], call["cache"]["expected"]
+    expected = prices.ahead(whole, min(left, context.model.max_output or left), served)
     return {name: f"{amount:f}" for name, amount in asdict(expected).items()}
+
+
+def _cache(context: TurnContext, planned: builder.Planned, conversation: Conversation | None) -> cache.CacheEntry:
+    """What the provider's cache will serve."""
+    rows = LastPrompt.objects.filter(conversation=conversation) if conversation else LastPrompt.objects.none()
+    prompts = {model: cache.sent_of(prompt) for model, prompt in rows.values_list("model", "prompt")}
+    before, sent = prompts.get(context.model.pk), builder.fingerprint(context, planned.prompt)
+    return cache.expected(sent, before, cache_rule(context.model), other_model=bool(prompts))
 
 
 def budget(context: TurnContext) -> DocumentBudget:

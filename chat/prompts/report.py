@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NotRequired, TypedDict, cast
 from uuid import UUID
 
+from chat.context.build import ReportEntry, SourceEntry
+from chat.context.cache import CacheEntry
 from chat.context.rendering import Numbers, documents_text
-from chat.context.report import ReportEntry, SourceEntry
 from chat.context.types import Document, PromptMessage
 from chat.models import Message, Summary, Turn
 from chat.models.tree import branch_rows
@@ -55,6 +56,7 @@ class CallReport(ReportEntry):
     earlier versions.
     `numbers`: the documents' numbers. `refused`: what the provider said to a longer prompt before this one. `notes`:
     sentences on what should have been there and was not. `unread`: tokens that the server did not read, by its count.
+    `cache`: what the provider's cache was to serve, and did.
     `usage`: what the provider has reported, the fields of `llm.types.model_call.Usage`; empty while it has not.
     """
 
@@ -76,10 +78,12 @@ class CallReport(ReportEntry):
     numbers: NotRequired[Mapping[str, int]]
     refused: str
     notes: list[str]
-    unread: int  # not in those of earlier versions
-    cut: str  # neither; the sentence about it
-    model_id: str  # neither
-    usage: dict[str, int]  # neither
+    # Not in those of earlier versions:
+    unread: int
+    cut: str  # the sentence about it
+    model_id: str
+    usage: dict[str, int]
+    cache: NotRequired[CacheEntry]
 
 
 class ShortCall(TypedDict):
@@ -103,7 +107,7 @@ class Change(SourceEntry):
     was: SourceEntry | None
 
 
-def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str = "") -> CallReport:
+def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str = "", cache: CacheEntry) -> CallReport:
     """The JSON of one model call."""
     report, summary = planned.prompt.report.as_dict(), planned.summary
     versions = {"summary_prompt": str(summary.prompt_version)} if summary is not None else {}
@@ -131,6 +135,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "refused": refused,
         "notes": [*filter(None, [context.effort.note]), *planned.notes, *context.toolbox.notes],
         "unread": 0,
+        "cache": cache,
         "cut": "",
         "usage": {},
     }

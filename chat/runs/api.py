@@ -14,8 +14,7 @@ from chat.conversations.services import visible_model, visible_persona
 from chat.models import Run, RunStep
 from chat.runs import services
 from chat.runs.limits import Used, profile_of, used
-from core.requests import identifier, pages, posts, valid
-from llm.serializers import SentenceField
+from core.requests import SentenceField, identifier, pages, posts, valid
 from projects.planner.queries import visible_task
 
 

@@ -17,8 +17,7 @@ from chat.models import Conversation, Summary, SummaryJob
 from chat.models.summary import in_force
 from chat.summaries import services as summary_services
 from core.errors import NotFound
-from core.requests import identifier, pages, posts
-from llm.serializers import SentenceField
+from core.requests import SentenceField, identifier, pages, posts
 
 
 class SectionSerializer(serializers.Serializer[dict[str, str]]):

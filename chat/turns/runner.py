@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
+from chat.context import cache
 from chat.models import SummaryJob, Turn
 from chat.prompts import builder
 from chat.prompts import report as reports
@@ -36,6 +37,7 @@ from llm.services import (
     Cut,
     Sent,
     available,
+    cache_rule,
     held_against,
     learn_cut,
     learn_ratio,
@@ -108,6 +110,10 @@ class _Run:
         self.reports: list[CallReport] = []
         self._sent = Sent(0)  # by the newest call
         self._cut: Cut | None = None  # of a server that did not read the whole prompt
+        # By model: what it was asked last in this conversation; of that what this turn asked; and what is asked now.
+        self._prompts = {UUID(each["model"]): cache.sent_of(each["prompt"]) for each in getattr(turn, "prompts", ())}
+        self._answered: dict[UUID, cache.SentPrompt] = {}
+        self._asked: cache.SentPrompt | None = None
         self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
         self._of_others = 0  # messages that the turn had added before this model was asked
         self._instead: list[str] = []  # sentences on why it is asked, and not the turn's own
@@ -166,11 +172,8 @@ class _Run:
                 async for event in events:
                     if isinstance(event, ParametersLeftOut):
                         self.reports[-1]["notes"].append(reports.left_out(event.names))
-                    elif isinstance(event, StepFinished) and event.usage is not None:
-                        self.reports[-1]["usage"] = asdict(event.usage)
-                        await self._compare(event.usage.input)
-                        if event.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
-                            self._store_reports()
+                    elif isinstance(event, StepFinished):
+                        await self._finished(event)
                     self.answer.add(event)
                     self._news.set()
             return self._complete()
@@ -261,7 +264,10 @@ class _Run:
             self._reminders[len(added)] = prompt.messages[-1].text or ""
         request = model_request(context, prompt, step)
         self._sent = builder.sent(context, prompt, request)
-        report = reports.stored(context, planned, cycle=cycle.number, refused=refused)
+        asked = self._asked = builder.fingerprint(context, prompt, step)
+        before, other = self._prompts.get(context.model.pk), getattr(self.turn, "prompted", False)
+        entry = cache.expected(asked, before, cache_rule(context.model), other_model=other or bool(self._prompts))
+        report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
         report["notes"] += self._instead
         return planned, report, request
 
@@ -297,7 +303,13 @@ class _Run:
         await asyncio.gather(*self._storing, return_exceptions=True)
         answer, summary = self.answer, self._summary(ending)
         outcome = Outcome(
-            answer.parts, answer.seq, answer.usage_row(), self.reports, summary, finish_reason=answer.finish_reason
+            answer.parts,
+            answer.seq,
+            answer.usage_row(),
+            self.reports,
+            summary,
+            self._answered,
+            answer.finish_reason,
         )
         work = partial(store.end, self.turn, ending, outcome)
         if not await persistently(work):
@@ -318,8 +330,23 @@ class _Run:
         said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
         return due.job_after(context, self.reports[-1], self.answer.last_usage, said)
 
+    async def _finished(self, step: StepFinished) -> None:
+        """What the provider says it read, and what of that from its cache, is held against what was sent, by call."""
+        call, model, usage = self.reports[-1], self.context.model, step.usage
+        if self._asked is not None:
+            self._prompts[model.pk] = self._answered[model.pk] = replace(self._asked, reported=step.cache_told)
+        if usage is None:
+            return
+        call["usage"] = asdict(usage)
+        if step.cache_told:
+            counted = call["used"] + call["tools_tokens"]
+            call["cache"] = cache.billed(call["cache"], self._prompts[model.pk], usage.sensible(), counted)
+        await self._compare(usage.input)
+        if step.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
+            self._store_reports()
+
     async def _compare(self, read: int) -> None:
-        """What the provider says it read is held against what was sent, call by call."""
+        """A server that read less than was sent is named."""
         found = await held_against(self.context.model, self._sent, read)
         if found is not None:
             self._cut, report = found, self.reports[-1]

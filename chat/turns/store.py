@@ -12,13 +12,24 @@ from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db import connection, transaction
-from django.db.models import DateField, Exists, F, OuterRef, Subquery
+from django.db.models import DateField, Exists, F, OuterRef, Q, Subquery
 from django.db.models.functions import Cast, JSONObject
 from django.urls import reverse
 from django.utils import timezone
 
 from accounts.webhooks.services import emit
-from chat.models import Mention, Message, ModelCall, RunStep, StepReasoning, Summary, SummaryJob, Turn
+from chat.context.cache import SentPrompt
+from chat.models import (
+    LastPrompt,
+    Mention,
+    Message,
+    ModelCall,
+    RunStep,
+    StepReasoning,
+    Summary,
+    SummaryJob,
+    Turn,
+)
 from chat.models.conversation import total_cost
 from chat.models.conversation_state import scope_of, settle
 from chat.prompts.report import CallReport
@@ -104,10 +115,14 @@ _MENTIONS = Mention.objects.filter(
     user=OuterRef("conversation__owner"),
     day__range=(Cast(_ASKED - _DAY, DateField()), Cast(_ASKED + _DAY, DateField())),
 )
+_PROMPTS = LastPrompt.objects.filter(conversation=OuterRef("conversation"))
+_ASKED_MODELS = Q(model=OuterRef("model")) | Q(model=OuterRef("model__fallback"))
 _ALONG: Mapping[str, Any] = {
     "has_summary": Exists(Summary.objects.in_force().filter(conversation=OuterRef("conversation"))),
     "has_tasks": Exists(Task.objects.filter(owner=OuterRef("conversation__owner"))),
     "mentions": ArraySubquery(_MENTIONS.values(pair=JSONObject(day="day", code="code"))),
+    "prompts": ArraySubquery(_PROMPTS.filter(_ASKED_MODELS).values(pair=JSONObject(model="model_id", prompt="prompt"))),
+    "prompted": Exists(_PROMPTS),
     "run_step": Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk")),
 }
 
@@ -160,7 +175,8 @@ def checkpoint(progress: Sequence[Progress]) -> dict[UUID, bool]:
 class Outcome:
     """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call.
 
-    `summary` is a job that is due now, not stored yet. `finish_reason`: of the last step.
+    `summary` is a job that is due now, not stored yet; `prompts` what was asked last, by model. `finish_reason`: of
+    the last step.
     """
 
     parts: list[dict[str, Any]]
@@ -168,6 +184,7 @@ class Outcome:
     usage: dict[str, int] = field(default_factory=dict)
     calls: list[CallReport] = field(default_factory=list)
     summary: SummaryJob | None = None
+    prompts: Mapping[UUID, SentPrompt] = field(default_factory=dict)
     finish_reason: str = ""
 
 
@@ -198,6 +215,7 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
             error_detail=ending.detail,
         )
         ModelCall.objects.bulk_create(spent)
+        _keep_prompts(turn.conversation_id, outcome.prompts)
         settle(turn.conversation_id, outcome.summary)
         _tell(turn, ending)
     return True
@@ -253,6 +271,15 @@ def _written(parts: list[dict[str, Any]]) -> dict[int, str]:
         said = part.get("text") or part.get("name", "") + part.get("arguments", "")
         written[cycle] = written.get(cycle, "") + said
     return written
+
+
+def _keep_prompts(conversation_id: UUID, prompts: Mapping[UUID, SentPrompt]) -> None:
+    rows = [
+        LastPrompt(conversation_id=conversation_id, model_id=model, prompt=prompt.as_json())
+        for model, prompt in prompts.items()
+    ]
+    unique: Any = {"update_conflicts": True, "unique_fields": ["conversation", "model"], "update_fields": ["prompt"]}
+    LastPrompt.objects.bulk_create(rows, **unique)
 
 
 def _tell(turn: Turn, ending: Ending) -> None:

@@ -66,7 +66,7 @@ class ModelCallAdmin(RecordAdmin):
         form = RangeForm(request.GET if "first" in request.GET else {"first": today.replace(day=1), "last": today})
         rows = form.calls() if form.is_valid() else ModelCall.objects.none()
         if "csv" in request.GET and form.is_valid():
-            return as_csv(rows.order_by("created"), "model-calls.csv")
+            return as_csv(rows, "model-calls.csv")
         zone = timezone.get_default_timezone()
         context = {
             **self.admin_site.each_context(request),

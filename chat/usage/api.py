@@ -14,16 +14,9 @@ from accounts.access.permissions import ScopedView
 from chat.models import ModelCall
 from chat.usage.services import between, summed
 from core.errors import ProductError
-from core.requests import pages, valid
+from core.requests import MoneyField, pages, valid
 
 BY = ("day", "model", "conversation", "project", "persona", "purpose")
-
-
-class MoneyField(serializers.DecimalField):
-    """US dollars, exact; null where nothing has a price."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(26, 12, normalize_output=True, allow_null=True, read_only=True, **options)
 
 
 class UsageQuerySerializer(serializers.Serializer[dict[str, Any]]):

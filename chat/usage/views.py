@@ -44,7 +44,7 @@ def my_usage(request: Request) -> HttpResponse:
 @require_GET
 def my_usage_csv(request: Request) -> StreamingHttpResponse:
     first, rows = _month(request)
-    return as_csv(rows.order_by("created"), f"usage-{first:%Y-%m}.csv")
+    return as_csv(rows, f"usage-{first:%Y-%m}.csv")
 
 
 def _month(request: Request) -> tuple[date, QuerySet[ModelCall]]:

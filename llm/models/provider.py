@@ -118,6 +118,8 @@ class Model(models.Model):
     """One model of a provider. Windows and outputs are in tokens, prices in US dollars a million tokens.
 
     `token_ratio` is provider-reported over counted prompt tokens, learnt from usage: see `llm.services.learn_ratio`.
+    `found` is what the provider last said (`llm.discovery.shapes.Facts`); the fields it names follow it but for those
+    that are named in `set_by_hand`.
     """
 
     class Tokenizer(TextChoices):
@@ -141,6 +143,7 @@ class Model(models.Model):
     tokenizer = models.CharField(max_length=20, choices=Tokenizer, blank=True, default=Tokenizer.CATCH_ALL)
     vision = models.BooleanField(default=False, help_text="It can see images.")
     tools = models.BooleanField(default=False, help_text="It can call tools.")
+    reasoning = models.BooleanField(default=False, help_text="It can reason before it answers.")
     efforts = ArrayField(
         models.CharField(max_length=LONGEST_EFFORT, choices=Effort),
         verbose_name="efforts of reasoning",
@@ -170,6 +173,10 @@ class Model(models.Model):
         default=1.0, editable=False, validators=[MinValueValidator(0.5), MaxValueValidator(2.0)]
     )
     ratio_samples = models.PositiveIntegerField(default=0, editable=False)
+    found = models.JSONField(default=dict, editable=False)
+    found_at = models.DateTimeField("found", null=True, editable=False)
+    set_by_hand = models.JSONField(default=list, editable=False)
+    retires_on = models.DateField(null=True, editable=False)
     # Counted and reported tokens of its newest calls without images, see `llm.services.cut`.
     reads: "models.JSONField[Any, Any]" = models.JSONField(default=list, editable=False)
     created = models.DateTimeField(auto_now_add=True)

@@ -9,7 +9,7 @@ https://docs.anthropic.com/en/api/messages
 import base64
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from functools import partial
@@ -130,13 +130,14 @@ class Client(HttpClient):
 
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
+    leading = next((n for n, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": _Messages().of(request.messages),
+        "messages": _Messages(request.cache_points).of(request.messages[leading:], leading),
         "max_tokens": request.max_output or request.left or UNPLANNED_OUTPUT,
         "stream": True,
     }
-    if system := "\n\n".join(message.text for message in request.messages if _is_system(message)):
+    if system := _system(request.messages[:leading], request.cache_points):
         body["system"] = system
     if tools := _tools(request):
         body["tools"] = tools
@@ -180,8 +181,22 @@ def _tool_choice(request: ModelRequest) -> dict[str, Any]:
     return choice
 
 
-def _is_system(message: Message) -> bool:
-    return message.role == "system" and bool(message.text.strip())
+def _system(messages: Sequence[Message], points: Sequence[int]) -> str | list[Block]:
+    """One text, or blocks where the cache is to keep a part of them."""
+    if not any(0 < point <= len(messages) for point in points):
+        return "\n\n".join(message.text for message in messages if message.text.strip())
+    blocks: list[Block] = []
+    for number, message in enumerate(messages, 1):
+        blocks += _text(message.text)
+        if number in points:
+            _keep(blocks)
+    return blocks
+
+
+def _keep(blocks: list[Block]) -> None:
+    """Asks for the cache to keep everything up to the last of these blocks. A thought cannot carry that."""
+    if blocks and blocks[-1]["type"] not in _THINKING:
+        blocks[-1] = {**blocks[-1], "cache_control": {"type": "ephemeral"}}
 
 
 def _tools(request: ModelRequest) -> list[dict[str, Any]]:
@@ -197,21 +212,29 @@ def _tools(request: ModelRequest) -> list[dict[str, Any]]:
 
 
 class _Messages:
-    """Builds the protocol's messages; neighbours of one role become one message."""
+    """Builds the protocol's messages; neighbours of one role become one message.
 
-    def __init__(self) -> None:
+    A system message that does not lead is sent in its place, as the user's: in front it would change the beginning of
+    the prompt whenever it changes.
+    """
+
+    def __init__(self, points: Sequence[int]) -> None:
+        self._points = points
         self._wire: list[dict[str, Any]] = []
         self._ids = CallIds(longest=LONGEST_CALL_ID)
 
-    def of(self, messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    def of(self, messages: tuple[Message, ...], before: int) -> list[dict[str, Any]]:
+        """`before`: how many messages of the prompt stand before these."""
         self._ids.reserve(messages)
-        for message in messages:
-            if message.role == "user":
+        for number, message in enumerate(messages, before + 1):
+            if message.role in ("user", "system"):
                 self._add("user", _images(message) + _text(message.text))
             elif message.role == "assistant":
                 self._add("assistant", self._answer(message))
             elif message.role == "tool":
                 self._add("user", [self._result(message)])
+            if number in self._points:
+                _keep(self._wire[-1]["content"])
         if not self._wire or self._wire[0]["role"] != "user":
             self._wire.insert(0, {"role": "user", "content": [{"type": "text", "text": NOTHING}]})
         return self._wire
@@ -331,7 +354,8 @@ class AnthropicReader(StepReader):
 
     def _close(self) -> Iterator[StepEvent]:
         usage = self._usage()
-        yield StepFinished(_REASONS.get(self._reason or "", "stop"), usage, self._reasoning(usage))
+        told = "cache_read_input_tokens" in self._counts
+        yield StepFinished(_REASONS.get(self._reason or "", "stop"), usage, self._reasoning(usage), cache_told=told)
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
         """The whole content as it came: a signature covers what stood before it too."""

@@ -56,6 +56,7 @@ _PARAMETERS = tuple(
     for pattern in (
         r"unsupported (?:parameter|value): ['\"`]([\w.]+)['\"`]",  # OpenAI
         r"unknown parameter: ['\"`]([\w.]+)['\"`]",  # OpenAI
+        r"(prompt_cache_breakpoint|cache_control)\b",  # whatever is said of it; these are ours, nobody asked for them
         r"property ['\"`]([\w.]+)['\"`] is unsupported",  # Groq
         r"^['\"`]?([\w.]+)['\"`]?: extra inputs are not permitted",  # Anthropic, vLLM
         r"['\"`]([\w.]+)['\"`] is (?:not supported|unsupported|deprecated|not permitted|not allowed)",

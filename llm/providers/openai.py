@@ -277,6 +277,7 @@ class OpenAIReader(StepReader):
         self._reason: str | None = None
         self._declined = False
         self._usage: Usage | None = None
+        self._cache_told = False
         self._calls: list[_Call] = []
         self._reasoning: dict[str, list[Any]] = {}  # pieces, by the name of the field they came in
 
@@ -293,6 +294,7 @@ class OpenAIReader(StepReader):
             raise errors.from_event(chunk, self._api_key)
         if usage := chunk.get("usage"):
             self._usage = _usage(usage)
+            self._cache_told = isinstance(_cached(usage), int)
         choices = chunk.get("choices")
         return list(self._choice(choices[0])) if choices else []
 
@@ -359,7 +361,8 @@ class OpenAIReader(StepReader):
         reason = _REASONS.get((self._reason or "").lower().partition(":")[0], "stop")
         if reason == "stop" and (self._calls or self._declined):
             reason = "tool_calls" if self._calls else "refusal"  # several servers say "stop" after tool calls
-        yield StepFinished(reason, self._usage, self._reasoning_state() if self._calls else None)
+        reasoning = self._reasoning_state() if self._calls else None
+        yield StepFinished(reason, self._usage, reasoning, cache_told=self._cache_told)
 
     def _reasoning_state(self) -> ReasoningState | None:
         """The fields of reasoning that came with the calls, put together, as the message has to hold them again."""
@@ -391,12 +394,18 @@ def _parts(content: list[Any]) -> Iterator[StepEvent]:
             yield TextDelta(_text(part.get("text", "")))
 
 
+def _cached(usage: dict[str, Any]) -> Any:
+    """What the server says that its cache has served; the second name is DeepSeek's."""
+    read = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+    return usage.get("prompt_cache_hit_tokens") if read is None else read
+
+
 def _usage(usage: dict[str, Any]) -> Usage:
     into, out = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
     return Usage(
         input=tokens(usage.get("prompt_tokens")),
         output=tokens(usage.get("completion_tokens")),
-        cached_input=tokens(into.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")),  # DeepSeek's name
+        cached_input=tokens(_cached(usage)),
         reasoning=tokens(out.get("reasoning_tokens")),
         cache_written=tokens(into.get("cache_write_tokens")),
     )

@@ -6,7 +6,7 @@ edited would break them. https://platform.openai.com/docs/api-reference/response
 """
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import takewhile
@@ -97,7 +97,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     leading = list(takewhile(lambda message: message.role == "system", request.messages))
     body: dict[str, Any] = {
         "model": request.model,
-        "input": list(_Items().of(request.messages[len(leading) :])),
+        "input": list(_Items().of(request.messages[len(leading) :], _points(request, len(leading)))),
         "store": False,
         "stream": True,
         "truncation": "disabled",  # the other choice drops from the front without a word
@@ -111,6 +111,11 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     if request.cache_key:
         body["prompt_cache_key"] = request.cache_key
     return body | _tools(request) | _sampling(request)
+
+
+def _points(request: ModelRequest, leading: int) -> set[int]:
+    """The places in the input after which the cache is to keep what was read."""
+    return {point - leading - 1 for point in request.cache_points}
 
 
 def _sampling(request: ModelRequest) -> dict[str, Any]:
@@ -161,9 +166,10 @@ class _Items:
     def __init__(self) -> None:
         self._ids = CallIds(longest=LONGEST_CALL_ID)
 
-    def of(self, messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
+    def of(self, messages: tuple[Message, ...], points: Collection[int]) -> Iterator[dict[str, Any]]:
+        """`points`: numbers from 0 of the messages that end a part of the prompt which comes again."""
         self._ids.reserve(messages)
-        for message in messages:
+        for number, message in enumerate(messages):
             if message.role == "tool":
                 call_id = self._ids.of_result(message.tool_call_id or "")
                 yield {"type": "function_call_output", "call_id": call_id, "output": message.text}
@@ -171,11 +177,11 @@ class _Items:
                 self._ids.keep(message)
                 yield from message.reasoning.items
             else:
-                yield from self._message(message)
+                yield from self._message(message, keep=number in points and message.role == "user")
 
-    def _message(self, message: Message) -> Iterator[dict[str, Any]]:
+    def _message(self, message: Message, *, keep: bool) -> Iterator[dict[str, Any]]:
         if message.text or message.images:
-            yield {"role": message.role, "content": _content(message)}
+            yield {"role": message.role, "content": _content(message, keep=keep)}
         for call in message.tool_calls:
             yield {
                 "type": "function_call",
@@ -185,11 +191,11 @@ class _Items:
             }
 
 
-def _content(message: Message) -> str | list[dict[str, Any]]:
-    if not message.images:
+def _content(message: Message, *, keep: bool) -> str | list[dict[str, Any]]:
+    if not message.images and not keep:
         return message.text
-    text = [{"type": "input_text", "text": message.text}] if message.text else []
-    return text + [
+    parts: list[dict[str, Any]] = [{"type": "input_text", "text": message.text}] if message.text else []
+    parts += [
         {
             "type": "input_image",
             "detail": "auto",
@@ -197,6 +203,9 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
         }
         for image in message.images
     ]
+    if keep:
+        parts[-1]["prompt_cache_breakpoint"] = {"mode": "explicit"}
+    return parts
 
 
 _INCOMPLETE: dict[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -265,7 +274,9 @@ class ResponsesReader(StepReader):
             details = response.get("incomplete_details") or {}
             reason = _INCOMPLETE.get(str(details.get("reason")), "pause")
         usage = _usage(response.get("usage"))
-        yield StepFinished(reason, usage, self._reasoning(usage) if self._calls else None)
+        read = ((response.get("usage") or {}).get("input_tokens_details") or {}).get("cached_tokens")
+        reasoning = self._reasoning(usage) if self._calls else None
+        yield StepFinished(reason, usage, reasoning, cache_told=isinstance(read, int))
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
         """None where a part could not be taken back: the calls then go back without what was thought about them."""

@@ -193,11 +193,13 @@ _NAMES = {
     "output_config.format": "response_format",
     "stop_sequences": "stop",
     "prompt_cache_key": "cache_key",
+    "cache_control": "cache_points",
+    "prompt_cache_breakpoint": "cache_points",
     "reasoning_content": REASONING,
     "reasoning_details": REASONING,
     "messages.reasoning": REASONING,
 }
-_UNTOLD = {"cache_key"}  # nobody asked for it, so nobody misses it
+_UNTOLD = {"cache_key", "cache_points"}  # nobody asked for them, so nobody misses them
 
 
 class Refused:
@@ -209,7 +211,7 @@ class Refused:
 
     def learn(self, request: ModelRequest, error: ModelError) -> bool:
         """Whether the request can be sent again without what was refused in it."""
-        name = _NAMES.get(error.parameter, error.parameter)
+        name = _NAMES.get(error.parameter) or _NAMES.get(error.parameter.rpartition(".")[2], error.parameter)
         if name == EFFORT:  # a model that refuses one takes others
             name = f"{EFFORT} {request.sampling.reasoning_effort}"
         names = self._names[request.model]
@@ -230,21 +232,24 @@ class Refused:
         return request, tuple(told)
 
 
+# Parameters that are left out alike, and what stands there then.
+_LEFT_OUT: dict[str, Any] = {
+    "temperature": None,
+    "stop": (),
+    "parallel_tool_calls": True,
+    "response_format": None,
+    "cache_key": "",
+    "cache_points": (),
+}
+
+
 def without(request: ModelRequest, name: str) -> ModelRequest:
     """The request without the named parameter; as it was when it has no such one, or cannot do without."""
+    if name in _LEFT_OUT:
+        return replace(request, **{name: _LEFT_OUT[name]})
     match name:
-        case "temperature":
-            return replace(request, temperature=None)
-        case "stop":
-            return replace(request, stop=())
         case "tool_choice" if request.tool_choice == "required":
             return replace(request, tool_choice="auto", required_tool=None)
-        case "parallel_tool_calls":
-            return replace(request, parallel_tool_calls=True)
-        case "response_format":
-            return replace(request, response_format=None)
-        case "cache_key":
-            return replace(request, cache_key="")
         case _ if name == REASONING:
             return replace(request, messages=tuple(replace(each, reasoning=None) for each in request.messages))
         case _ if name == f"{EFFORT} {request.sampling.reasoning_effort}":

@@ -87,6 +87,25 @@ NO_SAMPLING = Sampling()
 
 
 @dataclass(frozen=True, slots=True)
+class CacheRule:
+    """What a provider's cache serves of a prompt that begins like an earlier one.
+
+    `least`: tokens; a shorter beginning is not served; `step`: what is served is a multiple of it. `points`: only a
+    beginning is kept after which a request asked for that, on `any` message or those of a `user`; empty: all of it is.
+    `reach`: blocks of content that a point looks back for an earlier one; 0 for all. `kept`: seconds. `settings`: the
+    messages are read again when a tool is demanded or forbidden, or the effort changes. `told`: it says what it served.
+    """
+
+    least: int = 1_024
+    step: int = 1
+    points: Literal["", "any", "user"] = ""
+    reach: int = 0
+    kept: int | None = None
+    settings: bool = False
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One model call. `model` is the provider's own name; `max_output` is in tokens; None leaves it to the provider.
 
@@ -94,7 +113,8 @@ class ModelRequest:
     demands one, of `required_tool` where that is named. `response_format` is that of OpenAI's protocol for an answer
     in JSON: of the type `json_object`, or `json_schema` with its schema. `window`: the tokens that prompt and answer
     may have together, for servers that want to be told; `left`: those that the prompt leaves.
-    `cache_key` is the same for requests that share a beginning.
+    `cache_key` is the same for requests that share a beginning; `cache_points`: after so many messages the provider is
+    asked to keep what it has read.
     """
 
     model: str
@@ -112,6 +132,7 @@ class ModelRequest:
     window: int | None = None
     left: int | None = None
     cache_key: str = ""
+    cache_points: tuple[int, ...] = ()
 
 
 # Why a step ended. No end of an answer are: `length`, its greatest one, by the request's or the model's limit;
@@ -229,12 +250,14 @@ class ParametersLeftOut:
 class StepFinished:
     """The last event of a step. `usage` is None when the provider reports none.
 
-    `reasoning`: what the provider wants back with the results of the step's tool calls.
+    `reasoning`: what the provider wants back with the results of the step's tool calls. `cache_told`: it says what it
+    read from its cache, be it nothing.
     """
 
     reason: FinishReason
     usage: Usage | None = None
     reasoning: ReasoningState | None = None
+    cache_told: bool = field(default=False, compare=False)
 
 
 StepEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | ParametersLeftOut | StepFinished

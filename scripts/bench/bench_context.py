@@ -12,9 +12,8 @@ import timeit
 from pathlib import Path
 from typing import Any
 
-from chat.context.build import build
+from chat.context.build import Prompt, build
 from chat.context.rendering import LAYOUTS
-from chat.context.report import Prompt
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, Role, Room
 from llm.tokens import Tokenizer, tokenizer
 

@@ -1,19 +1,21 @@
 """The ledger: a row for every model call, at the prices of its moment, whatever becomes of the turn."""
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db.models import Sum
+from django.db.models import Count, Sum
 from django.utils import timezone
 
 from chat.models import Conversation, Message, ModelCall, Turn
 from chat.turns import runner
+from chat.usage.services import summed
 from core import background
 from llm.models import Model, Provider
 from tests.application import Application
+from tests.chat.working import DONE, drafting, script, tool_model, work
 from tests.conftest import Person
 from tests.product import until
 
@@ -182,3 +184,51 @@ def test_sums_agree_with_side_by_side_answers(person: Person, priced: Model, scr
     sums = found.aggregate(input=Sum("input"), output=Sum("output"), cost=Sum("cost"))
     assert len(found) == 3 and sums["input"] == 3_003 and sums["output"] == 21
     assert sums["cost"] == sum(call.cost for call in found if call.cost is not None)
+
+
+def test_the_model_that_was_asked_in_its_place_is_the_one_that_costs(person: Person, priced: Model) -> None:
+    away = Provider.objects.create(name=uuid4().hex, kind="openai", base_url="http://127.0.0.1:9/v1")
+    prices = {"input_price": 900, "output_price": 900}
+    down = Model.objects.create(provider=away, name="down", context_window=32_000, fallback=priced, **prices)
+    turn = asked(person, down, {"text": "Instead.", "usage": {"input": 1_000, "output": 0}})
+    person.caller.ended(turn["id"])
+    [call] = calls_of(turn["id"])
+    assert (call.model, call.model_name, call.number, call.input) == (priced, "priced", 1, 1_000)
+    assert call.cost is not None and call.cost < Decimal("0.01")
+
+
+def test_the_calls_of_a_run_are_its(application: Application, person: Person, scripted_model_row: Model) -> None:
+    item = script(*DONE)
+    made = work(person, application, tool_model(scripted_model_row), notes=drafting(item))
+    run = made.begin(start=True)
+    made.until(run["id"], "done")
+    turns = Turn.objects.filter(conversation=run["conversation"])
+    calls = ModelCall.objects.filter(turn__in=turns)
+    assert {call.purpose for call in calls} == {"run"} and {call.turn_id for call in calls} == {t.pk for t in turns}
+
+
+def test_sums_agree_after_many_answers_at_once_with_stops_and_retries(person: Person, priced: Model) -> None:
+    quick = [{"tool_calls": [TOOL], "usage": {"input": 911, "output": 7}}, {"usage": {"input": 1_003, "output": 11}}]
+    slow = [{"tool_calls": [TOOL], "usage": {"input": 911, "output": 7}}, {"tokens": 4_000, "interval": 0.02}]
+    turns = [asked(person, priced, *(slow if number % 2 else quick)) for number in range(8)]
+    for turn in turns[1::2]:
+        for event in person.caller.events(turn["id"]):
+            if event["type"] == "TEXT_MESSAGE_CONTENT":
+                person.caller.post(f"turns/{turn['id']}/stop/")
+    ended = [person.caller.ended(turn["id"]) for turn in turns]
+    again = person.caller.post(f"messages/{ended[0]['message']}/regenerate/")["turns"][0]
+    ended.append(person.caller.ended(again["id"]))
+    for turn in ended:
+        calls = calls_of(turn["id"])
+        assert [call.number for call in calls] == [1, 2]
+        told = [call for call in calls if not call.counted]
+        assert sum(call.input for call in told) == turn["usage"]["input"]
+        assert Decimal(turn["cost"]) == sum(call.cost for call in calls if call.cost is not None)
+    mine = ModelCall.objects.visible_to(person.user).exclude(purpose="title")
+    whole = mine.aggregate(calls=Count("pk"), input=Sum("input"), output=Sum("output"), money=Sum("cost"))
+    assert whole["calls"] == 18 and whole["money"] == sum(Decimal(turn["cost"]) for turn in ended)
+    for by in ("day", "model", "conversation", "person", "purpose"):
+        rows = list(summed(mine, by, UTC))
+        assert sum(row["input_tokens"] for row in rows) == whole["input"]
+        assert sum(row["output_tokens"] for row in rows) == whole["output"]
+        assert sum(row["money"] for row in rows) == whole["money"]

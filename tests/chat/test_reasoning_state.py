@@ -1,5 +1,6 @@
 """Turns with tools at providers that want their reasoning back, as strict as the real ones."""
 
+import signal
 from typing import Any
 from uuid import uuid4
 
@@ -9,7 +10,8 @@ from django.test import Client
 from chat.models import Message, StepReasoning, Turn
 from llm.models import Model, Provider
 from tests.application import Application
-from tests.conftest import Person
+from tests.conftest import Person, Workspace
+from tests.product import Product, until
 
 # The name of a model: the kind of its provider and the vendor whose rules the server has.
 VENDORS = {
@@ -22,7 +24,7 @@ VENDORS = {
     "qwen4-32b": ("openai", "vllm"),
     "gpt-oss-20b": ("openai", "llamacpp"),
 }
-LOOP = {
+LOOP: dict[str, Any] = {
     "steps": [
         {"reasoning": f"Step {n}.", "text": "", "tool_calls": [{"name": "list_tasks", "arguments": {}}]}
         for n in range(3)
@@ -31,7 +33,7 @@ LOOP = {
 }
 
 
-def model_of(application: Application, name: str) -> Model:
+def model_of(application: Application | Workspace, name: str) -> Model:
     kind, vendor = VENDORS[name]
     path = (application.model.url, vendor, "v1" if kind in ("openai", "responses") else "")
     url = "/".join(part for part in path if part)
@@ -41,6 +43,10 @@ def model_of(application: Application, name: str) -> Model:
 
 @pytest.fixture
 def place(person: Person) -> str:
+    return place_of(person)
+
+
+def place_of(person: Person) -> str:
     """A conversation with tools, whose models are reminded of the time at the end of every call."""
     secretary = {"name": "Secretary", "instructions": "Be brief.", "tools": ["tasks"], "date_awareness": "minute"}
     persona = person.caller.post("personas/", secretary, expect=201)
@@ -119,3 +125,31 @@ def test_the_panel_says_it_before_and_after_sending(application: Application, pe
     client.force_login(person.user)
     plan = client.post(f"/c/{place}/plan/?panel", {"text": "And?", "model": str(other.pk)}).content.decode()
     assert "What deepseek-v4 reasoned before calling tools is not sent to qwen4:8b" in plan
+
+
+@pytest.mark.product
+def test_conversations_go_on_after_a_worker_was_killed_between_two_calls(
+    product: Product, workspace: Workspace, person: Person
+) -> None:
+    hanging = {"steps": [LOOP["steps"][0], {"silent_after": 0}]}
+    begun: dict[str, tuple[Model, str, Any]] = {}
+    for name in VENDORS:
+        model, where = model_of(workspace, name), place_of(person)
+        script = {**hanging, "note": uuid4().hex}
+        begun[name] = model, where, person.caller.ask("And?", script, where, models=[str(model.pk)])
+    turns = [asked["id"] for _, _, asked in begun.values()]
+
+    def kept() -> bool:
+        """What comes right before the second call."""
+        return StepReasoning.objects.filter(turn__in=turns).count() == len(turns)
+
+    until(kept, "every turn has kept its reasoning")
+    product.end("worker", signal.SIGKILL)
+    product.start_worker()
+    workspace.model.forget()
+    for name, (model, where, asked) in begun.items():
+        assert person.caller.ended(asked["id"], seconds=90)["status"] == "interrupted"
+        answered(person, where, model)
+        refused = [each for each in workspace.model.requests() if each.status and each.status >= 400]
+        # The new worker has to find out the protocol of this one again.
+        assert len(refused) <= ("gpt-5.6-terra" in list(VENDORS)[: list(VENDORS).index(name) + 1]), name

@@ -64,7 +64,7 @@ def top_of(place: Locator) -> float:
     return float(place.evaluate("each => each.getBoundingClientRect().top"))
 
 
-@pytest.fixture(scope="module")  # no longer: Playwright's event loop runs in this thread, and Django minds
+@pytest.fixture(scope="session")
 def browser(product: Product) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)

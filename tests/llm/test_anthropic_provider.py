@@ -60,7 +60,7 @@ async def test_a_request_is_sent_as_the_protocol_wants_it(connect: Connect, scri
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
     assert await sent(connect, scripted_model, request) == {
         "model": "scripted",
-        "system": "Be brief.\n\nRemember the date.",
+        "system": "Be brief.",
         "messages": [
             {"role": "user", "content": [{"type": "image", "source": source}, text("What is this?")]},
             {
@@ -76,6 +76,7 @@ async def test_a_request_is_sent_as_the_protocol_wants_it(connect: Connect, scri
                 "content": [
                     {"type": "tool_result", "tool_use_id": "a", "content": "Rain"},
                     {"type": "tool_result", "tool_use_id": "b", "content": "(empty)"},
+                    text("Remember the date."),  # in front it would change the beginning of the prompt
                     text("And now?"),
                 ],
             },

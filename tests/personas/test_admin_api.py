@@ -183,9 +183,17 @@ def test_models_are_listed_with_what_they_can_and_without_their_keys(olga: Progr
         "provider": "P",
         "window": 6_000,
         "max_output": None,
-        "abilities": {"vision": False, "tools": True, "several_system_messages": True, "efforts": []},
+        "abilities": {
+            "vision": False,
+            "tools": True,
+            "reasoning": False,
+            "several_system_messages": True,
+            "efforts": [],
+        },
         "exact": True,
+        "fallback": None,
         "default": False,
+        "retires_on": None,
     }
     assert response.json()["results"] == [expected]
     assert "sk-never-shown" not in response.content.decode()

@@ -72,5 +72,9 @@ class ScriptedModel:
         """Waits until at least `count` matching requests came and all of them ended. Raises `TimeoutError`."""
         return self._server.records.finished(contains, count)
 
+    def forget_prompts(self) -> None:
+        """As if the time had passed for which prompts are kept in the cache."""
+        self._loop.call_soon_threadsafe(self._server.cache.forget)
+
     def forget(self) -> None:
         self._server.records.clear()

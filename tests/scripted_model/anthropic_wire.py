@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from . import caching
 from .script import Chosen, Failure, Piece, call_arguments, expected_text, pieces_of, prompt_tokens
 
 _ERROR_TYPES = {
@@ -215,7 +216,7 @@ def refusal(body: Mapping[str, Any]) -> str | None:
             return f"messages.{number}: {said}"
     if used and not body.get("tools"):
         return "Requests which include `tool_use` or `tool_result` blocks must define tools"
-    return _prefill_refusal(body) or _thinking_refusal(body)
+    return caching.anthropic_refusal(body) or _prefill_refusal(body) or _thinking_refusal(body)
 
 
 def _prefill_refusal(body: Mapping[str, Any]) -> str | None:

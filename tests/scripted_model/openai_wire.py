@@ -91,11 +91,15 @@ class Answer:
         usage = self._step.usage or {}
         into = usage.get("input", prompt_tokens(self._body))
         out = usage.get("output", len(self._pieces))
+        cached = usage.get("cached", 0)
+        served: dict[str, Any] = {"prompt_tokens_details": {"cached_tokens": cached}}
+        if self._dialect == "deepseek":
+            served = {"prompt_cache_hit_tokens": cached, "prompt_cache_miss_tokens": into - cached}
         return {
             "prompt_tokens": into,
             "completion_tokens": out,
             "total_tokens": into + out,
-            "prompt_tokens_details": {"cached_tokens": usage.get("cached", 0)},
+            **served,
             "completion_tokens_details": {"reasoning_tokens": usage.get("reasoning", 0)},
         }
 

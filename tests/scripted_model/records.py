@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Literal
 
 from .script import TITLE_PROMPT
@@ -17,7 +18,7 @@ Ending = Literal["complete", "client_closed", "cut"]
 _SECRET_HEADERS = {"authorization", "x-api-key"}
 
 
-@dataclass(slots=True)
+@dataclass
 class Record:
     """One request. Times are seconds since the epoch. `pieces` counts those sent; `ended` None: still running.
 
@@ -43,6 +44,12 @@ class Record:
             return json.loads(self.raw_body)
         except ValueError:
             return None
+
+    @cached_property
+    def text(self) -> str:
+        """The body as sent, and with JSON's escapes undone. Kept: every look goes through all requests of the run."""
+        sent = self.raw_body.decode(errors="replace")
+        return f"{sent}\n{json.dumps(self.body, ensure_ascii=False)}" if "\\" in sent else sent
 
     def as_json(self) -> dict[str, Any]:
         names = {each.name for each in fields(self)} - {"raw_body"} | {"body"}
@@ -84,18 +91,19 @@ class Records:
     def find(self, contains: str = "") -> list[Record]:
         """Oldest first; those whose body, as sent or with JSON's escapes undone, holds the text."""
         with self._changed:
-            return [record for record in self._records if _holds(record, contains)]
+            return self._matching(contains)
 
     def arrived(self, contains: str = "", count: int = 1, timeout: float = 10.0) -> list[Record]:
         """Waits until at least `count` matching requests have come. Raises `TimeoutError`."""
 
-        def enough() -> bool:
-            return sum(_holds(record, contains) for record in self._records) >= count
+        def enough() -> list[Record] | None:
+            found = self._matching(contains)
+            return found if len(found) >= count else None
 
         with self._changed:
-            if not self._changed.wait_for(enough, timeout):
+            if (found := self._changed.wait_for(enough, timeout)) is None:
                 raise TimeoutError(f"fewer than {count} requests came")
-            return [record for record in self._records if _holds(record, contains)]
+            return found
 
     def finished(self, contains: str = "", count: int = 1, timeout: float = 10.0) -> list[Record]:
         """Waits until at least `count` matching requests have come and every matching one has ended.
@@ -103,21 +111,20 @@ class Records:
         Raises `TimeoutError` with what is still open.
         """
 
-        def settled() -> bool:
-            found = [record for record in self._records if _holds(record, contains)]
-            return len(found) >= count and all(record.ended for record in found)
+        def settled() -> list[Record] | None:
+            found = self._matching(contains)
+            return found if len(found) >= count and all(record.ended for record in found) else None
 
         with self._changed:
-            if not self._changed.wait_for(settled, timeout):
-                found = [record for record in self._records if _holds(record, contains)]
+            if (found := self._changed.wait_for(settled, timeout)) is None:
+                found = self._matching(contains)
                 raise TimeoutError(f"{len(found)} requests, ended: {[record.ended for record in found]}")
-            return [record for record in self._records if _holds(record, contains)]
+            return found
+
+    def _matching(self, contains: str) -> list[Record]:
+        return [record for record in self._records if _holds(record, contains)]
 
 
 def _holds(record: Record, text: str) -> bool:
     """Requests for a title, which the product makes on its own account, are found only by their own words."""
-    if TITLE_PROMPT.encode() in record.raw_body and TITLE_PROMPT not in text:
-        return False
-    if not text or text.encode() in record.raw_body:
-        return True
-    return b"\\" in record.raw_body and text in json.dumps(record.body, ensure_ascii=False)
+    return text in record.text and (TITLE_PROMPT in text or TITLE_PROMPT not in record.text)

@@ -10,6 +10,7 @@ from typing import Any
 
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
+from . import caching
 from .openai_wire import error
 from .script import Chosen, Piece, call_arguments, call_id, expected_text, pieces_of, prompt_tokens
 
@@ -197,7 +198,7 @@ def refusal(body: Mapping[str, Any]) -> str | None:
     items = _items(body)
     if not items:
         return "Missing required parameter: 'input'."
-    return _calls_refusal(items) or _reasoning_refusal(items, body.get("model"))
+    return caching.responses_refusal(body) or _calls_refusal(items) or _reasoning_refusal(items, body.get("model"))
 
 
 def _effort_refusal(model: str, reasoning: Mapping[str, Any]) -> str | None:

@@ -6,11 +6,13 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
 from . import anthropic_wire, dialects, ollama_wire, openai_wire, responses_wire
+from .caching import PromptCache
 from .connection import Connection, Exchange
 from .records import Records
 from .script import MODEL_PREFIX, BadScript, Chosen, Failure, Step, choose, parse_script, prompt_tokens
@@ -32,6 +34,7 @@ class Server:
     def __init__(self) -> None:
         self.records = Records()
         self.scripts: dict[str, tuple[Step, ...]] = {}
+        self.cache = PromptCache()
         self.said: dict[str, Any] = {}  # by route, what a server says beside the protocols, such as `GET /props`
         self._failures: OrderedDict[str, int] = OrderedDict()
         self._listener: asyncio.Server | None = None
@@ -129,6 +132,7 @@ class Server:
             code = "model_not_found" if wire is openai_wire else None
             await _fail(exchange, wire, Failure(404, f"The model `{body.get('model')}` does not exist.", code))
             return
+        chosen = self._with_cache(chosen, wire, body, prompt_tokens(read), dialect)
         step = chosen.step
         if step.context_limit is not None and (used := prompt_tokens(read)) > step.context_limit:
             await exchange.answer(400, _too_long(step, used, wire))
@@ -143,6 +147,22 @@ class Server:
             answer = _answer_of(wire, body, chosen, dialect)
             await asyncio.sleep(step.ttft + step.interval * sum(1 for _ in answer.frames()))
             await exchange.answer(200, answer.whole())
+
+    def _with_cache(
+        self, chosen: Chosen, wire: ModuleType, body: Mapping[str, Any], total: int, dialect: str
+    ) -> Chosen:
+        """With what the cache serves, where the script does not say itself what is reported."""
+        step = chosen.step
+        if step.usage is not None or step.error or step.context_limit is not None or wire is ollama_wire:
+            return chosen
+        if wire is anthropic_wire:
+            served = self.cache.anthropic(body, total)
+        elif dialect == "deepseek":
+            served = self.cache.openai(body, total, step=64, least=64)
+        else:
+            served = self.cache.openai(body, total)
+        usage = {"input": total, "cached": served.read, "written": served.written}
+        return replace(chosen, step=replace(step, usage=usage))
 
     def _still_fails(self, chosen: Chosen) -> bool:
         if chosen.step.error_times is None:

@@ -24,7 +24,7 @@ from config.embedded.services import check_database, check_redis
 from config.http.health import missing_migrations
 from core import background
 from core.errors import ModelError
-from llm import tokens
+from llm import model_facts, tokens
 from llm.models import Model, Provider
 from llm.services import test_connection
 
@@ -51,7 +51,7 @@ def findings() -> Iterator[Finding]:
     reached = _database()
     yield reached
     if reached.state == "ok":
-        for check in (_extensions, _migrations, _stored_keys, _model, _fallbacks):
+        for check in (_extensions, _migrations, _stored_keys, _model, _fallbacks, _models):
             yield from check()
 
 
@@ -231,6 +231,32 @@ def _fallbacks() -> Iterator[Finding]:
             yield Finding("warn", "Fallback", f"{other} has no {' and '.join(lacking)}, {model} has", mend)
         else:
             yield Finding("ok", "Fallback", f"{other} is asked when {model} is not available")
+
+
+def _models() -> Iterator[Finding]:
+    """What the providers say now of the models in use; of those that do not answer, what they said last."""
+    try:
+        usable = list(Model.objects.usable())
+    except DatabaseError:
+        return  # a migration is missing, which has been said
+    for provider in {model.provider: None for model in usable}:
+        of_it = [model for model in usable if model.provider == provider]
+        facts = model_facts.ask(provider, [model.name for model in of_it]).facts
+        for model in of_it:
+            model.found = model.found | facts.get(model.name, {})
+            yield from _facts(model)
+
+
+def _facts(model: Model) -> Iterator[Finding]:
+    subject = f"Model {model} of {model.provider}"
+    if model_facts.retires_soon(model):
+        detail = f"retires on {model_facts.retirement(model):%-d %B %Y}"
+        yield Finding("warn", subject, detail, "Choose another for personas and conversations, then switch it off.")
+    served = model_facts.served_window(model)
+    if served is not None and served < model.window:
+        mend = "Correct it in the admin (“Take what was found”), or start the server with a larger one."
+        detail = f"its window is {model.window:,} tokens here, but {served:,} at its server"
+        yield Finding("warn", subject, detail, mend)
 
 
 class Command(BaseCommand):

@@ -5,17 +5,19 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from core.errors import ProductError
+from llm import model_facts
 from llm.models import Model, Provider
-from llm.services import known_of, save_provider, set_fallback
+from llm.services import known_of, save_model, save_provider, set_fallback, test_connection
 
 
 class Command(BaseCommand):
     help = (
-        "Creates or updates a provider and its models by name. The key comes from --api-key-file, the environment "
-        "variable PROVIDER_API_KEY, or --api-key, which other users of the machine can see; none keeps the stored one."
+        "Creates or updates a provider and its models by name, and finds out what the provider says of them. The key "
+        "comes from --api-key-file, the environment variable PROVIDER_API_KEY, or --api-key, which other users of the "
+        "machine can see; none keeps the stored one."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -32,8 +34,11 @@ class Command(BaseCommand):
             type=model_and_window,
             dest="models",
             metavar="NAME[:WINDOW]",
-            help="may be repeated; without a window in tokens, what is known of the model, else 4,096",
+            help="may be repeated; without a window in tokens, what the provider says or is known, else 4,096",
         )
+        for ability in ("tools", "vision"):
+            parser.add_argument(f"--{ability}", action=argparse.BooleanOptionalAction, help="of the models named here")
+        parser.add_argument("--max-output", type=int, metavar="TOKENS", help="the greatest answer of these models")
         parser.add_argument(
             "--fallback",
             metavar="MODEL",
@@ -41,31 +46,60 @@ class Command(BaseCommand):
             "several providers have one of that name",
         )
         parser.add_argument("--default", action="store_true", help="make the first model the workspace's default")
+        parser.add_argument(
+            "--test", action="store_true", help="fail where it does not answer, and list what it offers"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        key = _key(options["api_key"], options["api_key_file"])
         try:
-            with transaction.atomic():
-                provider = save_provider(
-                    name=options["name"],
-                    kind=options["kind"],
-                    base_url=options["base_url"],
-                    api_key=key,
-                    models=options["models"],
-                    default=options["default"],
-                )
-                if options["fallback"]:
-                    _set_fallback(provider, options)
+            provider = _store(options)
+            self.stdout.write(f"{provider}: {'with' if provider.api_key else 'without'} a key")
+            if options["test"]:
+                self._test(provider)
         except ProductError as error:
             raise CommandError(error.detail) from error
-        self.stdout.write(f"{provider}: {'with' if provider.api_key else 'without'} a key")
         given = dict(options["models"])
-        for model in provider.models.filter(name__in=given).order_by("name"):
-            assumed = given[model.name] is None and "context_window" not in known_of(model)
-            note = " (not known; give NAME:WINDOW)" if assumed else ""
+        model_facts.read(provider, names=given, trying=True)
+        self._say(provider.models.filter(name__in=given).order_by("name"))
+
+    def _test(self, provider: Provider) -> None:
+        offered = test_connection(provider=provider)
+        facts = model_facts.ask(provider, offered).facts
+        self.stdout.write(f"It answers and offers {len(offered)} {'model' if len(offered) == 1 else 'models'}:")
+        for name in sorted(offered):
+            known = known_of(Model(provider=provider, name=name, found=facts.get(name, {})))
+            self.stdout.write(f"  {name}: {model_facts.in_words(known) or 'nothing is known of it'}")
+
+    def _say(self, models: QuerySet[Model]) -> None:
+        for model in models:
+            served, note = model_facts.served_window(model), ""
+            if served is not None and served < model.context_window:
+                note = f" (more than the {served:,} that the provider serves)"
+            elif "context_window" not in {*known_of(model), *model.set_by_hand}:
+                note = " (not known; give NAME:WINDOW)"
             default = ", the default" if model.default else ""
             fallback = f", else {model.fallback}" if model.fallback else ""
             self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}")
+
+
+@transaction.atomic
+def _store(options: dict[str, Any]) -> Provider:
+    settings = {name: options[name] for name in ("tools", "vision", "max_output") if options[name] is not None}
+    if settings and not options["models"]:
+        raise CommandError("Name the models that this is about with --model.")
+    provider = save_provider(
+        name=options["name"],
+        kind=options["kind"],
+        base_url=options["base_url"],
+        api_key=_key(options["api_key"], options["api_key_file"]),
+        models=options["models"],
+        default=options["default"],
+    )
+    for name, _window in options["models"]:
+        save_model(provider=provider, name=name, settings=settings)
+    if options["fallback"]:
+        _set_fallback(provider, options)
+    return provider
 
 
 def _set_fallback(provider: Provider, options: dict[str, Any]) -> None:

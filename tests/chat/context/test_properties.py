@@ -7,9 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chat.context.build import build
+from chat.context.build import Prompt, build
 from chat.context.rendering import LAYOUTS
-from chat.context.report import Prompt
 from chat.context.types import Block, ContextError, ContextMessage, ContextRequest, Document, PromptMessage, Room
 from llm.tokens import tokenizer
 from llm.types.model_call import ToolCall

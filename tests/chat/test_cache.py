@@ -1,0 +1,238 @@
+"""What providers' caches serve of real turns, what was planned of it, and why it was less."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from accounts.models import User
+from chat.models import LastPrompt, Message, Turn
+from chat.prompts import inspector
+from llm.models import Model, Provider
+from personas.models import BudgetProfile, Persona
+from tests.application import Application
+from tests.chat.documents import asked, upload
+from tests.conftest import Person
+from tests.product import until
+
+# The name of a model: the kind of its provider and the vendor whose rules the server has.
+VENDORS = {
+    "claude-opus-5-5": ("anthropic", ""),
+    "gpt-5.6-terra": ("responses", ""),
+    "gpt-5.4": ("responses", ""),
+    "llama-4": ("openai", ""),
+    "deepseek-v4": ("openai", "deepseek"),
+}
+SENTENCE = "Clause {}: the party of that number pays for its own counsel."
+
+
+def model_of(application: Application, name: str, **more: Any) -> Model:
+    kind, vendor = VENDORS[name]
+    path = (application.model.url, vendor, "v1" if kind in ("openai", "responses") else "")
+    url = "/".join(part for part in path if part)
+    provider = Provider.objects.create(name=f"{name} {uuid4().hex[:8]}", kind=kind, base_url=url)
+    # Each test has a cache of its own, as every model has.
+    known = f"{name}-{uuid4().hex[:8]}"
+    return Model.objects.create(provider=provider, name=known, context_window=64_000, **{"tools": True, **more})
+
+
+def place_of(person: Person, layout: str, clauses: int = 200, **persona: Any) -> str:
+    """A conversation in a project with a file of that many clauses, 15 tokens each, with a persona, in a layout."""
+    text = " ".join(SENTENCE.format(number) for number in range(clauses))
+    file = upload(person, "contract.txt", text.encode())
+    # Until then there is no tool to search it with, and another tool is another beginning.
+    until(lambda: person.caller.get(f"files/{file['id']}/")["searchable"], "it has been indexed")
+    project = person.caller.post("projects/", {"name": "Contracts", "instructions": "Be exact."}, expect=201)
+    person.caller.post(f"projects/{project['id']}/files/", {"file": file["id"]}, expect=201)
+    profile = BudgetProfile.objects.create(name=f"{layout} {uuid4().hex[:8]}", layout=layout)
+    given = {"name": "Lawyer", "instructions": "Be brief.", "owner": person.user, "budget_profile": profile}
+    row = Persona.objects.create(**{**given, **persona})
+    body = {"project": project["id"], "persona": str(row.pk)}
+    return str(person.caller.post("conversations/", body, expect=201)["id"])
+
+
+def calls(turn: dict[str, Any]) -> list[dict[str, Any]]:
+    stored: list[dict[str, Any]] = Turn.objects.get(pk=turn["id"]).report["calls"]
+    return stored
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_twenty_turns_over_a_projects_files_come_from_the_cache(
+    name: str, application: Application, person: Person
+) -> None:
+    model, place = model_of(application, name), place_of(person, "files_first", clauses=1_700)
+    read = total = 0
+    for number in range(20):
+        text = f"What does clause {number} say? {uuid4().hex}"
+        plan = person.caller.post(f"conversations/{place}/plan/", {"text": text, "model": str(model.pk)}, expect=200)
+        turn = asked(person, place, text, models=[str(model.pk)])
+        [cache] = [call["cache"] for call in calls(turn)]
+        assert cache["expected"] == plan["cache"]["expected"]
+        usage = turn["usage"]
+        assert (
+            cache["read"] == usage["cached_input"]
+            and cache["read"] + cache["written"] + cache["uncached"] == usage["input"]
+        )
+        if number:
+            read, total = read + cache["read"], total + usage["input"]
+            assert cache["expected"] > 15_000, (number, cache)
+            assert abs(cache["expected"] - cache["read"]) < 0.3 * cache["read"], (number, cache)
+    assert read / total >= 0.9, f"{read} of {total}"
+
+
+def changed_instructions(person: Person, place: str) -> None:
+    conversation = person.caller.get(f"conversations/{place}/")
+    person.caller.http.patch(f"projects/{conversation['project']}/", json={"instructions": "Be kind."})
+
+
+def changed_persona(person: Person, place: str) -> None:
+    conversation = person.caller.get(f"conversations/{place}/")
+    person.caller.http.patch(f"personas/{conversation['persona']}/", json={"instructions": "Be verbose."})
+
+
+def another_day(person: Person, _: str) -> None:
+    """It is never the same day on both sides of the date line's farthest zones."""
+    User.objects.filter(pk=person.user.pk).update(timezone="Pacific/Kiritimati")
+
+
+def other_tools(person: Person, place: str) -> None:
+    conversation = person.caller.get(f"conversations/{place}/")
+    person.caller.http.patch(f"personas/{conversation['persona']}/", json={"tools": ["tasks"]})
+
+
+def another_file(person: Person, place: str) -> None:
+    file = upload(person, "addendum.txt", b"An addendum.")
+    until(lambda: person.caller.get(f"files/{file['id']}/")["searchable"], "it has been indexed")
+    conversation = person.caller.get(f"conversations/{place}/")
+    person.caller.post(f"projects/{conversation['project']}/files/", {"file": file["id"]}, expect=201)
+
+
+Break = Callable[[Person, str], None]
+
+
+def nothing(_: Person, __: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "change", "section", "reason"),
+    [
+        ("claude-opus-5-5", "files_first", another_day, "system", "date_changed"),
+        ("llama-4", "files_first", another_day, "system", "date_changed"),
+        ("claude-opus-5-5", "files_first", other_tools, "tools", "tools_changed"),
+        ("llama-4", "files_first", other_tools, "tools", "tools_changed"),
+        ("claude-opus-5-5", "near_end", nothing, "persona", "persona_moved"),
+        ("llama-4", "near_end", nothing, "persona", "persona_moved"),
+        ("claude-opus-5-5", "all_first", changed_instructions, "persona", "project_changed"),
+        ("llama-4", "all_first", changed_persona, "persona", "persona_changed"),
+        ("gpt-5.6-terra", "files_first", another_file, "project_files", "files_changed"),
+    ],
+)
+def test_what_breaks_the_beginning_of_the_prompt_is_named(
+    name: str, layout: str, change: Break, section: str, reason: str, application: Application, person: Person
+) -> None:
+    model, place = model_of(application, name), place_of(person, layout)
+    User.objects.filter(pk=person.user.pk).update(timezone="Pacific/Niue")
+    asked(person, place, "What is it about?", models=[str(model.pk)])
+    change(person, place)
+    text = "And then?"
+    plan = person.caller.post(f"conversations/{place}/plan/", {"text": text, "model": str(model.pk)}, expect=200)
+    turn = asked(person, place, text, models=[str(model.pk)])
+    [call] = calls(turn)
+    for cache in (plan["cache"], call["cache"]):
+        assert (cache["missed_section"], cache["reason"]) == (section, reason)
+    panel = inspector.of_turn(Turn.objects.get(pk=turn["id"]))
+    assert panel is not None and str(inspector.CACHE_REASONS[reason]) in panel.missed
+
+
+LOOK: dict[str, Any] = {
+    "steps": [{"tool_calls": [{"name": "list_tasks", "arguments": {}}]}, {"text": "Nothing to do."}]
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "reasoning", "reason"),
+    [
+        ("claude-opus-5-5", "", "result_stubbed"),
+        ("llama-4", "", "result_stubbed"),
+        ("claude-opus-5-5", "I look.", "reasoning_dropped"),
+        ("gpt-5.6-terra", "I look.", "reasoning_dropped"),
+    ],
+)
+def test_what_an_older_turn_loses_is_the_reason_in_the_next(
+    name: str, reasoning: str, reason: str, application: Application, person: Person
+) -> None:
+    model, place = model_of(application, name), place_of(person, "all_first", tools=["tasks"])
+    script = {"steps": [{**LOOK["steps"][0], "reasoning": reasoning}, LOOK["steps"][1]]}
+    person.caller.ended(person.caller.ask("What is to be done?", script, place, models=[str(model.pk)])["id"])
+    [call] = calls(asked(person, place, "And then?", models=[str(model.pk)]))
+    assert (call["cache"]["missed_section"], call["cache"]["reason"]) == ("history", reason)
+    assert call["cache"]["read"] > 2_000
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_within_a_turn_the_call_before_comes_from_the_cache(
+    name: str, application: Application, person: Person
+) -> None:
+    model, place = model_of(application, name), place_of(person, "files_first", tools=["tasks"])
+    started = person.caller.ask("What is to be done?", LOOK, place, models=[str(model.pk)])
+    [first, second] = calls(person.caller.ended(started["id"]))
+    assert first["cache"]["read"] == 0
+    assert second["cache"]["expected"] > 3_000 and second["cache"]["read"] > 3_000
+    assert second["cache"]["uncached"] < 500
+
+
+def test_a_reminder_that_moves_is_named(application: Application, person: Person) -> None:
+    model, place = model_of(application, "llama-4"), place_of(person, "all_first", date_awareness="minute")
+    asked(person, place, "What is it about?", models=[str(model.pk)])
+    [call] = calls(asked(person, place, "And then?", models=[str(model.pk)]))
+    assert (call["cache"]["missed_section"], call["cache"]["reason"]) == ("reminder", "reminder_moved")
+    assert call["cache"]["read"] > 2_000
+
+
+def test_another_model_has_nothing_in_its_cache_and_the_first_one_still_has(
+    application: Application, person: Person
+) -> None:
+    first, second = model_of(application, "llama-4"), model_of(application, "claude-opus-5-5")
+    place = place_of(person, "all_first")
+    found = []
+    for model in (first, second, first):
+        [call] = calls(asked(person, place, "What is it about?", models=[str(model.pk)]))
+        found.append((call["cache"]["reason"], call["cache"]["expected"] > 2_000, call["cache"]["read"] > 2_000))
+    assert found == [(None, False, False), ("model_changed", False, False), (None, True, True)]
+
+
+def test_another_branch_is_named(application: Application, person: Person) -> None:
+    model, place = model_of(application, "llama-4"), place_of(person, "all_first")
+    turn = asked(person, place, "What is it about?", models=[str(model.pk)])
+    question = Message.objects.get(children=turn["message"])
+    asked(person, place, "And what else?", models=[str(model.pk)])
+    edited = person.caller.post(
+        f"messages/{question.pk}/edit/", {"text": "Something else?", "models": [str(model.pk)]}
+    )["turns"][0]
+    [call] = calls(person.caller.ended(edited["id"]))
+    assert (call["cache"]["missed_section"], call["cache"]["reason"]) == ("current", "branch_changed")
+
+
+def test_a_provider_that_forgot_is_named(application: Application, person: Person) -> None:
+    model, place = model_of(application, "claude-opus-5-5"), place_of(person, "all_first")
+    asked(person, place, "What is it about?", models=[str(model.pk)])
+    application.model.forget_prompts()
+    turn = asked(person, place, "And then?", models=[str(model.pk)])
+    [call] = calls(turn)
+    assert call["cache"]["expected"] > 2_000 and call["cache"]["read"] == 0
+    assert call["cache"]["reason"] == "not_kept"
+    panel = inspector.of_turn(Turn.objects.get(pk=turn["id"]))
+    assert panel is not None and "did not have it any more" in panel.missed
+
+
+def test_what_is_longer_ago_than_the_provider_keeps_is_not_promised(application: Application, person: Person) -> None:
+    model, place = model_of(application, "claude-opus-5-5"), place_of(person, "all_first")
+    asked(person, place, "What is it about?", models=[str(model.pk)])
+    row = LastPrompt.objects.get(conversation_id=place)
+    row.prompt["at"] -= 301
+    row.save()
+    application.model.forget_prompts()
+    [call] = calls(asked(person, place, "And then?", models=[str(model.pk)]))
+    assert (call["cache"]["expected"], call["cache"]["read"], call["cache"]["reason"]) == (0, 0, "expired")
