@@ -200,7 +200,11 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "ENUM_NAME_OVERRIDES": {"MessageRole": "chat.models.Message.Role", "MemberRole": "projects.models.Membership.Role"},
+    "ENUM_NAME_OVERRIDES": {
+        "MessageRole": "chat.models.Message.Role",
+        "MemberRole": "projects.models.Membership.Role",
+        "EffortEnum": "llm.models.Effort",
+    },
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.api_docs.schema.complete"],
     "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have
     "SWAGGER_UI_DIST": "SIDECAR",

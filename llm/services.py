@@ -318,7 +318,7 @@ def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
 # A server that says it read less than a share of what was sent has cut it. Ours, by what is known of counting: chat
 # templates, definitions of tools and images are counted differently everywhere, texts much less so.
 READ_AT_LEAST = {"known": 0.85, "seen": 0.75, "unknown": 0.6}  # by what is known of how the model counts
-TOOLS_AT_LEAST = 0.6  # of what definitions of tools take by our count; servers write them in ways of their own
+FEW_TOOLS = 5  # definitions of less than a fifth of the texts say little about how a server writes them
 DOUBTFUL = 0.97  # of what was sent; a server that read less is asked for the window that it really has
 UNREAD_AT_LEAST = 300  # tokens; less may be a matter of counting
 PLAUSIBLE = 256  # tokens; a server that says it read less than that has not counted
@@ -370,7 +370,7 @@ def cut(model: Model, sent: Sent, read: int, allocated: Allocated | None = None)
         return found
     # A window with room for all is no reason to cut, so then only what nothing else explains is one.
     share = READ_AT_LEAST["unknown" if found.window is not None else known]
-    return found if read < (share * sent.texts + TOOLS_AT_LEAST * sent.tools) * ratio else None
+    return found if read < share * sent.texts * ratio else None  # some servers do not write tools into the prompt
 
 
 async def held_against(model: Model, sent: Sent, read: int) -> Cut | None:
@@ -381,7 +381,7 @@ async def held_against(model: Model, sent: Sent, read: int) -> Cut | None:
     found = None
     if _doubtful(model, sent, read):
         found = cut(model, sent, read, await shared_client(model.provider).allocated(model.name))
-    if found is None and sent.plain and read >= PLAUSIBLE:
+    if found is None and sent.plain and read >= PLAUSIBLE and sent.tools * FEW_TOOLS <= sent.texts:
         model.reads = [*model.reads, [sent.texts + sent.tools, read]][-RATIO_MEMORY:]
     return found
 

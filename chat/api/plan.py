@@ -108,6 +108,11 @@ class ReportSerializer(CallSerializer):
     profile = serializers.CharField()
     left = serializers.IntegerField()
     exact = serializers.BooleanField()
+    provider_count = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        help_text="The prompt with its tools as the provider counted it before it was sent; null where it did not.",
+    )
     sections = serializers.DictField(child=serializers.IntegerField())
     dropped = serializers.ListField(child=serializers.CharField())
     unloaded = serializers.IntegerField(help_text="Older messages that were not even read, since there was no room.")

@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from django.utils import timezone
 from chat.context.build import Prompt, build
 from chat.context.cache import SentPrompt, digest, pieces_of, points_of
 from chat.context.rendering import DateAwareness, Moment, Numbers, documents_text, reminder_text, system_text
-from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage
+from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
 from chat.models.summary import in_force, text_of
@@ -38,7 +39,7 @@ from files.index.search import Hit, search_many
 from files.models import File
 from files.services import open_blob
 from llm.models import Provider
-from llm.services import Sent, cache_rule
+from llm.services import RATIO_TRUSTED, Sent, cache_rule
 from llm.tokens import Tokenizer
 from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
@@ -228,6 +229,31 @@ def added_messages(answer_id: object, added: Sequence[Message]) -> list[ContextM
 
 def draft_message(text: str) -> ContextMessage:
     return ContextMessage("draft", "user", text)
+
+
+COUNTED_FROM = 85  # percent of the room; a prompt that takes as much is counted by its provider where that can
+ROUGHLY_COUNTED_FROM = 50  # percent, where the tokenizer is not known
+
+
+def worth_counting(context: TurnContext, prompt: Prompt) -> bool:
+    """Whether an exact count could change what is sent, or keep it from being refused."""
+    report, known = prompt.report, context.exact or context.model.ratio_samples >= RATIO_TRUSTED
+    left_out = bool(report.dropped or report.unloaded)
+    return left_out or report.used * 100 > report.limit * (COUNTED_FROM if known else ROUGHLY_COUNTED_FROM)
+
+
+def with_count(context: TurnContext, prompt: Prompt, count: int) -> TurnContext | None:
+    """Under which to plan anew, now that the provider has counted `count` tokens; None where that changes nothing."""
+    ours = prompt.report.used + context.room.tools_tokens
+    true = replace(context, true_ratio=Decimal(count) / max(1, ours))
+    more = true.margin < context.margin and (prompt.report.dropped or prompt.report.unloaded)
+    return true if more or count > true_room(context) else None
+
+
+def true_room(context: TurnContext) -> int:
+    """What prompt and tools may take by the provider's count."""
+    room = context.room
+    return floored(room.window, 1 - context.profile.safety_margin) - room.reserved_output - room.buffer
 
 
 def log_trimmed(context: TurnContext, prompt: Prompt) -> None:

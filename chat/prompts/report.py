@@ -83,6 +83,7 @@ class CallReport(ReportEntry):
     cut: str  # the sentence about it
     model_id: str
     usage: dict[str, int]
+    provider_count: int | None  # the prompt with its tools, as the provider counted it before it was sent
     cache: NotRequired[CacheEntry]
 
 
@@ -138,6 +139,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "cache": cache,
         "cut": "",
         "usage": {},
+        "provider_count": None,
     }
 
 

@@ -128,6 +128,7 @@ class TurnContext:
     tasks: PromptTasks | None = None
     run_step: RunStep | None = None
     summarised: bool = True
+    true_ratio: Decimal | None = None  # tokens of the provider for one of ours, where it has counted this very prompt
     asked_effort: str = ""
 
     @cached_property
@@ -193,6 +194,8 @@ class TurnContext:
         None for an exact tokenizer beyond the profile's own. With the catch-all the profile's margin, until usage has
         taught the model's ratio of reported to counted tokens: then what that ratio says, and a little.
         """
+        if self.true_ratio is not None:
+            return max(self.profile.safety_margin, 1 - 1 / self.true_ratio)
         if self.exact:
             return self.profile.safety_margin
         if self.model.ratio_samples < RATIO_TRUSTED:

@@ -32,6 +32,7 @@ from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, Progress,
 from core.background import completed, on_database, persistently
 from core.errors import ModelError, ProductError
 from llm import agent_loop
+from llm.counting import exact_count
 from llm.models import Model, Provider
 from llm.services import (
     Cut,
@@ -51,6 +52,8 @@ from llm.types.tools import Tool
 
 EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
 AT_ONCE = 100  # turns; their texts are in memory and on the wire twice
+
+Made = tuple[builder.Planned, CallReport, ModelRequest]
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
@@ -214,7 +217,11 @@ class _Run:
     async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
         if cycle.refused is not None and cycle.refused.unavailable:
             await self._next_model(cycle.refused, added)
-        planned, report, request = await on_database(self._plan, self.context, cycle, self._of_this_model(added))
+        added = self._of_this_model(added)
+        made = await on_database(self._plan, self.context, cycle, added)
+        if cycle.refused is None and builder.worth_counting(self.context, made[0].prompt):
+            made = await self._counted(made, cycle, added)
+        planned, report, request = made
         prompt = planned.prompt
         self.answer.sources.learn(planned.documents.given)
         self.reports.append(report)
@@ -230,6 +237,24 @@ class _Run:
         self._news.set()
         return agent_loop.Call(shared_client(self.context.model.provider), request, self.tools, self.answer.external)
 
+    async def _counted(self, made: Made, cycle: agent_loop.Cycle, added: Sequence[Message]) -> Made:
+        """With the provider's own count, and planned anew, once, where that changes what fits."""
+        context, room = self.context, builder.true_room(self.context)
+        planned, report, request = made
+        count = report["provider_count"] = await exact_count(context.model, request)
+        true = builder.with_count(context, planned.prompt, count) if count is not None else None
+        if count is None or true is None:
+            return made
+        try:
+            again = await on_database(self._plan, true, cycle, added)
+        except ProductError:
+            return made  # it is for the provider to refuse what we cannot make smaller
+        recount = again[1]["provider_count"] = await exact_count(context.model, again[2])
+        if count <= room and (recount is None or recount > room):
+            again = await on_database(self._plan, context, cycle, added)
+            again[1]["provider_count"] = count
+        return again
+
     def _of_this_model(self, added: Sequence[Message]) -> list[Message]:
         """What another model has thought is not for this one."""
         others, own = added[: self._of_others], added[self._of_others :]
@@ -242,9 +267,7 @@ class _Run:
 
         self._storing.append(asyncio.create_task(in_order()))
 
-    def _plan(
-        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message]
-    ) -> tuple[builder.Planned, CallReport, ModelRequest]:
+    def _plan(self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message]) -> Made:
         refused = ""
         if cycle.refused is not None and cycle.refused.code == "context_too_long":
             refused = learn_refusal(context.model, cycle.refused.limit)

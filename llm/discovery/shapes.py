@@ -17,6 +17,8 @@ LEAST_ALLOCATED = 4096  # tokens that an Ollama server gives a model on the smal
 YEARS = range(2020, 2200)
 NATIVE_WINDOW = 32_768  # tokens that an Ollama server is asked for when nobody has said how many fit its memory
 
+EFFORTS = ("low", "medium", "high", "xhigh", "max")  # of Anthropic's models
+
 Facts = dict[str, Any]
 Taken = TypeVar("Taken")
 
@@ -134,6 +136,7 @@ def anthropic(said: Said) -> Facts:
         vision=said.flag("capabilities", "image_input", "supported"),
         tools=True,
         reasoning=said.flag("capabilities", "thinking", "supported"),
+        efforts=[each for each in EFFORTS if said.flag("capabilities", "effort", each, "supported")] or None,
         retires_on=said.day("retires_at"),
     )
     if said.at("lifecycle") == "active" and said.at("retires_at") is None:

@@ -53,6 +53,9 @@ _REASONS: dict[str, FinishReason] = {
 }
 MAX_PAUSES = 5  # of one step
 
+# Of a request, what a count may be asked with.
+_COUNTED = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control")
+
 Block = dict[str, Any]
 
 LONGEST_CALL_ID = 64  # characters
@@ -79,13 +82,16 @@ class Client(HttpClient):
         )
 
     def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
+        return self._client.messages.with_streaming_response.create(**self._body(request))
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
         body = wire_request(request)
         body["max_tokens"] = min(body["max_tokens"], self._greatest.get(request.model, body["max_tokens"]))
         if request.model in self._without_thinking and thinks(request):
             del body["thinking"]
         elif request.model in self._without_display and thinks(request):
             del body["thinking"]["display"]
-        return self._client.messages.with_streaming_response.create(**body)
+        return body
 
     def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
         unshown = self._without_display if refusal.parameter.endswith(".display") else self._without_thinking
@@ -117,6 +123,11 @@ class Client(HttpClient):
                         yield replace(event, usage=spent)
                         return
                     said = event.reasoning.items
+
+    async def _count(self, request: ModelRequest) -> Any:
+        body = {name: value for name, value in self._body(request).items() if name in _COUNTED}
+        response = await self._client.post("/v1/messages/count_tokens", cast_to=httpx2.Response, body=body)
+        return response.json()["input_tokens"]
 
     def _reader(self) -> "AnthropicReader":
         return AnthropicReader(self._api_key)

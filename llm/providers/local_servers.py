@@ -1,4 +1,5 @@
-"""What servers of one's own say beside their protocol: the window that they have really given a model.
+"""What servers of one's own say beside their protocol: the window that they have really given a model,
+and how many tokens a prompt has.
 
 Who is there is judged by the shape of the answers, never by their status: servers answer what they do not know with
 pages, and with 200.
@@ -15,7 +16,7 @@ from llm.providers.streaming import tokens
 from llm.types.model_call import Allocated
 
 PATIENCE = 2.0  # seconds
-MAX_ANSWER = 1024 * 1024  # bytes
+MAX_ANSWER = 4 * 1024 * 1024  # bytes; a list of the tokens of a long prompt
 
 
 async def ask(client: httpx2.AsyncClient, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -32,6 +33,20 @@ async def ask(client: httpx2.AsyncClient, path: str, body: Mapping[str, Any] | N
     except (httpx2.HTTPError, TimeoutError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+async def counted(client: httpx2.AsyncClient, body: Mapping[str, Any]) -> int | None:
+    """The tokens of a request of Chat Completions, by vLLM or llama.cpp; None from anybody else."""
+    said = await ask(client, "/tokenize", body)
+    if "count" in said:  # vLLM
+        return tokens(said["count"]) or None
+    if not isinstance(said.get("tokens"), list):
+        return None
+    prompt = (await ask(client, "/apply-template", body)).get("prompt")
+    if not isinstance(prompt, str):
+        return None
+    found = (await ask(client, "/tokenize", {"content": prompt})).get("tokens")
+    return len(found) or None if isinstance(found, list) else None
 
 
 async def allocated(client: httpx2.AsyncClient, model: str) -> Allocated | None:

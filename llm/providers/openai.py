@@ -119,6 +119,13 @@ class Client(HttpClient):
     async def list_models(self) -> list[str]:
         return await self._responses.list_models()
 
+    async def _count(self, request: ModelRequest) -> Any:
+        if request.model in self._of_responses:
+            return await self._responses.count_tokens(request)
+        body = {name: value for name, value in wire_request(request).items() if name in ("model", "messages", "tools")}
+        async with self._beside() as client:
+            return await local_servers.counted(client, body)
+
     async def allocated(self, model: str) -> Allocated | None:
         async with self._beside() as client:
             return await local_servers.allocated(client, model)

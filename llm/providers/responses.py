@@ -47,6 +47,10 @@ def connected(base_url: str, api_key: str, timeout: httpx2.Timeout) -> AsyncOpen
     return client
 
 
+# Of a request, what a count may be asked with.
+_COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text")
+
+
 class Client(HttpClient):
     client_error = OpenAIError
     unknown = ("stop", "seed", "presence_penalty", "frequency_penalty")
@@ -65,6 +69,11 @@ class Client(HttpClient):
         if request.model not in self._without_summary and request.sampling.reasoning_effort != "none":
             body["reasoning"] = {**body.get("reasoning", {}), "summary": "auto"}
         return self._client.responses.with_streaming_response.create(**body)
+
+    async def _count(self, request: ModelRequest) -> Any:
+        body = {name: value for name, value in wire_request(request).items() if name in _COUNTED}
+        response = await self._client.post("/responses/input_tokens", cast_to=httpx2.Response, body=body)
+        return response.json()["input_tokens"]
 
     def _reader(self) -> "ResponsesReader":
         return ResponsesReader(self._api_key)

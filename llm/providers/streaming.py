@@ -7,7 +7,9 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html, without bare CR 
 
 import asyncio
 import json
+import logging
 import re
+import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
@@ -23,7 +25,11 @@ from llm.types.model_call import EFFORTS, NO_SAMPLING, Allocated, ModelRequest, 
 
 MAX_EVENT = 8 * 1024 * 1024  # bytes of one event; more is a broken or hostile server
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
+COUNT_PATIENCE = 2.0  # seconds for a count before a call
+COUNT_AGAIN = 600.0  # seconds after which who did not count is asked again
 MOST_TOKENS = 2**31 - 1  # of a count that is believed; it is what a column of the database holds
+
+logger = logging.getLogger(__name__)
 
 # Escapes that parse but cannot be stored or sent: NUL (PostgreSQL refuses it) and surrogates, which may be unpaired.
 _SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
@@ -272,6 +278,7 @@ class HttpClient(ABC):
     def __init__(self, api_key: str) -> None:
         self._api_key = api_key
         self._refused = Refused(self.unknown)
+        self._not_counting: dict[str, float] = {}  # models, and until when on the monotonic clock
 
     @abstractmethod
     def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
@@ -283,6 +290,27 @@ class HttpClient(ABC):
     def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
         """Whether the request is worth sending again, now that this is known."""
         return self._refused.learn(request, refusal)
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """See `llm.types.model_call.Provider`. Who did not count is left alone for a while, and that is logged once."""
+        if self._not_counting.get(request.model, 0.0) > time.monotonic():
+            return None
+        try:
+            async with asyncio.timeout(COUNT_PATIENCE):
+                if count := tokens(await self._count(self._refused.removed(request)[0])):
+                    return count
+        except (self.client_error, httpx2.HTTPError, TimeoutError, ValueError, TypeError, LookupError) as error:
+            reason = type(error).__name__
+        else:
+            reason = "no number"
+        if request.model not in self._not_counting:
+            logger.info("%s is not counted by its provider (%s); our own counts are used", request.model, reason)
+        self._not_counting[request.model] = time.monotonic() + COUNT_AGAIN
+        return None
+
+    async def _count(self, request: ModelRequest) -> Any:
+        """The number as the provider says it; None where the protocol has no way to ask."""
+        return None
 
     async def allocated(self, model: str) -> Allocated | None:
         """Nothing, as services of others do not cut prompts."""

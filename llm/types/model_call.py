@@ -319,6 +319,10 @@ class Provider(Protocol):
         """The names the endpoint offers; used to test a connection. Raises `core.errors.ModelError`."""
         ...
 
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """What the provider counts for this prompt with its tools; None where it does not, or not within 2 seconds."""
+        ...
+
     async def allocated(self, model: str) -> Allocated | None:
         """The window that the server has given this model; None where nobody is there who says it within 2 seconds."""
         ...

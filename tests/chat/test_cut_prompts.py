@@ -63,17 +63,17 @@ def beside(application: Application) -> Iterator[ScriptedModel]:
 @pytest.mark.parametrize(
     ("says", "advice"),
     [
-        ({"api__ps": {"models": [{"name": "llama3.2:3b", "context_length": 6_000}]}}, "OLLAMA_CONTEXT_LENGTH"),
-        ({"props": {"default_generation_settings": {"n_ctx": 6_000}}}, "--context-shift"),
+        ({"GET /api/ps": {"models": [{"name": "llama3.2:3b", "context_length": 6_000}]}}, "OLLAMA_CONTEXT_LENGTH"),
+        ({"GET /props": {"default_generation_settings": {"n_ctx": 6_000}}}, "--context-shift"),
         ({}, "let an admin set this model's window"),
-        ({"props": {"default_generation_settings": {"n_ctx": -1}}}, "--context-shift"),
-        ({"props": ["nonsense"], "api__ps": {"models": "nonsense"}}, "let an admin set this model's window"),
+        ({"GET /props": {"default_generation_settings": {"n_ctx": -1}}}, "--context-shift"),
+        ({"GET /props": ["nonsense"], "GET /api/ps": {"models": "nonsense"}}, "let an admin set this model's window"),
     ],
 )
 def test_what_to_do_fits_the_server_and_its_window_is_learnt(
     person: Person, model: Model, beside: ScriptedModel, says: dict[str, Any], advice: str
 ) -> None:
-    beside.say(**says)
+    beside.say(says)
     asked = person.caller.ask(QUESTION, CUT, models=[str(model.pk)])
     ended = person.caller.ended(asked["id"])
     assert ended["context_notice"].startswith("The server read 3,024 of 9,")
@@ -88,7 +88,7 @@ def test_what_to_do_fits_the_server_and_its_window_is_learnt(
 
 
 def test_a_healthy_answer_asks_the_server_nothing_else(person: Person, model: Model, beside: ScriptedModel) -> None:
-    beside.say(api__ps={"models": []})
+    beside.say({"GET /api/ps": {"models": []}})
     beside.forget()
     asked = person.caller.ask(QUESTION, {"text": "Yes."}, models=[str(model.pk)])
     person.caller.ended(asked["id"])

@@ -223,6 +223,7 @@ def ollama(*, loaded: int | None = None, parameters: str | None = None) -> Model
 
 def anthropic(**fields: Any) -> ModelServer:
     supported = {"supported": True}
+    effort = {**supported, **dict.fromkeys(("low", "medium", "high"), supported), "max": {"supported": False}}
     row = {
         "type": "model",
         "id": "claude-opus-5-5",
@@ -232,7 +233,12 @@ def anthropic(**fields: Any) -> ModelServer:
         "max_tokens": 128_000,
         "lifecycle": "active",
         "retires_at": None,
-        "capabilities": {"thinking": {**supported, "types": {}}, "image_input": supported, "pdf_input": supported},
+        "capabilities": {
+            "thinking": {**supported, "types": {}},
+            "image_input": supported,
+            "pdf_input": supported,
+            "effort": effort,
+        },
     }
     old = row | {
         "id": "claude-old",

@@ -103,7 +103,7 @@ def test_anthropic_lists_windows_answers_abilities_and_retirement() -> None:
     with model_servers.anthropic() as server:
         found = found_at(server, kind="anthropic", path="").facts
         assert found_at(server, kind="anthropic", path="", key="other").facts == {}
-    abilities = {"vision": True, "tools": True, "reasoning": True}
+    abilities = {"vision": True, "tools": True, "reasoning": True, "efforts": ["low", "medium", "high"]}
     window = {"context_window": 1_000_000, "max_output": 128_000}
     assert found["claude-opus-5-5"] == abilities | window | {"retires_on": None}
     assert (found["claude-old"]["context_window"], found["claude-old"]["retires_on"]) == (200_000, "2026-12-10")

@@ -240,7 +240,7 @@ def test_rows_of_before_keep_what_is_not_as_a_new_row_would_have_it() -> None:
     Model.objects.create(provider=provider, name="gpt-4o", **typed)
     Model.objects.create(provider=provider, name="mine", tools=True)
     Model.objects.create(provider=provider, name="untouched")
-    import_module("llm.migrations.0011_model_found").keep_what_was_set(apps, None)
+    import_module("llm.migrations.0012_model_found").keep_what_was_set(apps, None)
     assert dict(Model.objects.values_list("name", "set_by_hand")) == {
         "gpt-4o": ["context_window", "tools"],  # of which it is known that it calls tools
         "mine": ["tools"],

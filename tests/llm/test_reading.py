@@ -151,7 +151,7 @@ def test_text_that_a_server_adds_to_short_prompts_is_not_expected_of_long_ones()
         ("o200k_base", [], Sent(9_138), 0, 0),  # it does not say
         ("o200k_base", [], Sent(9_138), 1, 0),  # nonsense
         ("o200k_base", [], Sent(9_138), 12_000, 0),  # with images
-        ("o200k_base", [], Sent(4_500, tools=1_500), 3_900, 2_100),  # of the tools it must have read some
+        ("o200k_base", [], Sent(1_500, tools=4_500), 1_400, 0),  # it does not write tools into the prompt
     ],
 )
 def test_the_shares_below_which_a_server_has_cut(

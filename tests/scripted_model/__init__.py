@@ -7,6 +7,7 @@ newest user message that has one. Without a script the answer is `DEFAULT_TEXT`.
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -56,9 +57,9 @@ class ScriptedModel:
         self._server.scripts[name] = parse_script(script)
         return f"scripted:{name}"
 
-    def say(self, **answers: Any) -> None:
-        """What the server answers beside the protocols from now on, by path: `props={…}` to `GET /props`."""
-        self._server.said = {f"GET /{path.replace('__', '/')}": answer for path, answer in answers.items()}
+    def say(self, answers: Mapping[str, Any] | None = None) -> None:
+        """What the server answers beside the protocols from now on, by route, such as `GET /props`."""
+        self._server.said = dict(answers or {})
 
     def requests(self, contains: str = "") -> list[Record]:
         """What came so far, oldest first; only requests whose body holds the text."""

@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from anthropic.types.message_count_tokens_params import MessageCountTokensParams
+
 from . import caching
 from .script import Chosen, Failure, Piece, call_arguments, expected_text, pieces_of, prompt_tokens
 
@@ -189,6 +191,15 @@ def error(failure: Failure) -> dict[str, Any]:
 def models(names: list[str]) -> dict[str, Any]:
     data = [{"type": "model", "id": name, "display_name": name, "created_at": "2025-01-01T00:00:00Z"} for name in names]
     return {"data": data, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+
+
+_COUNTED = set(MessageCountTokensParams.__annotations__)
+
+
+def count_refusal(body: Mapping[str, Any]) -> str | None:
+    if extra := sorted(set(body) - _COUNTED):
+        return f"{extra[0]}: Extra inputs are not permitted"
+    return refusal({**body, "max_tokens": 1})
 
 
 def refusal(body: Mapping[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from openai.types.responses.input_token_count_params import InputTokenCountParams
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
 from . import caching
@@ -17,6 +18,7 @@ from .script import Chosen, Piece, call_arguments, call_id, expected_text, piece
 __all__ = ["Answer", "conversation", "error", "refusal"]
 
 _PARAMETERS = set(ResponseCreateParamsBase.__annotations__) | {"stream"}
+_COUNTED = set(InputTokenCountParams.__annotations__)
 _EFFORTS = ("none", "low", "medium", "high", "xhigh", "max")  # of gpt-5.6
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter", "pause": "steered"}
 _ROLES = ("user", "assistant", "system", "developer")
@@ -180,6 +182,12 @@ class Answer:
             "output_tokens_details": {"reasoning_tokens": usage.get("reasoning", 0)},
             "total_tokens": into + out,
         }
+
+
+def count_refusal(body: Mapping[str, Any]) -> str | None:
+    if unknown := sorted(set(body) - _COUNTED):
+        return f"Unknown parameter: '{unknown[0]}'."
+    return refusal(body)
 
 
 def refusal(body: Mapping[str, Any]) -> str | None:

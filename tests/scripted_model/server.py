@@ -27,6 +27,11 @@ _WIRES: Mapping[str, ModuleType] = {
     "/api/chat": ollama_wire,
 }
 
+_COUNTS: Mapping[str, ModuleType] = {
+    "POST /v1/messages/count_tokens": anthropic_wire,
+    "POST /v1/responses/input_tokens": responses_wire,
+}
+
 
 class Server:
     """Speaks both protocols. Belongs to the event loop it is started on; `records` may be read from any thread."""
@@ -70,6 +75,8 @@ class Server:
             await _fail(exchange, wire, Failure(400, "We could not parse the JSON body of your request."))
         elif exchange.method == "POST" and path in _WIRES:
             await self._answer(exchange, wire, dialect)
+        elif route in _COUNTS:
+            await _count(exchange, _COUNTS[route])
         elif route == "POST /v1/embeddings":
             await exchange.answer(200, openai_wire.embeddings(exchange.body))
         elif route == "GET /v1/models":
@@ -182,6 +189,15 @@ def _without_dialect(path: str) -> tuple[str, str]:
 
 def _answer_of(wire: ModuleType, body: Mapping[str, Any], chosen: Chosen, dialect: str) -> Any:
     return openai_wire.Answer(body, chosen, dialect) if wire is openai_wire else wire.Answer(body, chosen)
+
+
+async def _count(exchange: Exchange, wire: ModuleType) -> None:
+    """Counts what a call would be asked with, and refuses what that refuses, and what a count has no word for."""
+    if said := wire.count_refusal(exchange.body):
+        await _fail(exchange, wire, Failure(400, said))
+        return
+    read = responses_wire.conversation(exchange.body) if wire is responses_wire else exchange.body
+    await exchange.answer(200, {"input_tokens": prompt_tokens(read)})
 
 
 async def _fail(exchange: Exchange, wire: ModuleType, failure: Failure) -> None:

@@ -1,0 +1,47 @@
+"""A prompt that is near its limit is counted by its provider, and planned by that; no other is."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from llm.models import Model, Provider
+from tests.application import Application
+from tests.conftest import Person
+
+COUNTS = "/v1/messages/count_tokens"
+
+
+@pytest.fixture
+def model(application: Application) -> Model:
+    provider = Provider.objects.create(name=uuid4().hex, kind="anthropic", base_url=application.model.url)
+    application.model.forget()
+    return Model.objects.create(provider=provider, name="claude-old", context_window=8_192)
+
+
+def answered(person: Person, model: Model, text: str, **where: Any) -> Any:
+    turn = person.caller.ask(text, {"text": "Yes."}, models=[str(model.pk)], **where)
+    assert person.caller.ended(turn["id"])["status"] == "done"
+    report = person.caller.http.get(f"turns/{turn['id']}/report/").json()
+    return turn, report
+
+
+def counted(application: Application) -> int:
+    return sum(record.path == COUNTS for record in application.model.requests())
+
+
+def test_an_ordinary_prompt_is_not_counted(person: Person, model: Model, application: Application) -> None:
+    _, report = answered(person, model, "word " * 500)
+    assert report["provider_count"] is None and counted(application) == 0
+
+
+def test_one_near_the_limit_says_the_providers_count(person: Person, model: Model, application: Application) -> None:
+    _, report = answered(person, model, "word " * 4_000)
+    assert counted(application) == 1
+    assert 5_000 < report["provider_count"] < 5_600  # a quarter of the characters, as the scripted model counts
+
+
+def test_what_the_provider_counts_more_is_left_out(person: Person, model: Model) -> None:
+    first, _ = answered(person, model, "word " * 1_900)
+    _, report = answered(person, model, "word " * 4_000, conversation=first["conversation"])
+    assert report["dropped"] and report["provider_count"] <= 8_192 - report["reserved_output"] - report["buffer"]
