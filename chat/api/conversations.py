@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -35,6 +35,7 @@ from core.errors import ProductError
 from core.i18n import translated
 from core.requests import ByUpdate, MoneyField, SentenceField, VisibleField, pages, posts, valid
 from llm.models import Effort, Model
+from llm.types.model_call import FinishReason
 from personas.models import Persona
 from projects.models import Project
 
@@ -79,6 +80,9 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
     text = serializers.CharField(read_only=True)
     error = serializers.SerializerMethodField()
     cost = MoneyField(source="turn.cost", default=None, help_text="Of the answer's model calls.")
+    finish_reason = serializers.ChoiceField(
+        choices=get_args(FinishReason), read_only=True, allow_blank=True, help_text="Of a complete answer."
+    )
     context_notice = SentenceField(
         source="turn.context_notice", default=None, allow_null=True, help_text=CONTEXT_NOTICE
     )
@@ -86,8 +90,8 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
     class Meta:
         model = Message
         fields: ClassVar = [
-            "id", "conversation", "parent", "role", "text", "parts", "model", "status", "error", "feedback", "cost",
-            "context_notice", "created",
+            "id", "conversation", "parent", "role", "text", "parts", "model", "status", "finish_reason", "error",
+            "feedback", "cost", "context_notice", "created",
         ]  # fmt: skip
 
     @extend_schema_field(ErrorSerializer(allow_null=True))

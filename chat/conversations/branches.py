@@ -43,14 +43,14 @@ def edit_question(
 
 
 def continue_answer(*, user: User, message: Message, key: str | None = None) -> list[Turn]:
-    """Goes on with an answer that was cut off, as a follow-up question with a fixed text, shown small on the page.
+    """Goes on with an answer that was cut off, by its greatest length too: a question of a fixed text, shown small.
 
     No protocol lets a model go on inside a message it has sent, and not every model takes up an unfinished one. Asking
     is what all of them understand, and the conversation stays what the model really saw.
     Raises `nothing_to_continue` for a whole or empty answer, and what `submit` raises.
     """
     require_owner(user, message.conversation)
-    if message.status in (Message.Status.DONE, Message.Status.PENDING) or not message.text.strip():
+    if not (message.continuable and message.text.strip()):
         raise ProductError(
             "nothing_to_continue", "Only an answer that was cut off can be continued. Ask a new question instead."
         )

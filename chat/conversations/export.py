@@ -45,6 +45,8 @@ def markdown(conversation: Conversation) -> str:
         lines += [message.text, ""]
         if message.status not in (Message.Status.DONE, Message.Status.PENDING):
             lines += [f"*({message.get_status_display()})*", ""]
+        elif message.continuable:
+            lines += ["*(Not finished)*", ""]
         if notice := _notice(message):
             lines += [f"*({notice})*", ""]
     return "\n".join(lines)
@@ -76,6 +78,7 @@ def _message(message: Message) -> dict[str, Any]:
         "role": message.role,
         "created": message.created.isoformat(),
         "status": message.status,
+        "finish_reason": message.finish_reason or None,
         "model": message.model.name if message.model else None,
         "feedback": message.feedback,
         "usage": turn.usage if turn else None,

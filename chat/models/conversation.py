@@ -168,6 +168,17 @@ class Message(models.Model):
         return "\n\n".join(part["text"] for part in self.parts if part["type"] == "text" and part["text"])
 
     @property
+    def finish_reason(self) -> str:
+        """Of an answer, why the model's last step ended; empty while it is not complete."""
+        turn: Turn | None = getattr(self, "turn", None)
+        return turn.finish_reason if turn is not None else ""
+
+    @property
+    def continuable(self) -> bool:
+        """Whether it was cut off before its end."""
+        return self.finish_reason in Turn.CUT_SHORT or self.status not in (self.Status.DONE, self.Status.PENDING)
+
+    @property
     def asked_model_id(self) -> UUID | None:
         """The model that was to write the answer; `model` is the one that did, which may be a fallback of it."""
         turn: Turn | None = getattr(self, "turn", None)
@@ -214,6 +225,8 @@ class Turn(models.Model):
         INTERRUPTED = "interrupted", "Interrupted"
 
     LIVE = (Status.QUEUED, Status.RUNNING)
+    # Finish reasons of a complete turn whose answer has not come to its end, and of one that declines.
+    CUT_SHORT, DECLINED = ("length", "context_window", "pause"), ("refusal", "content_filter")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="turns")

@@ -16,12 +16,14 @@ CODES = {
     "context_too_long": "context_length_exceeded",
     "file_too_long": "context_length_exceeded",
     "content_filtered": "content_filter",
+    "model_declined": "content_filter",
 }
 # Of a turn that has failed; other failures of models and their providers are 502, of the product itself 500.
 STATUSES = {
     "context_too_long": 400,
     "file_too_long": 400,
     "content_filtered": 400,
+    "model_declined": 400,
     "no_model": 503,
     "rate_limited": 429,
     "quota_exhausted": 429,

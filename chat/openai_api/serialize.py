@@ -20,6 +20,10 @@ from llm import tokens
 Chunk = dict[str, Any]
 Delta = dict[str, Any]
 
+# The protocol's words for reasons that it has not. A model that was told to call nothing more and tried to has been cut
+# off by us, not by the program's tools.
+REASONS = {"tool_calls": "stop", "refusal": "content_filter", "context_window": "length", "pause": "length"}
+
 logger = logging.getLogger(__name__)
 
 
@@ -137,8 +141,7 @@ class Completion:
 
     def _close(self, finish: str, usage: dict[str, int]) -> list[Chunk]:
         self.ended = True
-        # A model that was told to call nothing more and tried to has been cut off by us, not by the program's tools.
-        self._finish = "tool_calls" if self._calls else "stop" if finish == "tool_calls" else finish
+        self._finish = "tool_calls" if self._calls else REASONS.get(finish, finish)
         self._usage = self._counted(usage)
         annotations = self._annotations()
         last = self._chunk({"annotations": annotations} if annotations else {}, self._finish)

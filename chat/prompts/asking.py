@@ -43,7 +43,7 @@ async def ask(
                 if isinstance(event, TextDelta):
                     said.text += event.text
                 elif isinstance(event, StepFinished):
-                    said.cut_off, said.usage = event.reason == "length", event.usage or said.usage
+                    said.cut_off, said.usage = event.reason != "stop", event.usage or said.usage
                 if len(said.text) > longest:
                     said.cut_off = True
                     break

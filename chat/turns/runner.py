@@ -297,12 +297,7 @@ class _Run:
     def _complete(self) -> Ending:
         if self.answer.wrote or self.answer.handed_over:
             return Ending(Turn.Status.DONE)
-        return Ending(
-            Turn.Status.FAILED,
-            "empty_answer",
-            "The model finished without writing anything. Try again.",
-            retryable=True,
-        )
+        return store.of_empty_answer(self.answer.finish_reason)
 
     async def _publish(self) -> None:
         """Appends events to the stream: the first at once, then at intervals, until all are out after the close."""
@@ -329,13 +324,15 @@ class _Run:
         self.answer.emit(last, **payload)
         events = self.answer.drain()
         await asyncio.gather(*self._storing, return_exceptions=True)
+        answer, summary = self.answer, self._summary(ending)
         outcome = Outcome(
-            self.answer.parts,
-            self.answer.seq,
-            self.answer.usage_row(),
+            answer.parts,
+            answer.seq,
+            answer.usage_row(),
             self.reports,
-            self._summary(ending),
+            summary,
             self._answered,
+            answer.finish_reason,
         )
         work = partial(store.end, self.turn, ending, outcome)
         if not await persistently(work):

@@ -68,6 +68,27 @@ UNEXPECTED = Ending(
 )
 
 
+def of_empty_answer(finish_reason: str) -> Ending:
+    """How a turn ends whose model has written nothing."""
+    match finish_reason:
+        case "refusal":
+            code, detail = "model_declined", "The model declined to answer this. Ask in other words, or another model."
+        case "content_filter":
+            code, detail = (
+                "content_filtered",
+                "The provider's content filter let nothing of the answer through. Rephrase.",
+            )
+        case "length" | "context_window":
+            code = "empty_answer"
+            detail = (
+                "The model used up its answer before its first word, as models do that think long. Try again with less "
+                "effort, or ask an administrator to allow longer answers."
+            )
+        case _:
+            code, detail = "empty_answer", "The model finished without writing anything. Try again."
+    return Ending(Turn.Status.FAILED, code, detail, retryable=True)
+
+
 def last_event(ending: Ending, usage: dict[str, int], finish: str = "stop") -> tuple[EventType, dict[str, Any]]:
     """The type and payload of the last event of a turn that ends so."""
     if ending.status == Turn.Status.DONE:
@@ -154,7 +175,8 @@ def checkpoint(progress: Sequence[Progress]) -> dict[UUID, bool]:
 class Outcome:
     """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call.
 
-    `summary` is a job that is due now, not stored yet; `prompts` what was asked last, by model.
+    `summary` is a job that is due now, not stored yet; `prompts` what was asked last, by model. `finish_reason`: of
+    the last step.
     """
 
     parts: list[dict[str, Any]]
@@ -163,6 +185,7 @@ class Outcome:
     calls: list[CallReport] = field(default_factory=list)
     summary: SummaryJob | None = None
     prompts: Mapping[UUID, SentPrompt] = field(default_factory=dict)
+    finish_reason: str = ""
 
 
 def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
@@ -177,6 +200,7 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
             status=ending.status,
             seq=outcome.seq,
             usage=outcome.usage,
+            finish_reason=outcome.finish_reason if ending.status == Turn.Status.DONE else "",
             cost=total_cost(spent),
             **_context(outcome.calls),
             finished=timezone.now(),

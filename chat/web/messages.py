@@ -74,6 +74,10 @@ class MessageView:
         return not live_or_done and hasattr(self.row, "turn")
 
     @property
+    def declined(self) -> bool:
+        return self.row.finish_reason in Turn.DECLINED
+
+    @property
     def fallback(self) -> Promise | str:
         """Why another model than the one that was asked has answered; empty when none has."""
         turn: Turn | None = getattr(self.row, "turn", None)

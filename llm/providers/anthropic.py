@@ -9,8 +9,9 @@ https://docs.anthropic.com/en/api/messages
 import base64
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -45,10 +46,12 @@ _THINKS_ALWAYS = re.compile(r"claude-\w+-(?:5[-.][1-9]|[6-9])(?:\b|-)")
 _THINKS_BETWEEN_TOOLS = re.compile(r"claude-sonnet-5[-.]5")  # the least that it can be asked for
 _REASONS: dict[str, FinishReason] = {
     "max_tokens": "length",
-    "model_context_window_exceeded": "length",
+    "model_context_window_exceeded": "context_window",
     "tool_use": "tool_calls",
-    "refusal": "content_filter",
+    "refusal": "refusal",
+    "pause_turn": "pause",
 }
+MAX_PAUSES = 5  # of one step
 
 # Of a request, what a count may be asked with.
 _COUNTED = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control")
@@ -99,6 +102,27 @@ class Client(HttpClient):
             self._greatest[request.model] = refusal.limit
             return True
         return super()._learn(request, refusal)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
+        """A model that pauses is sent back what it has said so far, and goes on: all of it is one step."""
+        said: tuple[Block, ...] = ()
+        spent: Usage | None = None
+        for number in range(MAX_PAUSES + 1):
+            messages = (*request.messages, Message("assistant", reasoning=ReasoningState(said))) if said else None
+            step = super().stream(replace(request, messages=messages) if messages else request)
+            async with aclosing(step) as events:
+                async for event in events:
+                    if not isinstance(event, StepFinished):
+                        yield event
+                        continue
+                    spent = event.usage if spent is None or event.usage is None else spent + event.usage
+                    if said and event.reasoning is not None:
+                        together = replace(event.reasoning, items=said + event.reasoning.items)
+                        event = replace(event, reasoning=together)
+                    if event.reason != "pause" or number == MAX_PAUSES or event.reasoning is None:
+                        yield replace(event, usage=spent)
+                        return
+                    said = event.reasoning.items
 
     async def _count(self, request: ModelRequest) -> Any:
         body = {name: value for name, value in self._body(request).items() if name in _COUNTED}
@@ -302,12 +326,13 @@ class AnthropicReader(StepReader):
 
     def _block(self, event: dict[str, Any]) -> Iterator[StepEvent]:
         block = event["content_block"]
-        self._blocks[event["index"]] = {**block, "input": ""} if block["type"] == "tool_use" else dict(block)
-        if block["type"] == "tool_use":
+        own = block["type"] == "tool_use"  # others are of tools that run at the provider
+        self._blocks[event["index"]] = {**block, "input": ""} if own or "input" in block else dict(block)
+        if own:
             index = self._calls[event["index"]] = len(self._calls)
             yield ToolCallStarted(index, str(block.get("id") or f"call_{index}"), str(block["name"]))
-            if block.get("input"):
-                yield self._piece(event["index"], json.dumps(block["input"]))
+        if block.get("input"):
+            yield from self._piece(event["index"], json.dumps(block["input"]))
         elif block["type"] == "text" and block.get("text"):
             yield TextDelta(block["text"])
 
@@ -323,11 +348,12 @@ class AnthropicReader(StepReader):
             case "signature_delta":
                 self._blocks[place]["signature"] = delta["signature"]
             case "input_json_delta" if delta["partial_json"]:
-                yield self._piece(place, delta["partial_json"])
+                yield from self._piece(place, delta["partial_json"])
 
-    def _piece(self, place: int, arguments: str) -> ToolCallDelta:
+    def _piece(self, place: int, arguments: str) -> Iterator[StepEvent]:
         self._blocks[place]["input"] += arguments
-        return ToolCallDelta(self._calls[place], arguments)
+        if place in self._calls:
+            yield ToolCallDelta(self._calls[place], arguments)
 
     def _count(self, usage: dict[str, Any] | None) -> None:
         """Counts are running totals; the later report wins, field by field."""
@@ -345,14 +371,15 @@ class AnthropicReader(StepReader):
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
         """The whole content as it came: a signature covers what stood before it too."""
         blocks = [self._blocks[place] for place in sorted(self._blocks)]
-        if not self._calls or not any(block["type"] in _THINKING for block in blocks):
+        paused = self._reason == "pause_turn"
+        if not paused and not (self._calls and any(block["type"] in _THINKING for block in blocks)):
             return None
         items = [
-            {**block, "input": json_object(block["input"])} if block["type"] == "tool_use" else block
+            {**block, "input": json_object(block["input"])} if "input" in block else block
             for block in blocks
             if block["type"] != "text" or block["text"].strip()
         ]
-        return ReasoningState(tuple(items), usage.reasoning if usage else 0)
+        return ReasoningState(tuple(items), usage.reasoning if usage else 0) if items else None
 
     def _usage(self) -> Usage | None:
         if not self._counts:

@@ -32,6 +32,7 @@ from llm.types.model_call import (
     Usage,
 )
 
+_NO_ANSWER = ("load", "unload")  # the server has only loaded the model, or let go of it
 _THINK: dict[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "high", "max": "high"}
 
 
@@ -211,6 +212,8 @@ class OllamaReader(StepReader):
 
     def _close(self) -> Iterator[StepEvent]:
         last = self._last or {}
+        if last.get("done_reason") in _NO_ANSWER:
+            raise errors.cut()
         reason: FinishReason = "length" if last.get("done_reason") == "length" else "stop"
         state = None
         if self._calls:

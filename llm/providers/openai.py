@@ -52,13 +52,24 @@ FILLERS: Filler = {**_EMPTY_REASONING, **_NEVER_SIGNED}
 _REASONS: dict[str, FinishReason] = {
     "length": "length",
     "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "context_window",  # Mistral
+    "model_context_window_exceeded": "context_window",  # GLM
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
+    "refusal": "refusal",
     "content_filter": "content_filter",
+    "sensitive": "content_filter",  # GLM
+    # Gemini's own, which gateways pass on
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "prohibited_content": "content_filter",
+    "blocklist": "content_filter",
+    "spii": "content_filter",
 }
 # Fields of a message that hold reasoning: DeepSeek's, vLLM's and llama.cpp's, Groq's and Ollama's, OpenRouter's.
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
-_FAILED = {"error", "insufficient_system_resource"}  # OpenRouter, DeepSeek
+_FAILED = {"error", "insufficient_system_resource", "abort", "network_error"}  # OpenRouter, DeepSeek, vLLM, GLM
 
 
 class Client(HttpClient):
@@ -271,6 +282,7 @@ class OpenAIReader(StepReader):
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
         self._reason: str | None = None
+        self._declined = False
         self._usage: Usage | None = None
         self._cache_told = False
         self._calls: list[_Call] = []
@@ -298,6 +310,7 @@ class OpenAIReader(StepReader):
         self._keep_reasoning(delta)
         if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
             yield ReasoningDelta(_text(reasoning))
+        self._declined = self._declined or bool(delta.get("refusal"))
         content = delta.get("content") or delta.get("refusal")
         if isinstance(content, list):
             yield from _parts(content)
@@ -351,9 +364,10 @@ class OpenAIReader(StepReader):
 
     def _close(self) -> Iterator[StepEvent]:
         yield from self._start_waiting()
-        reason = _REASONS.get(self._reason or "", "stop")
-        if reason == "stop" and self._calls:
-            reason = "tool_calls"  # several servers say "stop" after tool calls
+        # Google says what was filtered behind a colon: “content_filter: SAFETY”.
+        reason = _REASONS.get((self._reason or "").lower().partition(":")[0], "stop")
+        if reason == "stop" and (self._calls or self._declined):
+            reason = "tool_calls" if self._calls else "refusal"  # several servers say "stop" after tool calls
         reasoning = self._reasoning_state() if self._calls else None
         yield StepFinished(reason, self._usage, reasoning, cache_told=self._cache_told)
 

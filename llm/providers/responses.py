@@ -278,10 +278,10 @@ class ResponsesReader(StepReader):
 
     def _close(self) -> Iterator[StepEvent]:
         response = self._response or {}
-        reason: FinishReason = "tool_calls" if self._calls else "content_filter" if self._refused else "stop"
+        reason: FinishReason = "tool_calls" if self._calls else "refusal" if self._refused else "stop"
         if response.get("status") == "incomplete":
             details = response.get("incomplete_details") or {}
-            reason = _INCOMPLETE.get(str(details.get("reason")), "length")
+            reason = _INCOMPLETE.get(str(details.get("reason")), "pause")
         usage = _usage(response.get("usage"))
         read = ((response.get("usage") or {}).get("input_tokens_details") or {}).get("cached_tokens")
         reasoning = self._reasoning(usage) if self._calls else None

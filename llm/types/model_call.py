@@ -135,7 +135,10 @@ class ModelRequest:
     cache_points: tuple[int, ...] = ()
 
 
-FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+# Why a step ended. No end of an answer are: `length`, its greatest one, by the request's or the model's limit;
+# `context_window`, the model's is full; `pause`, the model wants to be asked on; `refusal`, the model's own;
+# `content_filter`, the provider's.
+FinishReason = Literal["stop", "tool_calls", "length", "context_window", "pause", "refusal", "content_filter"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ async def test_tool_calls_arrive_in_order_with_their_arguments(connect: Connect,
     assert events[-1].reason == "tool_calls"
 
 
-@pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
+@pytest.mark.parametrize("reason", ["stop", "length"])
 async def test_the_reason_for_the_end_is_told(connect: Connect, kind: str, reason: str) -> None:
     events = await events_of(connect(kind), asking({"text": "And so", "finish": reason}))
     assert [event.reason for event in events if isinstance(event, StepFinished)] == [reason]

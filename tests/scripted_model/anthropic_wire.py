@@ -21,7 +21,14 @@ _ERROR_TYPES = {
     429: "rate_limit_error",
     529: "overloaded_error",
 }
-_STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+_STOP_REASONS = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+    "context_window": "model_context_window_exceeded",
+    "pause": "pause_turn",
+}
 _DELTAS = {
     "reasoning": ("thinking_delta", "thinking"),
     "text": ("text_delta", "text"),
@@ -130,7 +137,18 @@ class Answer:
         delta = {"stop_reason": self._stop_reason(), "stop_sequence": None}
         usage = {} if self._step.usage is False else {"usage": self._final_usage()}
         end = _event({"type": "message_delta", "delta": delta, **usage}) + _event({"type": "message_stop"})
-        return self._opening + self._close() + end
+        return self._opening + self._close() + (self._search() if self._step.finish == "pause" else b"") + end
+
+    def _search(self) -> bytes:
+        """A tool of the provider's own, whose result comes when the answer goes on."""
+        place = {"index": self._open + 1}
+        block = {"type": "server_tool_use", "id": f"srvtoolu_{self._mark}", "name": "web_search", "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": '{"query": "rain"}'}
+        return (
+            _event({"type": "content_block_start", **place, "content_block": block})
+            + _event({"type": "content_block_delta", **place, "delta": delta})
+            + _event({"type": "content_block_stop", **place})
+        )
 
     def _stop_reason(self) -> str:
         finish = self._step.finish or ("tool_calls" if self._step.tool_calls else "stop")
@@ -209,7 +227,14 @@ def refusal(body: Mapping[str, Any]) -> str | None:
             return f"messages.{number}: {said}"
     if used and not body.get("tools"):
         return "Requests which include `tool_use` or `tool_result` blocks must define tools"
-    return caching.anthropic_refusal(body) or _thinking_refusal(body)
+    return caching.anthropic_refusal(body) or _prefill_refusal(body) or _thinking_refusal(body)
+
+
+def _prefill_refusal(body: Mapping[str, Any]) -> str | None:
+    last = body["messages"][-1]
+    if last["role"] != "assistant" or not str(body.get("model")).startswith("claude-") or _paused(last):
+        return None
+    return "This model does not support assistant message prefill. The conversation must end with a user message."
 
 
 def _effort_refusal(model: str, body: Mapping[str, Any]) -> str | None:
@@ -239,6 +264,12 @@ def _thinking_refusal(body: Mapping[str, Any]) -> str | None:
                     "different conversation and cannot be used here."
                 )
     return None
+
+
+def _paused(message: Mapping[str, Any]) -> bool:
+    """Whether it is what a model had said when it paused, unchanged."""
+    last = _blocks(message)[-1]
+    return bool(last["type"] == "server_tool_use" and last["input"] == {"query": "rain"})
 
 
 def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -61,7 +61,7 @@ class Answer:
             "prompt_eval_count": (usage or {}).get("input", min(_tokens(self._body), window(self._body))),
             "eval_count": (usage or {}).get("output", len(self._pieces)),
         }
-        reason = {"length": "length"}.get(self._step.finish or "", "stop")
+        reason = self._step.finish if self._step.finish in ("length", "load", "unload") else "stop"
         return {
             **self._head,
             "message": message,

@@ -52,7 +52,9 @@ class Answer:
         before, after = _event(self._chunk({"content": "@"})).split(b'"@"')
         for piece in self._pieces:
             opening, self._opening = self._opening, b""
-            if piece.kind == "text":
+            if piece.kind == "text" and self._step.finish == "refusal":
+                yield opening + _event(self._chunk({"refusal": piece.text}))
+            elif piece.kind == "text":
                 yield opening + before + json.dumps(piece.text).encode() + after
             else:
                 yield opening + _event(self._chunk(self._delta(piece)))
@@ -82,7 +84,8 @@ class Answer:
         return end + b"data: [DONE]\n\n"
 
     def _finish(self) -> str:
-        return self._step.finish or ("tool_calls" if self._step.tool_calls else "stop")
+        finish = "stop" if self._step.finish == "refusal" else self._step.finish
+        return finish or ("tool_calls" if self._step.tool_calls else "stop")
 
     def _usage(self) -> dict[str, Any]:
         usage = self._step.usage or {}

@@ -20,6 +20,7 @@ __all__ = ["Answer", "conversation", "error", "refusal"]
 _PARAMETERS = set(ResponseCreateParamsBase.__annotations__) | {"stream"}
 _COUNTED = set(InputTokenCountParams.__annotations__)
 _EFFORTS = ("none", "low", "medium", "high", "xhigh", "max")  # of gpt-5.6
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter", "pause": "steered"}
 _ROLES = ("user", "assistant", "system", "developer")
 
 
@@ -143,7 +144,8 @@ class Answer:
     def _delta(self, piece: Piece) -> bytes:
         if piece.kind == "call" or (piece.kind == "reasoning" and not self._summarised()):
             return b""
-        kind = {"reasoning": "reasoning_summary_text", "text": "output_text", "arguments": "function_call_arguments"}
+        text = "refusal" if self._step.finish == "refusal" else "output_text"
+        kind = {"reasoning": "reasoning_summary_text", "text": text, "arguments": "function_call_arguments"}
         place = self._place()
         return _event(
             {"type": f"response.{kind[piece.kind]}.delta", "output_index": place,
@@ -153,12 +155,11 @@ class Answer:
     def tail(self) -> bytes:
         if self._step.raw is not None:
             return b""
-        end = "response.incomplete" if self._step.finish in ("length", "content_filter") else "response.completed"
+        end = "response.incomplete" if self._step.finish in _INCOMPLETE else "response.completed"
         return self._opening + self._close() + _event({"type": end, "response": self.whole()})
 
     def whole(self) -> dict[str, Any]:
-        reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
-        reason = reasons.get(self._step.finish or "")
+        reason = _INCOMPLETE.get(self._step.finish or "")
         return {
             **self._head,
             "status": "incomplete" if reason else "completed",

@@ -1,0 +1,116 @@
+"""Answers whose end is none: what was the matter is said under them, with one button."""
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from chat.models import Turn
+from llm.models import Model, Provider
+from tests.application import Application
+from tests.conftest import Person
+
+
+@pytest.fixture
+def claude(application: Application) -> Model:
+    provider = Provider.objects.create(name=uuid4().hex, kind="anthropic", base_url=application.model.url)
+    return Model.objects.create(provider=provider, name="claude-4", context_window=32_000)
+
+
+def answered(person: Person, script: dict[str, Any], model: Model | None = None) -> dict[str, Any]:
+    chosen: dict[str, Any] = {"models": [str(model.pk)]} if model else {}
+    asked = person.caller.ask("Tell me a story.", {**script, "note": uuid4().hex}, **chosen)
+    ended: dict[str, Any] = person.caller.ended(asked["id"])
+    return ended
+
+
+def page(person: Person, turn: dict[str, Any]) -> str:
+    client = Client()
+    client.force_login(person.user)
+    return client.get(f"/c/{turn['conversation']}/").content.decode()
+
+
+def offered(html: str, turn: dict[str, Any]) -> set[str]:
+    places = {"Continue": "continue", "Try again": "regenerate"}
+    return {name for name, place in places.items() if f'hx-post="/messages/{turn["message"]}/{place}/"' in html}
+
+
+@pytest.mark.parametrize(
+    ("finish", "said", "button"),
+    [
+        ("length", "The answer has reached its greatest length and stops here.", {"Continue"}),
+        ("context_window", "The model&#x27;s window is full, so the answer stops here.", {"Continue"}),
+        ("pause", "The model paused before the end of its answer.", {"Continue"}),
+        ("refusal", "The model declined to answer this. Ask in other words, or another model.", {"Try again"}),
+        ("stop", "", set()),
+    ],
+)
+def test_the_page_says_what_was_the_matter(
+    finish: str, said: str, button: set[str], person: Person, claude: Model
+) -> None:
+    turn = answered(person, {"text": "Once upon a time", "finish": finish}, claude)
+    assert (turn["status"], turn["finish_reason"]) == ("done", finish)
+    assert person.caller.get(f"messages/{turn['message']}/")["finish_reason"] == finish
+    html = page(person, turn)
+    assert said in html.replace("model's", "model&#x27;s")
+    assert offered(html, turn) == button
+
+
+def test_what_a_filter_ended_may_be_tried_again(person: Person) -> None:
+    turn = answered(person, {"text": "Once upon", "finish": "content_filter"})
+    html = page(person, turn)
+    assert "content filter ended the answer here" in html
+    assert offered(html, turn) == {"Try again"}
+
+
+def test_a_long_answer_goes_on_in_the_same_branch_by_page_and_program(person: Person) -> None:
+    script = {"steps": [{"text": "Once upon a time", "finish": "length"}, {"text": " there was a king."}]}
+    turn = answered(person, script)
+    [more] = person.caller.post(f"messages/{turn['message']}/continue/", {}, expect=202)["turns"]
+    assert person.caller.ended(more["id"])["text"] == " there was a king."
+    assert person.caller.get(f"messages/{more['user_message']}/")["parent"] == turn["message"]
+    again = answered(person, script)
+    client = Client()
+    client.force_login(person.user)
+    assert client.post(f"/messages/{again['message']}/continue/").status_code == 302  # without scripts
+    gone_on = Turn.objects.filter(conversation=again["conversation"]).latest("created")
+    assert person.caller.ended(str(gone_on.pk))["text"] == " there was a king."
+
+
+def test_a_whole_answer_cannot_be_continued(person: Person) -> None:
+    turn = answered(person, {"text": "The end."})
+    refused = person.caller.post(f"messages/{turn['message']}/continue/", {}, expect=400)
+    assert refused["code"] == "nothing_to_continue"
+
+
+@pytest.mark.parametrize(
+    ("finish", "code", "words"),
+    [
+        ("refusal", "model_declined", "The model declined"),
+        ("content_filter", "content_filtered", "content filter"),
+        ("length", "empty_answer", "used up its answer before its first word"),
+        ("stop", "empty_answer", "finished without writing anything"),
+    ],
+)
+def test_an_answer_of_which_nothing_came_fails_with_its_reason(
+    finish: str, code: str, words: str, person: Person, claude: Model
+) -> None:
+    model = None if finish == "content_filter" else claude
+    turn = answered(person, {"text": "", "reasoning": "Hm.", "finish": finish}, model)
+    assert (turn["status"], turn["error"]["code"], turn["finish_reason"]) == ("failed", code, "")
+    assert words in turn["error"]["detail"]
+    assert offered(page(person, turn), turn) == {"Try again"}
+
+
+def test_exports_and_programs_are_told(application: Application, person: Person, claude: Model) -> None:
+    turn = answered(person, {"text": "Once upon a time", "finish": "context_window"}, claude)
+    place = f"conversations/{turn['conversation']}/export/"
+    assert person.caller.get(place)["messages"][-1]["finish_reason"] == "context_window"
+    assert "*(Not finished)*" in person.caller.http.get(place, params={"kind": "md"}).text
+    question = "Go.\nscript: " + json.dumps({"text": "Once", "finish": "context_window"})
+    body = {"model": str(claude.pk), "messages": [{"role": "user", "content": question}]}
+    with application.http("/v1/", headers={"Authorization": f"Bearer {person.token}"}) as http:
+        answer = http.post("chat/completions", json=body).json()
+    assert answer["choices"][0]["finish_reason"] == "length"
