@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from chat.context.types import PromptMessage
-from llm.types.model_call import CacheRule, Usage
+from llm.types.model_call import CacheRule, Changed, Usage
 
 # What a provider may serve less than is expected before it is said that it did: it counts in ways of its own.
 TOLERATED, TOLERATED_TOKENS = 0.9, 256
@@ -23,6 +23,7 @@ _MOVED = {
     "file_listing": "files_moved",
     "reminder": "reminder_moved",
 }
+_LEADING = ("system", "tasks", "summary")  # in front of the conversation, they are no messages to Anthropic
 _CHANGED = {
     "tools": "tools_changed",
     "persona": "persona_changed",
@@ -55,7 +56,8 @@ class SentPrompt:
     """The fingerprint of a prompt that was sent `at` a time, in seconds since the epoch.
 
     `points`: after so many pieces the provider was asked to keep what it had read. `settings`: a digest of what else
-    some providers read again for. `reported`: the provider said how much its cache had served.
+    some providers read again for. `reported`: the provider said how much its cache had served. `answer`: its id of the
+    answer, by which it can be asked what has changed since.
     """
 
     pieces: tuple[Piece, ...]
@@ -64,9 +66,10 @@ class SentPrompt:
     versions: Mapping[str, str]
     at: float
     reported: bool = False
+    answer: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        members = ("points", "settings", "versions", "at", "reported")
+        members = ("points", "settings", "versions", "at", "reported", "answer")
         return {"pieces": self.pieces, **{name: getattr(self, name) for name in members}}
 
 
@@ -177,8 +180,7 @@ def _common(now: SentPrompt, before: SentPrompt) -> int:
 
 def _before_messages(now: SentPrompt) -> int:
     """The pieces before those that are messages to Anthropic: the tools, and the system's that lead."""
-    leading = ("tools", "system", "tasks", "summary")
-    numbers = (number for number, piece in enumerate(now.pieces) if piece.section not in leading)
+    numbers = (number for number, piece in enumerate(now.pieces) if piece.section not in ("tools", *_LEADING))
     return next(numbers, len(now.pieces))
 
 
@@ -244,10 +246,13 @@ def _message_change(was: Piece, new: Piece, before: SentPrompt) -> str:
     return "history_trimmed" if any(piece.source == new.source for piece in before.pieces) else "branch_changed"
 
 
-def billed(entry: CacheEntry, sent: SentPrompt, usage: Usage, counted: int) -> CacheEntry:
+def billed(
+    entry: CacheEntry, sent: SentPrompt, usage: Usage, counted: int, changed: Changed | None = None
+) -> CacheEntry:
     """With what the provider says it has served; where that is less than was expected, from which section on.
 
-    `usage` is sensible; `counted`: the tokens of the whole prompt by our count, to which its own are held.
+    `usage` is sensible; `counted`: the tokens of the whole prompt by our count, to which its own are held. What the
+    provider says has `changed` goes before what was found here, unless that is in the same part of it or before.
     """
     read, written = usage.cached_input, usage.cache_written
     told: CacheEntry = {
@@ -255,12 +260,40 @@ def billed(entry: CacheEntry, sent: SentPrompt, usage: Usage, counted: int) -> C
     }  # fmt: skip
     ratio = usage.input / counted if counted and usage.input else 1.0
     promised = entry["expected"] * ratio
-    if read < promised * TOLERATED - TOLERATED_TOKENS:
-        return {**told, "missed_section": _section_at(sent, read / ratio), "reason": "not_kept"}
+    missed = read < promised * TOLERATED - TOLERATED_TOKENS
     if entry["reason"] and read > promised + max(TOLERATED_TOKENS, entry.get("again", 0) * ratio / 2):
         # An earlier prompt than the last one began the same, and the provider still had it.
         return {**told, "missed_section": None, "reason": None, "again": 0}
+    if changed and (missed or entry["reason"]) and _before(changed, entry):
+        return {**told, "missed_section": _first(changed, sent), "reason": _PARTS[changed]}
+    if missed:
+        return {**told, "missed_section": _section_at(sent, read / ratio), "reason": "not_kept"}
     return told
+
+
+# The parts of a request to Anthropic, in the order in which it reads them.
+_PARTS: Mapping[Changed, str] = {
+    "model": "model_changed",
+    "tools": "tools_changed",
+    "system": "system_changed",
+    "messages": "message_changed",
+}
+
+
+def _before(changed: Changed, entry: CacheEntry) -> bool:
+    """Whether this part stands before the one in which the first difference lies that was found here."""
+    if entry["reason"] in (None, "model_changed"):
+        return entry["reason"] is None
+    section = entry["missed_section"]
+    found: Changed = "tools" if section == "tools" else "system" if section in _LEADING else "messages"
+    return list(_PARTS).index(changed) < list(_PARTS).index(found)
+
+
+def _first(changed: Changed, sent: SentPrompt) -> str:
+    """The first section of a part."""
+    if changed == "messages":
+        return sent.pieces[min(_before_messages(sent), len(sent.pieces) - 1)].section
+    return "system" if changed == "system" else sent.pieces[0 if sent.pieces[0].tokens else 1].section
 
 
 def _section_at(sent: SentPrompt, tokens: float) -> str:

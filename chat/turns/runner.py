@@ -292,7 +292,7 @@ class _Run:
         entry = cache.expected(asked, before, cache_rule(context.model), other_model=other or bool(self._prompts))
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
         report["notes"] += self._instead
-        return planned, report, request
+        return planned, report, replace(request, previous_answer=before.answer if before is not None else "")
 
     def _complete(self) -> Ending:
         if self.answer.wrote or self.answer.handed_over:
@@ -357,13 +357,15 @@ class _Run:
         """What the provider says it read, and what of that from its cache, is held against what was sent, by call."""
         call, model, usage = self.reports[-1], self.context.model, step.usage
         if self._asked is not None:
-            self._prompts[model.pk] = self._answered[model.pk] = replace(self._asked, reported=step.cache_told)
+            answered = replace(self._asked, reported=step.cache_told, answer=step.answer)
+            self._prompts[model.pk] = self._answered[model.pk] = answered
         if usage is None:
             return
         call["usage"] = asdict(usage)
         if step.cache_told:
             counted = call["used"] + call["tools_tokens"]
-            call["cache"] = cache.billed(call["cache"], self._prompts[model.pk], usage.sensible(), counted)
+            sent = self._prompts[model.pk]
+            call["cache"] = cache.billed(call["cache"], sent, usage.sensible(), counted, step.changed)
         await self._compare(usage.input)
         if step.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
             self._store_reports()

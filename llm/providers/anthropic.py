@@ -23,6 +23,7 @@ from llm.providers import EFFORTS, errors
 from llm.providers.call_ids import CallIds, json_object
 from llm.providers.streaming import HttpClient, Response, StepReader, model_names, parse, tokens
 from llm.types.model_call import (
+    Changed,
     FinishReason,
     Message,
     ModelRequest,
@@ -51,6 +52,13 @@ _REASONS: dict[str, FinishReason] = {
     "refusal": "refusal",
     "pause_turn": "pause",
 }
+# Why its cache could not serve what it had read before; the other reasons say that it cannot tell.
+_CHANGED: dict[str, Changed] = {
+    "model_changed": "model",
+    "system_changed": "system",
+    "tools_changed": "tools",
+    "messages_changed": "messages",
+}
 MAX_PAUSES = 5  # of one step
 
 # Of a request, what a count may be asked with.
@@ -59,6 +67,7 @@ _COUNTED = ("model", "messages", "system", "tools", "tool_choice", "thinking", "
 Block = dict[str, Any]
 
 LONGEST_CALL_ID = 64  # characters
+LONGEST_ID = 200  # characters, of an answer
 UNPLANNED_OUTPUT = 4_096  # tokens; this protocol demands a number, and every model of the vendor takes this one
 
 
@@ -158,6 +167,8 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         body["stop_sequences"] = stop
     if config := _output_config(request):
         body["output_config"] = config
+    if request.previous_answer is not None:
+        body["diagnostics"] = {"previous_message_id": request.previous_answer or None}
     if thinks(request):
         body["thinking"] = {"type": "adaptive", "display": "summarized"}
     elif request.sampling.reasoning_effort == "none":
@@ -301,6 +312,8 @@ class AnthropicReader(StepReader):
         self._counts: dict[str, int] = {}
         self._calls: dict[int, int] = {}  # index of the content block: index of the call
         self._blocks: dict[int, dict[str, Any]] = {}  # of the content, by index
+        self._answer = ""
+        self._changed: Changed | None = None
 
     @property
     def finished(self) -> bool:
@@ -315,6 +328,7 @@ class AnthropicReader(StepReader):
                 return list(self._block(event))
             case "message_start":
                 self._count(event["message"].get("usage"))
+                self._diagnose(event["message"])
             case "message_delta":
                 self._count(event.get("usage"))
                 self._reason = event["delta"].get("stop_reason") or self._reason
@@ -355,6 +369,11 @@ class AnthropicReader(StepReader):
         if place in self._calls:
             yield ToolCallDelta(self._calls[place], arguments)
 
+    def _diagnose(self, message: dict[str, Any]) -> None:
+        self._answer = str(message.get("id") or "")[:LONGEST_ID]
+        found = (message.get("diagnostics") or {}).get("cache_miss_reason") or {}
+        self._changed = _CHANGED.get(str(found.get("type")))
+
     def _count(self, usage: dict[str, Any] | None) -> None:
         """Counts are running totals; the later report wins, field by field."""
         for key, value in (usage or {}).items():
@@ -366,7 +385,8 @@ class AnthropicReader(StepReader):
     def _close(self) -> Iterator[StepEvent]:
         usage = self._usage()
         told = "cache_read_input_tokens" in self._counts
-        yield StepFinished(_REASONS.get(self._reason or "", "stop"), usage, self._reasoning(usage), cache_told=told)
+        reason, reasoning = _REASONS.get(self._reason or "", "stop"), self._reasoning(usage)
+        yield StepFinished(reason, usage, reasoning, cache_told=told, answer=self._answer, changed=self._changed)
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
         """The whole content as it came: a signature covers what stood before it too."""

@@ -200,12 +200,14 @@ _NAMES = {
     "stop_sequences": "stop",
     "prompt_cache_key": "cache_key",
     "cache_control": "cache_points",
+    "diagnostics": "previous_answer",
+    "diagnostics.previous_message_id": "previous_answer",
     "prompt_cache_breakpoint": "cache_points",
     "reasoning_content": REASONING,
     "reasoning_details": REASONING,
     "messages.reasoning": REASONING,
 }
-_UNTOLD = {"cache_key", "cache_points"}  # nobody asked for them, so nobody misses them
+_UNTOLD = {"cache_key", "cache_points", "previous_answer"}  # nobody asked for them, so nobody misses them
 
 
 class Refused:
@@ -246,6 +248,7 @@ _LEFT_OUT: dict[str, Any] = {
     "response_format": None,
     "cache_key": "",
     "cache_points": (),
+    "previous_answer": None,
 }
 
 

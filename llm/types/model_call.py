@@ -114,7 +114,8 @@ class ModelRequest:
     in JSON: of the type `json_object`, or `json_schema` with its schema. `window`: the tokens that prompt and answer
     may have together, for servers that want to be told; `left`: those that the prompt leaves.
     `cache_key` is the same for requests that share a beginning; `cache_points`: after so many messages the provider is
-    asked to keep what it has read.
+    asked to keep what it has read. `previous_answer`: the provider is asked why its cache does not serve what it was
+    sent before it gave the answer of this id; empty: there is none yet, but it will be asked; None: it is not asked.
     """
 
     model: str
@@ -133,6 +134,7 @@ class ModelRequest:
     left: int | None = None
     cache_key: str = ""
     cache_points: tuple[int, ...] = ()
+    previous_answer: str | None = None
 
 
 # Why a step ended. No end of an answer are: `length`, its greatest one, by the request's or the model's limit;
@@ -246,18 +248,25 @@ class ParametersLeftOut:
     names: tuple[str, ...]
 
 
+# The part of a request that was not as before, so that the provider's cache could not serve what follows it.
+Changed = Literal["model", "system", "tools", "messages"]
+
+
 @dataclass(frozen=True, slots=True)
 class StepFinished:
     """The last event of a step. `usage` is None when the provider reports none.
 
     `reasoning`: what the provider wants back with the results of the step's tool calls. `cache_told`: it says what it
-    read from its cache, be it nothing.
+    read from its cache, be it nothing. `answer`: its id of the answer, and `changed` what it says has changed since the
+    one that it was asked to compare with, where it says so.
     """
 
     reason: FinishReason
     usage: Usage | None = None
     reasoning: ReasoningState | None = None
     cache_told: bool = field(default=False, compare=False)
+    answer: str = field(default="", compare=False)
+    changed: Changed | None = field(default=None, compare=False)
 
 
 StepEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | ParametersLeftOut | StepFinished

@@ -227,6 +227,37 @@ def test_a_provider_that_forgot_is_named(application: Application, person: Perso
     assert panel is not None and "did not have it any more" in panel.missed
 
 
+def test_anthropic_is_asked_what_changed_since_its_last_answer(application: Application, person: Person) -> None:
+    model, place = model_of(application, "claude-opus-5-5"), place_of(person, "all_first")
+    mark = uuid4().hex
+    asked(person, place, f"What is it about? {mark}", models=[str(model.pk)])
+    first = application.model.finished(mark)[0].body
+    assert first["diagnostics"] == {"previous_message_id": None}
+    [kept] = LastPrompt.objects.filter(conversation_id=place)
+    assert kept.prompt["answer"].startswith("msg_")
+    mark = uuid4().hex
+    asked(person, place, f"And then? {mark}", models=[str(model.pk)])
+    second = application.model.finished(mark)[0].body
+    assert second["diagnostics"] == {"previous_message_id": kept.prompt["answer"]}
+
+
+def test_what_the_provider_says_has_changed_goes_before_what_was_found_here(
+    application: Application, person: Person
+) -> None:
+    model, place = model_of(application, "claude-opus-5-5"), place_of(person, "all_first")
+    asked(person, place, "What is it about?", models=[str(model.pk)])
+    application.model.forget_prompts()
+    row = LastPrompt.objects.get(conversation_id=place)
+    # The provider is asked to compare with an answer to another conversation.
+    elsewhere = person.caller.conversation()
+    asked(person, elsewhere, "Something else?", models=[str(model.pk)])
+    row.prompt["answer"] = LastPrompt.objects.get(conversation_id=elsewhere).prompt["answer"]
+    row.save()
+    [call] = calls(asked(person, place, "And then?", models=[str(model.pk)]))
+    assert call["cache"]["read"] == 0
+    assert (call["cache"]["missed_section"], call["cache"]["reason"]) == ("system", "system_changed")
+
+
 def test_what_is_longer_ago_than_the_provider_keeps_is_not_promised(application: Application, person: Person) -> None:
     model, place = model_of(application, "claude-opus-5-5"), place_of(person, "all_first")
     asked(person, place, "What is it about?", models=[str(model.pk)])

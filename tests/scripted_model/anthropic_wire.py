@@ -3,7 +3,7 @@
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anthropic.types.message_count_tokens_params import MessageCountTokensParams
@@ -56,13 +56,17 @@ def _event(value: Any) -> bytes:
     return f"event: {value.get('type')}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
 
 
+# Given a request and the id of its answer, what is said of how its prefix compares with an earlier one's.
+Diagnose = Callable[[Mapping[str, Any], str], dict[str, Any] | None]
+
+
 class Answer:
     """One step as this protocol says it; `frames` yields one frame per piece of the step."""
 
     content_type = "text/event-stream; charset=utf-8"
     malformed = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"text":"bro\n\n'
 
-    def __init__(self, body: Mapping[str, Any], chosen: Chosen) -> None:
+    def __init__(self, body: Mapping[str, Any], chosen: Chosen, diagnose: Diagnose) -> None:
         self._step = chosen.step
         self._cycle = chosen.number
         self._body = body
@@ -72,7 +76,7 @@ class Answer:
         )
         self._open = -1  # index of the content block being streamed
         self._head: dict[str, Any] = {
-            "id": f"msg_{chosen.number}",
+            "id": f"msg_{self._mark}_{chosen.number}",
             "type": "message",
             "role": "assistant",
             "model": body.get("model"),
@@ -80,6 +84,7 @@ class Answer:
             "stop_reason": None,
             "stop_sequence": None,
         }
+        self._head["diagnostics"] = diagnose(body, self._head["id"])
         usage = {} if self._step.usage is False else {"usage": self._usage() | {"output_tokens": 1}}
         start = _event({"type": "message_start", "message": {**self._head, **usage}})
         self._opening = start + _event({"type": "ping"})  # sent with whatever comes first

@@ -36,6 +36,7 @@ class PromptCache:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, float] = OrderedDict()
+        self._compared: dict[str, dict[str, Any]] = {}  # what a request can be compared with, by the id of its answer
 
     def forget(self) -> None:
         self._kept.clear()
@@ -53,6 +54,30 @@ class PromptCache:
         read = max((sizes[place] for place in reached if self._has(keys[place], _ANTHROPIC_SECONDS)), default=0)
         self._keep(keys[point] for point in points)
         return Served(read, max(0, sizes[points[-1]] - read) if points else 0)
+
+    def diagnose(self, body: Mapping[str, Any], answer: str) -> dict[str, Any] | None:
+        """What Anthropic says of a request that asks to be compared with an earlier one: the first part that differs.
+
+        Sources: `Diagnostics` and `CacheMissReason` of its client's types.
+        """
+        asked = body.get("diagnostics")
+        if asked is None:
+            return None
+        now = {name: _bare(body.get(name)) for name in ("model", "system", "tools", "messages")}
+        now["settings"] = [body.get(name) for name in ("tool_choice", "thinking", "output_config")]
+        self._compared[answer] = now
+        if asked["previous_message_id"] is None:
+            return None
+        before = self._compared.get(asked["previous_message_id"])
+        if before is None:
+            return {"cache_miss_reason": {"type": "previous_message_not_found"}}
+        same = {name: now[name] == before[name] for name in ("model", "system", "tools")}
+        same["messages"] = now["messages"][: len(before["messages"])] == before["messages"]
+        changed = next((name for name, unchanged in same.items() if not unchanged), None)
+        if changed in (None, "messages") and now["settings"] != before["settings"]:
+            return {"cache_miss_reason": {"type": "unavailable"}}
+        missed = {"type": f"{changed}_changed", "cache_missed_input_tokens": rough_tokens([before["messages"]])}
+        return {"cache_miss_reason": missed} if changed else None
 
     def openai(self, body: Mapping[str, Any], total: int, step: int = 128, least: int = 1_024) -> Served:
         """The longest beginning, byte by byte, in steps; of newer models' Responses what ends at a point."""
@@ -138,7 +163,9 @@ def _blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def anthropic_refusal(body: Mapping[str, Any]) -> str | None:
-    """The service's sentence on points that it does not take."""
+    """The service's sentence on points that it does not take, or on what else is asked of its cache."""
+    if set(body.get("diagnostics") or {"previous_message_id": None}) != {"previous_message_id"}:
+        return "diagnostics.previous_message_id: Field required"
     marked = [block for _, block in _blocks(body) if _CACHE_CONTROL in block]
     if len(marked) + (_CACHE_CONTROL in body) > MOST_POINTS:
         return f"A maximum of {MOST_POINTS} blocks with cache_control may be provided. Found {len(marked)}."

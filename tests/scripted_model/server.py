@@ -149,11 +149,16 @@ class Server:
         elif step.whole is not None:
             await exchange.answer(200, step.whole)
         elif body.get("stream"):
-            await _stream(exchange, step, _answer_of(wire, body, chosen, dialect))
+            await _stream(exchange, step, self._answer_of(wire, body, chosen, dialect))
         else:
-            answer = _answer_of(wire, body, chosen, dialect)
+            answer = self._answer_of(wire, body, chosen, dialect)
             await asyncio.sleep(step.ttft + step.interval * sum(1 for _ in answer.frames()))
             await exchange.answer(200, answer.whole())
+
+    def _answer_of(self, wire: ModuleType, body: Mapping[str, Any], chosen: Chosen, dialect: str) -> Any:
+        if wire is openai_wire:
+            return openai_wire.Answer(body, chosen, dialect)
+        return wire.Answer(body, chosen, *([self.cache.diagnose] if wire is anthropic_wire else []))
 
     def _with_cache(
         self, chosen: Chosen, wire: ModuleType, body: Mapping[str, Any], total: int, dialect: str
@@ -185,10 +190,6 @@ def _without_dialect(path: str) -> tuple[str, str]:
     """The path in the protocol, and whose server is asked: `/deepseek/v1/…`."""
     _, first, rest = [*path.split("/", 2), "", ""][:3]
     return (f"/{rest}", first) if first in dialects.RULES else (path, "")
-
-
-def _answer_of(wire: ModuleType, body: Mapping[str, Any], chosen: Chosen, dialect: str) -> Any:
-    return openai_wire.Answer(body, chosen, dialect) if wire is openai_wire else wire.Answer(body, chosen)
 
 
 async def _count(exchange: Exchange, wire: ModuleType) -> None:
