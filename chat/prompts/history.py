@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from chat.context.rendering import PREFIX, STUB, Numbers, documents_json, own_tokens, split_project_files
 from chat.context.types import ContextMessage, Document, ImageRef, Reason, SourceReport
@@ -105,14 +105,20 @@ def reasoned(rows: Sequence[Message]) -> QuerySet[StepReasoning]:
 
 def reasoned_by_others(rows: Sequence[Message], model: Model) -> dict[str, str]:
     """Of the answers whose reasoning another model keeps: its name, by the answer's id."""
-    others = reasoned(rows).exclude(turn__answer__model=model).filter(turn__answer__model__isnull=False)
+    others = reasoned(rows).exclude(_by(model)).filter(turn__answer__model__isnull=False)
     return {str(answer): name for answer, name in others.values_list("turn__answer", "turn__answer__model__name")}
+
+
+def _by(model: Model) -> Q:
+    """Two rows may be the same model of the same server; a model of that name elsewhere is another."""
+    same = {"name": model.name, "provider__kind": model.provider.kind, "provider__base_url": model.provider.base_url}
+    return Q(**{f"turn__answer__model__{name}": value for name, value in same.items()})
 
 
 def with_reasoning(messages: list[ContextMessage], rows: Sequence[Message], model: Model) -> list[ContextMessage]:
     """With what the model thought before its calls in earlier turns, where that is wanted for ever."""
     states: dict[str, list[ReasoningState]] = {}
-    kept = reasoned(rows).filter(turn__answer__model=model)
+    kept = reasoned(rows).filter(_by(model))
     for answer, items, tokens in kept.values_list("turn__answer", "items", "tokens"):
         states.setdefault(str(answer), []).append(ReasoningState(tuple(items), tokens))
     return [_with_next_state(message, states) for message in messages] if states else messages

@@ -246,7 +246,7 @@ def test_programs_import_and_take_everything_out_again(product: Product, person:
         with zipfile.ZipFile(io.BytesIO(content.content)) as archive:
             assert archive.testzip() is None
             kinds = sorted(name.rpartition(".")[2] for name in archive.namelist())
-            assert kinds == ["json"] * 3 + ["md"] * 3
+            assert kinds == ["csv"] + ["json"] * 3 + ["md"] * 3
             bodies = [json.loads(archive.read(name)) for name in archive.namelist() if name.endswith("json")]
         place = next(body["id"] for body in bodies if body["title"] == "With Claude")
         assert api.get(f"/conversations/{place}/export/").json()["id"] == place

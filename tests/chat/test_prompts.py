@@ -166,7 +166,8 @@ def test_a_provider_with_a_smaller_limit_is_asked_once_more_and_the_limit_learnt
     assert "3,000" in report["refused"] and report["window"] == 3_000
     model.refresh_from_db()
     assert model.learnt_window == 3_000
-    assert len(application.model.requests("Narrower than we think?")) == 2
+    asked = [each.path for each in application.model.requests("Narrower than we think?")]
+    assert asked.count("/v1/chat/completions") == 2
 
 
 def test_a_provider_that_refuses_again_is_an_error_and_not_a_loop(
