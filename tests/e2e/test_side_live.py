@@ -224,7 +224,7 @@ def test_a_task_that_is_being_edited_stays_as_it_is_among_new_ones(
 
 def test_after_the_server_was_away_the_list_is_what_it_is_now(visit: OpenBrowser, person: Person) -> None:
     opened = visit()
-    opened.expected += ["WebSocket connection", "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "htmx:sendError"]
+    opened.expected += ["WebSocket connection", "net::ERR_", "htmx:sendError"]  # requests fail in one of several ways
     page = opened.sign_in()
     talk(page, "apples")
     place = page.url.rstrip("/").rpartition("/")[2]
