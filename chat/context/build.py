@@ -6,6 +6,7 @@ The required sections, all but older turns, are made first and made to fit; what
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple, NotRequired, TypedDict, cast
 
 from chat.context.policies import (
@@ -233,20 +234,22 @@ def build(request: ContextRequest) -> Prompt:
     sections["history"] = note + history.messages
     messages = [sent for slot in LAYOUTS[request.layout] for sent in sections.get(slot, ())]
     report = Report(request, messages, history, limit=limit, used=limit - left)
-    return Prompt(messages, report, wants_older, _borders(messages, LAYOUTS[request.layout]))
+    return Prompt(messages, report, wants_older, _borders(sections, LAYOUTS[request.layout]))
 
 
-def _borders(messages: list[PromptMessage], layout: tuple[Section, ...]) -> tuple[int, ...]:
+def _borders(sections: Sections, layout: tuple[Section, ...]) -> tuple[int, ...]:
     """After S; after what else stands above the history for good; and before the first message that the next turn will
     not find in its place. Each is a number of messages from the start, none comes twice."""
-    sections = [message.section for message in messages]
-    system = sections.count("system")
-    above = {section for section in layout[: layout.index("history")] if section in LASTING}
-    lasting = max((number for number, section in enumerate(sections, 1) if section in above), default=system)
-    moving = {section for section in layout[layout.index("history") :] if section in LASTING}
-    asked = next((n for n, sent in enumerate(messages, 1) if sent.section == "current" and sent.role == "user"), 0)
-    stable = next((number for number, section in enumerate(sections) if section in moving), asked)
-    return tuple(sorted({border for border in (system, lasting, stable) if border}))
+    ends = dict(zip(layout, accumulate(len(sections.get(section, ())) for section in layout), strict=True))
+    history = layout.index("history")
+    above = [section for section in layout[:history] if section in LASTING and sections.get(section)]
+    moving = [section for section in layout[history:] if section in LASTING and sections.get(section)]
+    current = sections["current"]
+    if moving:
+        stable = ends[moving[0]] - len(sections[moving[0]])
+    else:
+        stable = ends["current"] - len(current) + [sent.role for sent in current].index("user") + 1
+    return tuple(sorted({border for border in (ends["system"], ends[above[-1]] if above else 0, stable) if border}))
 
 
 def _omission_note(renderer: Renderer, history: History, left: int) -> list[PromptMessage]:
