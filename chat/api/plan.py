@@ -145,11 +145,13 @@ class PlanErrorSerializer(ErrorSerializer):
     sections = serializers.DictField(child=serializers.IntegerField(), required=False)
 
 
-class ExpectedCostSerializer(serializers.Serializer[dict[str, str]]):
+class ExpectedCostSerializer(serializers.Serializer[dict[str, Any]]):
     """US dollars of the first model call; every one that follows a tool's result costs its own prompt and answer."""
 
-    prompt = MoneyField(help_text="By our count of tokens, as if nothing were cached.")
-    at_most = MoneyField(help_text="With the longest answer there can be, and all of the prompt put into the cache.")
+    prompt = MoneyField(help_text="With what the provider's cache is expected to serve and to be given.")
+    answer_per_1000 = MoneyField(help_text="For each 1,000 tokens of the answer, reasoning included.")
+    at_most = MoneyField(help_text="With the longest answer there can be, and nothing served from the cache.")
+    longest_answer = serializers.IntegerField(help_text="Tokens: the model's own limit, else the room that is left.")
 
 
 class PlanSerializer(ReportSerializer):

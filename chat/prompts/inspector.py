@@ -200,8 +200,14 @@ class Panel:
 
     @property
     def ahead(self) -> str:
-        """What a plan will cost."""
-        return cost_ahead(self.report)
+        """What a plan will cost, in whole sentences; empty without a price."""
+        plan: Mapping[str, Any] = self.report
+        cost = plan.get("cost")
+        if cost is None:
+            return ""
+        most = {"most": dollars(Decimal(cost["at_most"]), up=True), "tokens": grouped(cost["longest_answer"])}
+        at_most = _("At most %(most)s, with %(tokens)s tokens of answer, the most there can be.") % most
+        return f"{cost_ahead(plan)}. {at_most}"
 
     @property
     def covered(self) -> str:
@@ -316,8 +322,8 @@ def cost_ahead(plan: Mapping[str, Any]) -> str:
     cost = plan.get("cost")
     if cost is None:
         return ""
-    amounts = {"prompt": dollars(Decimal(cost["prompt"])), "most": dollars(Decimal(cost["at_most"]), up=True)}
-    return _("%(prompt)s, with the longest answer at most %(most)s") % amounts
+    amounts = {name: dollars(Decimal(cost[name])) for name in ("prompt", "answer_per_1000")}
+    return _("%(prompt)s, and %(answer_per_1000)s for each 1,000 tokens of the answer") % amounts
 
 
 def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:
