@@ -299,17 +299,15 @@ def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system:
     reserve = room.window - room.tools_tokens - limit
     part = _part_to_blame(sections, room.tools_tokens, reserve, room.window)
     taken = {**sections, "tools": room.tools_tokens, "reserve": reserve}[part]
-    if part == "reserve":
-        to_blame = (
-            f"Of its window of {room.window:,} tokens {reserve:,} are kept free, for the answer above all: choose a "
-            "model with a larger window, or let an admin reserve less in the budget profile."
-        )
-    else:
-        name = "persona_as_system" if part == "system" and persona_is_system else part
-        to_blame = f"The largest part is {_PARTS[name]} with {taken:,}: {_ADVICE[name]}."
+    name = "persona_as_system" if part == "system" and persona_is_system else part
     return ContextError(
         "context_too_long",
-        f"What must be sent has {needed:,} tokens and the model takes {max(limit, 0):,}. {to_blame}",
+        f"What must be sent has {needed:,} tokens and the model takes {max(limit, 0):,}. Of its window of "
+        f"{room.window:,} tokens {reserve:,} are kept free, for the answer above all: choose a model with a larger "
+        "window, or let an admin reserve less in the budget profile."
+        if part == "reserve"
+        else f"What must be sent has {needed:,} tokens and the model takes {max(limit, 0):,}. The largest part is "
+        f"{_PARTS[name]} with {taken:,}: {_ADVICE[name]}.",
         sections=sections,
         needed=needed,
         limit=limit,
@@ -332,7 +330,7 @@ _PARTS = {
     "tools": "the definitions of the tools",
     "tasks": "the list of tasks",
     "summary": "the summary",
-    "persona": "the persona's prompt with the project's instructions",
+    "persona": "the persona's prompt and the project's instructions",
     "project_files": "the project's files",
     "file_listing": "the list of files",
     "file": "the attached files",

@@ -131,10 +131,13 @@ class PromptFiles:
         front may change; as long as that fits.
         """
         if first:
-            settled, _ = self._settled(replace(request, messages=first))
+            settled, prompt = self._settled(replace(request, messages=first))
+            unseen = self._out_of_sight(settled, prompt)
             settled = replace(settled, messages=[*settled.messages, *request.messages[len(first) :]])
             if required_tokens(settled) <= request.room.input_limit:
-                return build(settled)
+                prompt = build(settled)
+                if self._out_of_sight(settled, prompt) <= unseen:  # else older turns, too, are not what they were
+                    return prompt
         return self._settled(request)[1]
 
     def fitted(self, request: ContextRequest, required: int) -> ProjectFiles:
