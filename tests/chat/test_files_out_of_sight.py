@@ -90,9 +90,9 @@ def test_a_file_whose_turn_was_summarised_is_listed(
 ) -> None:
     model = model_of(scripted_model_row, 16_000, tools=True)
     place = begun(person, model, contract)
-    answer = Message.objects.get(conversation=place, role="assistant")
+    question, answer = Message.objects.filter(conversation=UUID(place)).order_by("depth")
     Summary.objects.create(
-        conversation_id=UUID(place), first=answer.parent, last=answer, messages=2, span_start=timezone.now(),
+        conversation_id=UUID(place), first=question, last=answer, messages=2, span_start=timezone.now(),
         span_end=timezone.now(), sections=[{"name": "Now", "text": "A contract was attached."}], tokens_in=700,
         tokens_out=10, as_of=timezone.now(), timezone="UTC", prompt_version=1,
     )  # fmt: skip
@@ -106,7 +106,7 @@ def test_a_file_of_another_branch_is_not_listed(
 ) -> None:
     model = model_of(scripted_model_row, tools=True)
     place = begun(person, model, contract)
-    question = Message.objects.get(conversation=place, role="user")
+    question = Message.objects.get(conversation=UUID(place), role="user")
     edited = person.caller.post(f"messages/{question.pk}/edit/", {"text": "Without it.", "files": []}, expect=202)
     person.caller.ended(edited["turns"][0]["id"])
     crowded(person, place, model)
