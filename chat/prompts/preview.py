@@ -43,7 +43,7 @@ def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | Non
     if draft.effort is not None:
         base = replace(base, asked_effort=draft.effort)
     files = chosen_files(user=user, ids=draft.files)
-    allowed = budget(base)  # the same line for everybody who selects files, whatever tools they bring along
+    allowed = budget(base, scope)
     documents = {**asdict(allowed), "selected": _selected(files)}
     text, conversation = draft.text.strip(), scope.conversation
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
@@ -88,9 +88,14 @@ def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | No
     return cache.expected(sent, prompts.get(model.pk), cache_rule(model), other_model=bool(prompts))
 
 
-def budget(context: TurnContext) -> DocumentBudget:
-    """How many tokens of documents may be selected (docs/context.md, “Files and projects”)."""
-    profile, room = context.profile, context.room
+def budget(base: TurnContext, scope: ChatScope) -> DocumentBudget:
+    """How many tokens of documents may be selected (docs/context.md, “Files and projects”).
+
+    The same line for whoever selects, shows and refuses: with the tools that there are once a file is attached, today's
+    tasks and the summary; without those that a calling program brings along. Files of a project give way.
+    """
+    context = context_of_draft(base=base, scope=scope, text="", files=[File(searchable=True)])
+    profile, room, prompts = context.profile, context.room, builder.required_texts(context)
     reserves = Reserves(
         reserved_output=room.reserved_output,
         expected_user=profile.expected_user,
@@ -99,7 +104,10 @@ def budget(context: TurnContext) -> DocumentBudget:
         ui_share=profile.ui_share,
         select_margin=profile.select_margin,
     )
-    return document_budget(room.window, builder.prompt_tokens(context), reserves)
+    found = document_budget(room.window, prompts, reserves)
+    messages = len(prompts) + 2  # with the question, and the files above it
+    fitting = room.input_limit - sum(prompts) - profile.expected_user - messages * profile.message_overhead
+    return replace(found, selectable_up_to=max(0, min(found.selectable_up_to, fitting)))
 
 
 def chosen_files(*, user: User, ids: Sequence[UUID]) -> list[File]:
@@ -135,7 +143,7 @@ def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
             raise ContextError(
                 "files_too_long",
                 f"“{file.name}” does not fit: with its {size:,} tokens the files are {over:,} tokens over the line of "
-                f"{allowed.selectable_up_to:,}. Remove it or another file, or add it to a project and search it.",
+                f"{allowed.selectable_up_to:,}. Remove it or another file; in a project it can be searched.",
                 file=str(file.pk),
                 over=over,
             )
