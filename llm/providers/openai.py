@@ -135,7 +135,7 @@ class Client(HttpClient):
         if request.model in self._of_responses:
             return await self._responses.count_tokens(request)
         whole = wire_request(self._ordered(request))
-        body = {name: whole[name] for name in ("model", "messages", "tools") if name in whole}
+        body = {name: value for name, value in whole.items() if name in ("model", "messages", "tools")}
         async with self._beside() as client:
             return await local_servers.counted(client, body)
 
