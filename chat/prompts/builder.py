@@ -27,6 +27,7 @@ from chat.prompts.history import (
     reasoned_by_others,
     unsent,
     with_reasoning,
+    with_reasoning_of_calls,
 )
 from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import LAST_STEP
@@ -100,6 +101,9 @@ def plan(
         messages = documents.attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
         if context.model.provider.kind == Provider.Kind.OPENAI:
             messages = with_reasoning(messages, rows, context.model)
+        messages = with_reasoning_of_calls(
+            messages, context.user, context.model, context.tokenizer, whole=context.for_program
+        )
         said = len(messages)
         messages += [documents.draft(added[0], files), *added[1:]] if added else []
         for number, text in step.reminders.items():
