@@ -79,7 +79,7 @@ def test_what_was_marked_below_a_fork_and_stands_below_it_is_not_carried(caller:
     mark(caller, turns[1]["message"], "pinned")
     caller.ended(caller.post(f"messages/{turns[1]['user_message']}/edit/", {"text": "New."})["turns"][0]["id"])
     assert marked(caller, place) == {}
-    assert Mark.objects.filter(conversation=place).count() == 1
+    assert Mark.objects.filter(conversation_id=place).count() == 1
 
 
 def test_answers_side_by_side_are_one_place_until_one_is_chosen(
@@ -161,8 +161,9 @@ def test_the_marks_of_a_branch_are_one_query_and_none_where_nothing_is_marked(
     with django_assert_num_queries(1):
         assert marks_on(conversation.pk, conversation.leaf_id).messages == ()
     questions = list(conversation.messages.filter(role="user").values_list("pk", flat=True))
+    leaf = conversation.messages.latest("depth")
     for question in questions[:3]:
-        Mark.objects.create(conversation=conversation, message_id=question, since=conversation.leaf, mark="pinned")
+        Mark.objects.create(conversation=conversation, message_id=question, since=leaf, mark="pinned")
     with django_assert_num_queries(1):
         marks = marks_on(conversation.pk, conversation.leaf_id)
     assert [each.question for each in marks.messages] == [pk for pk in questions[:3] for _ in range(2)]
