@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0017_last_prompts'),
+        ('chat', '0018_marks'),
     ]
 
     operations = [
