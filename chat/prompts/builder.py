@@ -21,7 +21,7 @@ from chat.context.rendering import DateAwareness, Moment, Numbers, documents_tex
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
-from chat.models.summary import in_force, text_of
+from chat.models.summary import text_of
 from chat.prompts.history import (
     Documents,
     ProjectFiles,
@@ -98,11 +98,11 @@ def plan(
     not depend on the length of the conversation.
     """
     documents = context.documents()
-    summary = in_force(leaf.conversation_id, leaf.pk) if leaf and context.summarised else None
+    summary = context.summary_above(leaf) if leaf else None
     covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
     question = "" if context.model.tools or context.project is None else _asked(leaf, added)
     frame = _frame(context, documents, step, question)
-    frame = replace(frame, summary=_block(context, text_of(summary) if summary else ""))
+    frame = context.completed(replace(frame, summary=_block(context, text_of(summary) if summary else "")))
     base = list(documents.reports)
     room, overhead = max(context.room.input_limit, 1), context.profile.message_overhead
     read = room * (PRIORITY_READS if context.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
