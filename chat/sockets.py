@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,14 +13,15 @@ from django.utils.translation import override
 from accounts.access.permissions import LONGEST_KEY
 from accounts.models import User
 from accounts.realtime import SignedInConsumer, has_changed
-from chat.models import Conversation
+from chat.conversations.branches import continue_answer
+from chat.models import Conversation, Message
 from chat.models.conversation_state import visible_turn
 from chat.realtime import event_stream
 from chat.realtime.event_stream import group_of
 from chat.realtime.events import BAD_FRAME, BURST, FRAMES, MAX_FRAME, NOT_YOURS, PER_SECOND, TOO_FAST, TOO_LARGE
 from chat.sending.services import send_or_queue
 from chat.turns.services import stop_turn
-from chat.turns.submit import Ask, check_effort
+from chat.turns.submit import Ask, check_effort, regenerate
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 
@@ -79,6 +81,12 @@ class ConversationConsumer(SignedInConsumer):
 
     async def on_send(self, frame: dict[str, Any]) -> None:
         await event_stream.threaded(_send)(self.user, frame)
+
+    async def on_continue(self, frame: dict[str, Any]) -> None:
+        await event_stream.threaded(_go_on)(continue_answer, self.user, frame)
+
+    async def on_regenerate(self, frame: dict[str, Any]) -> None:
+        await event_stream.threaded(_go_on)(regenerate, self.user, frame)
 
     async def on_stop(self, frame: dict[str, Any]) -> None:
         await event_stream.threaded(_stop)(self.user, frame.get("turn"))
@@ -156,15 +164,26 @@ def _conversation(user: User, pk: object) -> Conversation:
 
 def _send(user: User, frame: dict[str, Any]) -> None:
     """Raises `bad_text`, `bad_effort` and `bad_idempotency_key`, and what `send_or_queue` raises."""
-    text, key = frame.get("text", ""), frame.get("key") or None
+    text, key = frame.get("text", ""), _key(frame)
     if not isinstance(text, str):
         raise ProductError("bad_text", "text must be a string: the message as it was written.")
-    if key is not None and (not isinstance(key, str) or len(key) > LONGEST_KEY):
-        raise ProductError("bad_idempotency_key", f"key must be a string of at most {LONGEST_KEY} characters, a UUID.")
     effort = frame.get("effort")
     check_effort(effort if effort is None or isinstance(effort, str) else str(effort))
     found = _conversation(user, frame.get("conversation"))
     send_or_queue(user=user, conversation=found, ask=Ask(text=text, key=key, effort=effort))
+
+
+def _go_on(how: Callable[..., Any], user: User, frame: dict[str, Any]) -> None:
+    """Raises `bad_idempotency_key`, and what the service raises."""
+    message = get_or_404(Message.objects.visible_to(user), frame.get("message"), "message")
+    how(user=user, message=message, key=_key(frame))
+
+
+def _key(frame: dict[str, Any]) -> str | None:
+    key = frame.get("key") or None
+    if key is not None and (not isinstance(key, str) or len(key) > LONGEST_KEY):
+        raise ProductError("bad_idempotency_key", f"key must be a string of at most {LONGEST_KEY} characters, a UUID.")
+    return key
 
 
 def _stop(user: User, pk: object) -> None:

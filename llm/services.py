@@ -47,12 +47,13 @@ logger = logging.getLogger(__name__)
 Said = TypeVar("Said")
 
 
-def new_client(provider: Provider) -> ProviderClient:
+def new_client(provider: Provider, silence: float | None = None) -> ProviderClient:
+    """`silence`: seconds after which a call without a byte is given up, where that is not the provider's own."""
     return create(
         provider.protocol,
         base_url=provider.base_url,
         api_key=provider.api_key,
-        silence_timeout=provider.silence_timeout,
+        silence_timeout=silence or provider.silence_timeout,
     )
 
 
@@ -83,23 +84,26 @@ def cache_rule(model: Model) -> CacheRule:
     return OF_KIND[Provider.Kind(protocol)]
 
 
-_clients: dict[tuple[str, str, str, int], ProviderClient] = {}
+_clients: dict[tuple[str, str, str, float], ProviderClient] = {}
 
 
-def shared_client(provider: Provider) -> ProviderClient:
+def shared_client(provider: Provider, patience: float | None = None) -> ProviderClient:
     """The process's one client for these connection settings; building one costs about 15 ms.
 
-    To be used on the event loop of `core.background` only: its connections belong to that loop.
+    `patience`: seconds; a provider that is silent for longer is given up earlier than its row says. To be used on the
+    event loop of `core.background` only: its connections belong to that loop.
     """
-    key = (provider.kind, provider.base_url, provider.api_key, provider.silence_timeout)
+    silence = min(provider.silence_timeout, patience or provider.silence_timeout)
+    key = (provider.kind, provider.base_url, provider.api_key, silence)
     if key not in _clients:
-        _clients[key] = new_client(provider)
+        _clients[key] = new_client(provider, silence)
     return _clients[key]
 
 
 # A model whose provider was not available is passed over for a while, so that not every answer waits for it first. Each
 # worker finds that out, and forgets it, by itself.
 PASSED_OVER = 30.0  # seconds, unless the provider says how long
+PATIENCE = 40.0  # seconds of silence; titles and summaries have 60 and 110 in all, of which a fallback needs some
 LONGEST_PASSED_OVER = 300.0  # seconds, whatever it says
 MAX_FALLBACKS = 3  # models asked in a first one's place, one after the other
 _OF_ADMINS = ("bad_credentials", "quota_exhausted")  # nobody else can mend these
@@ -137,18 +141,20 @@ def available(model: Model, after: Model | None = None) -> Model | None:
     return next((row for row in rows if outage_of(row) is None), rows[0] if rows else None)
 
 
-async def with_fallbacks(model: Model, ask: Callable[[Model], Awaitable[Said]]) -> Said:
-    """What `ask` returns of the model or, where that is not available, of a fallback. Raises the last one's error."""
+async def with_fallbacks(model: Model, ask: Callable[[Model, float | None], Awaitable[Said]]) -> Said:
+    """What `ask` returns of the model or, where that is not available, of a fallback. Raises the last one's error.
+
+    `ask` also gets the seconds of silence after which the next one is to be asked; None where there is none.
+    """
     asked = await on_database(available, model) or model
     while True:
+        following = await on_database(available, model, asked)
         try:
-            return await ask(asked)
+            return await ask(asked, PATIENCE if following is not None else None)
         except ModelError as error:
-            following = None
             if error.unavailable:
                 note_outage(asked, error)
-                following = await on_database(available, model, asked)
-            if following is None:
+            if following is None or not error.unavailable:
                 raise
             asked = following
 

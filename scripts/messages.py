@@ -37,6 +37,7 @@ MODELS = {
     "INSTRUCTION",
     "BY_SEARCH",
     "FOUND",
+    "NOT_SHOWN",
     "CONTINUE",
     "NOT_ALLOWED",
     "LAST_STEP",
@@ -44,7 +45,17 @@ MODELS = {
 # Arguments that describe fields and calls to programmers and administrators.
 DESCRIPTIONS = {"help_text", "description", "summary", "violation_error_message"}
 # Callables and tables whose words are put into a sentence: “There is no such {what}”; and states, as in “is {status}”.
-FRAGMENTS = {"NotFound", "get_or_404", "or_404", "check_person", "_storable", "_unknown", "changed_meanwhile", "_PARTS"}
+FRAGMENTS = {
+    "NotFound",
+    "get_or_404",
+    "or_404",
+    "check_person",
+    "_storable",
+    "_unknown",
+    "changed_meanwhile",
+    "_PARTS",
+    "_ADVICE",
+}
 STATES = ("open", "doing", "waiting", "done", "dropped", "moved")
 GETTEXT = {
     **dict.fromkeys(("_", "gettext", "gettext_lazy", "gettext_noop"), ("one",)),

@@ -1,5 +1,6 @@
 """`/api/v1/`: the plan of a draft and the report of a turn as programs see them, and the room for documents."""
 
+from dataclasses import replace
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
@@ -10,12 +11,13 @@ from rest_framework.response import Response
 
 from accounts.access.permissions import ScopedView
 from chat.conversations.services import visible_model, visible_persona
-from chat.models.conversation_state import ChatScope
+from chat.models.conversation_state import ChatScope, scope_of, visible_conversation
 from chat.prompts.inspector import CACHE_REASONS
 from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
 from core.requests import MoneyField
 from personas.services import model_for
+from projects.services import visible_project
 
 
 class ErrorSerializer(serializers.Serializer[dict[str, str]]):
@@ -143,13 +145,19 @@ class SelectionSerializer(BudgetSerializer):
 
 class PlanErrorSerializer(ErrorSerializer):
     sections = serializers.DictField(child=serializers.IntegerField(), required=False)
+    part = serializers.CharField(
+        required=False,
+        help_text="Of `context_too_long`: the section to blame, `tools`, or `reserve`, what is kept free.",
+    )
 
 
-class ExpectedCostSerializer(serializers.Serializer[dict[str, str]]):
+class ExpectedCostSerializer(serializers.Serializer[dict[str, Any]]):
     """US dollars of the first model call; every one that follows a tool's result costs its own prompt and answer."""
 
-    prompt = MoneyField(help_text="By our count of tokens, as if nothing were cached.")
-    at_most = MoneyField(help_text="With the longest answer there can be, and all of the prompt put into the cache.")
+    prompt = MoneyField(help_text="With what the provider's cache is expected to serve and to be given.")
+    answer_per_1000 = MoneyField(help_text="For each 1,000 tokens of the answer, reasoning included.")
+    at_most = MoneyField(help_text="With the longest answer there can be, and nothing served from the cache.")
+    longest_answer = serializers.IntegerField(help_text="Tokens: the model's own limit, else the room that is left.")
 
 
 class PlanSerializer(ReportSerializer):
@@ -164,11 +172,21 @@ class PlanSerializer(ReportSerializer):
 class DocumentBudgetView(ScopedView):
     @extend_schema(
         responses=BudgetSerializer,
-        parameters=[OpenApiParameter("persona", OpenApiTypes.UUID), OpenApiParameter("model", OpenApiTypes.UUID)],
+        parameters=[
+            OpenApiParameter(name, OpenApiTypes.UUID) for name in ("conversation", "project", "persona", "model")
+        ],
     )
     def get(self, request: Request) -> Response:
-        """How many tokens of documents may be selected with a persona and a model."""
-        persona = visible_persona(self.person, request.query_params.get("persona"))
-        model = visible_model(request.query_params.get("model")) or model_for(persona)
-        found = base_context(user=self.person, model=model, scope=ChatScope(persona=persona))
-        return Response(BudgetSerializer(budget(found)).data)
+        """How many tokens of documents may be selected for a message.
+
+        In a conversation with its summary, tools and project, or in a new one with a project; with a persona and a
+        model other than those that hold there.
+        """
+        asked = request.query_params
+        scope = scope_of(visible_conversation(self.person, asked["conversation"])) if "conversation" in asked else None
+        project = visible_project(self.person, asked["project"]) if "project" in asked else None
+        scope = scope or ChatScope(None, project, project.persona if project is not None else None)
+        scope = replace(scope, persona=visible_persona(self.person, asked.get("persona")) or scope.persona)
+        model = visible_model(asked.get("model")) or model_for(scope.persona)
+        found = budget(base_context(user=self.person, model=model, scope=scope), scope)
+        return Response(BudgetSerializer(found).data)

@@ -237,6 +237,18 @@ def build(request: ContextRequest) -> Prompt:
     return Prompt(messages, report, wants_older, _borders(sections, LAYOUTS[request.layout]))
 
 
+def required_tokens(request: ContextRequest) -> int:
+    """What everything but the older turns takes before anything of it is shortened, with S as its policy cuts it.
+
+    Raises `ContextError`: `no_user_message`.
+    """
+    renderer = Renderer(request)
+    sections = _required_sections(renderer, read_turn(request.messages[current_turn_start(request.messages) :]))
+    if POLICIES[request.policy].cuts_system:
+        _cut_system_to_share(sections, renderer)
+    return _total(sections)
+
+
 def _borders(sections: Sections, layout: tuple[Section, ...]) -> tuple[int, ...]:
     """After S; after what else stands above the history for good; and before the first message that the next turn will
     not find in its place. Each is a number of messages from the start, none comes twice."""
@@ -281,8 +293,8 @@ def _fit(sections: Sections, current: Turn, limit: int, renderer: Renderer, *, c
     message is never touched, so one that is too long by itself ends in `context_too_long`.
     """
     block = renderer.request.system_block
-    if cuts_system and block:
-        _put_system(sections, _cut_to_share(sections["system"][0], block, limit, renderer))
+    if cuts_system:
+        _cut_system_to_share(sections, renderer)
     excess = _total(sections) - limit
     if excess <= 0:
         return
@@ -341,26 +353,27 @@ def _refusal(sections: Sections, question: ContextMessage, limit: int, renderer:
     upload = sum(sent.tokens for sent in sections["current"] if sent.section == "file")
     room = limit - (_total(sections) - upload) - renderer.overhead
     if not question.files or _total(sections) - upload > limit:
-        return _context_too_long(sections, limit)
+        return _context_too_long(sections, renderer.request)
     up_to = next(n for n in range(1, len(question.files) + 1) if renderer.files_tokens(question.files[:n]) > room)
     file, before = question.files[up_to - 1], renderer.files_tokens(question.files[: up_to - 1])
     together = renderer.files_tokens(question.files[:up_to])
     return file_too_long(file.id, file.title, tokens=together - before, room=room - before)
 
 
-def _context_too_long(sections: Sections, limit: int) -> ContextError:
+def _context_too_long(sections: Sections, request: ContextRequest) -> ContextError:
     costs: dict[str, int] = {}
     for section in LAYOUTS["near_end"]:
         for sent in sections.get(section, ()):
             costs[sent.section] = costs.get(sent.section, 0) + sent.tokens
-    return context_too_long(costs, limit=limit)
+    persona = request.system_is_persona or request.persona_replaces_system
+    return context_too_long(costs, room=request.room, persona_is_system=persona)
 
 
-def _cut_to_share(system: PromptMessage, block: Block, limit: int, renderer: Renderer) -> PromptMessage | None:
-    """S as it is when it has at most half of the limit, else cut to 30 % of it; None if nothing of it fits there."""
-    if system.tokens * 100 <= limit * KEPT_WHOLE:
-        return system
-    return _cut_system(system, block, limit * CUT_TO // 100, renderer)
+def _cut_system_to_share(sections: Sections, renderer: Renderer) -> None:
+    """Cuts S to 30 % of the limit where it has more than half of it; removes it if nothing of it fits there."""
+    block, limit = renderer.request.system_block, renderer.request.room.input_limit
+    if block and sections["system"][0].tokens * 100 > limit * KEPT_WHOLE:
+        _put_system(sections, _cut_system(sections["system"][0], block, limit * CUT_TO // 100, renderer))
 
 
 def _cut_to_rest(system: PromptMessage, block: Block, left: int, renderer: Renderer) -> PromptMessage | None:

@@ -171,6 +171,13 @@ def expected(now: SentPrompt, before: SentPrompt | None, rule: CacheRule, *, oth
     return {**entry, "expected": served}
 
 
+def written(now: SentPrompt, served: int, rule: CacheRule) -> int:
+    """Tokens that the provider will put into its cache beside those `served` from it, as it bills them; none where it
+    keeps prompts by itself."""
+    upto = sum(piece.tokens for piece in now.pieces[: max(now.points, default=0)])
+    return max(0, upto - served) if rule.points and upto >= rule.least else 0
+
+
 def _common(now: SentPrompt, before: SentPrompt) -> int:
     """How many pieces both begin with."""
     pairs = zip(now.pieces, before.pieces, strict=False)

@@ -40,6 +40,9 @@ Reason = Literal[
     "unread_file",
     "deleted_file",
     "project_image",
+    "over_share",
+    "attached",
+    "in_project",
     "no_vision",
     "result_without_call",
     "call_without_result",
@@ -221,7 +224,8 @@ class ContextRequest:
     the end of the branch: `unloaded` older messages then count as left out (see `Prompt.wants_older`).
     `stub_tokens` overrides the cost of the stub. `exact` says whether `tokenizer` is the model's own. `versions` (of
     the system prompt, the persona, the summary prompt) and `extra_sources` (failed files, files by search, summarised
-    messages) go into the report as they are.
+    messages) go into the report as they are. `system_is_persona`: the text of `system` is the persona's, while
+    `persona` has what else stands there; errors then name the persona.
     """
 
     room: Room
@@ -237,6 +241,7 @@ class ContextRequest:
     summary: Block | None = None
     persona: Block | None = None
     persona_replaces_system: bool = False
+    system_is_persona: bool = False
     project_files: tuple[Document, ...] = ()
     file_listing: Block | None = None
     reminder: Block | None = None
@@ -279,7 +284,7 @@ def file_too_long(file_id: str, title: str, *, tokens: int, room: int) -> Contex
     return ContextError(
         "file_too_long",
         f"“{title or file_id}” is too long: it has {tokens:,} tokens and there is room for {max(room, 0):,}. "
-        "Remove it from the message, or add it to a project and search it.",
+        "Remove it from the message, or choose a model with a larger window. In a project it can be searched.",
         file=file_id,
         title=title,
         tokens=tokens,
@@ -287,29 +292,61 @@ def file_too_long(file_id: str, title: str, *, tokens: int, room: int) -> Contex
     )
 
 
-def context_too_long(sections: dict[str, int], *, limit: int) -> ContextError:
-    """`sections`: what each section costs in tokens, overhead included."""
-    needed = sum(sections.values())
-    largest = max(sections, key=lambda name: sections[name])
+def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system: bool = False) -> ContextError:
+    """`sections`: what each section costs in tokens, overhead included. `persona_is_system`: the persona's prompt
+    stands in the system prompt's place."""
+    limit, needed = room.input_limit, sum(sections.values())
+    reserve = room.window - room.tools_tokens - limit
+    part = _part_to_blame(sections, room.tools_tokens, reserve, room.window)
+    taken = {**sections, "tools": room.tools_tokens, "reserve": reserve}[part]
+    name = "persona_as_system" if part == "system" and persona_is_system else part
     return ContextError(
         "context_too_long",
-        f"What must be sent has {needed:,} tokens and the model takes {max(limit, 0):,}. "
-        f"The largest part is {_PARTS[largest]} with {sections[largest]:,}: shorten it, or choose a model with a "
-        "larger window.",
+        f"What must be sent has {needed:,} tokens and the model takes {max(limit, 0):,}. Of its window of "
+        f"{room.window:,} tokens {reserve:,} are kept free, for the answer above all: choose a model with a larger "
+        "window, or let an admin reserve less in the budget profile."
+        if part == "reserve"
+        else f"What must be sent has {needed:,} tokens and the model takes {max(limit, 0):,}. The largest part is "
+        f"{_PARTS[name]} with {taken:,}: {_ADVICE[name]}.",
         sections=sections,
         needed=needed,
         limit=limit,
+        tools_tokens=room.tools_tokens,
+        reserve=reserve,
+        part=part,
     )
+
+
+def _part_to_blame(sections: dict[str, int], tools: int, reserve: int, window: int) -> str:
+    """The largest part of the window: a section, `tools`, or `reserve` where that is most of it."""
+    parts = {**sections, "tools": tools}
+    largest = max(parts, key=lambda name: parts[name])
+    return "reserve" if 2 * reserve >= window and reserve > parts[largest] else largest
 
 
 _PARTS = {
     "system": "the system prompt",
+    "persona_as_system": "the persona's prompt, which stands in the system prompt's place,",
+    "tools": "the definitions of the tools",
     "tasks": "the list of tasks",
     "summary": "the summary",
-    "persona": "the persona's prompt",
+    "persona": "the persona's prompt and the project's instructions",
     "project_files": "the project's files",
     "file_listing": "the list of files",
     "file": "the attached files",
     "current": "this message and its tool results",
     "reminder": "the reminder",
+}
+_ADVICE = {
+    "system": "let an admin shorten it, or choose a model with a larger window",
+    "persona_as_system": "shorten it, choose another persona, or choose a model with a larger window",
+    "tools": "offer fewer tools, or choose a model with a larger window",
+    "tasks": "move or drop some of today's tasks, or choose a model with a larger window",
+    "summary": "choose a model with a larger window",
+    "persona": "shorten it, choose another persona, or choose a model with a larger window",
+    "project_files": "take some out of the project, or choose a model with a larger window",
+    "file_listing": "choose a model with a larger window",
+    "file": "attach less, or choose a model with a larger window",
+    "current": "shorten the message, or choose a model with a larger window",
+    "reminder": "shorten it, or choose a model with a larger window",
 }

@@ -18,6 +18,11 @@ from core.errors import NotFound
 
 FORMAT = "glasshouse.conversation/1"
 KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
+# What is said of an answer whose end is none.
+ENDED = dict.fromkeys(Turn.CUT_SHORT, "Not finished") | {
+    "refusal": "The model declined to answer",
+    "content_filter": "Ended by the provider's content filter",
+}
 AT_ONCE = 20  # conversations between two pieces of the zip
 _UNSAFE = re.compile(r"[^\w\- ]+")
 
@@ -45,8 +50,8 @@ def markdown(conversation: Conversation) -> str:
         lines += [message.text, ""]
         if message.status not in (Message.Status.DONE, Message.Status.PENDING):
             lines += [f"*({message.get_status_display()})*", ""]
-        elif message.continuable:
-            lines += ["*(Not finished)*", ""]
+        elif message.finish_reason in ENDED:
+            lines += [f"*({ENDED[message.finish_reason]})*", ""]
         if notice := _notice(message):
             lines += [f"*({notice})*", ""]
     return "\n".join(lines)

@@ -65,7 +65,7 @@ def cleaned(said: str) -> str:
     return ""
 
 
-async def _ask(turn: Turn, model: Model) -> str:
+async def _ask(turn: Turn, model: Model, patience: float | None) -> str:
     shown = f"{turn.user_message.text[:SHOWN]}\n\n{turn.answer.text[:SHOWN]}"
     request = ModelRequest(
         model=model.name,
@@ -73,7 +73,8 @@ async def _ask(turn: Turn, model: Model) -> str:
         max_output=min(1_024, model.context_window // 4),  # room for a model that reasons first
         window=model.window,
     )
-    said = await ask(model, request, turn.conversation, purpose=ModelCall.Purpose.TITLE, longest=READ)
+    purpose = ModelCall.Purpose.TITLE
+    said = await ask(model, request, turn.conversation, purpose=purpose, longest=READ, patience=patience)
     return "" if said.unread else said.text
 
 

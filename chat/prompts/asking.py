@@ -30,15 +30,21 @@ class Said:
 
 
 async def ask(
-    model: Model, request: ModelRequest, conversation: Conversation, *, purpose: ModelCall.Purpose, longest: int
+    model: Model,
+    request: ModelRequest,
+    conversation: Conversation,
+    *,
+    purpose: ModelCall.Purpose,
+    longest: int,
+    patience: float | None = None,
 ) -> Said:
     """Asks the model on behalf of a conversation; an answer of more than `longest` characters is cut off.
 
-    Raises `core.errors.ModelError`.
+    `patience` as in `llm.services.shared_client`. Raises `core.errors.ModelError`.
     """
     said, refused = Said(), False
     try:
-        async with aclosing(shared_client(model.provider).stream(request)) as events:
+        async with aclosing(shared_client(model.provider, patience).stream(request)) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
                     said.text += event.text

@@ -1,8 +1,6 @@
 """What one model call is sent: the rows' blocks and branch, planned by the context engine.
 
-The turn, the plan before sending, and the reports all come through `plan`. Of a project's files that are not in the
-prompt whole, a model with tools gets the list (the section `file_listing`, L) and searches by itself. For one without,
-its question is searched in its stead, so that a small model reaches a large project too.
+The turn, the plan before sending, and the reports all come through `plan`.
 """
 
 import json
@@ -11,47 +9,41 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from django.utils import timezone
 
-from chat.context.build import Prompt, build
+from chat.context.build import Prompt, build, required_tokens
 from chat.context.cache import SentPrompt, digest, pieces_of, points_of
-from chat.context.rendering import DateAwareness, Moment, Numbers, documents_text, reminder_text, system_text
+from chat.context.rendering import DateAwareness, Moment, reminder_text, system_text
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
-from chat.models.summary import text_of
+    project = _project_files(context, documents)
+    summary = context.summary_above(leaf) if leaf else None
+    covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
+    frame = context.completed(
+        replace(_frame(context, step), summary=_block(context, text_of(summary) if summary else ""))
+    )
 from chat.prompts.history import (
     Documents,
-    ProjectFiles,
     messages_of,
     newest,
-    project_files,
     reasoned_by_others,
     unsent,
     with_reasoning,
 )
 from chat.prompts.turn_context import TurnContext
-from chat.tools.files import HITS, passages
 from chat.tools.toolbox import LAST_STEP
-from files.index.search import Hit, search_many
 from files.models import File
 from files.services import open_blob
 from llm.models import Provider
 from llm.services import RATIO_TRUSTED, Sent, cache_rule
-from llm.tokens import Tokenizer
 from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
 from personas.models import BudgetProfile
 from projects.planner.queries import render
 
 # The policy `priority` skips what does not fit and goes on, so it wants to see more than fits; but not a whole life.
 PRIORITY_READS = 4
-
-BY_SEARCH = "These files of the project can be reached by search; their text is not shown here:"
-FOUND = "These files of the project are not shown whole; what was found in them for the newest question is below:"
-# The list must be sent, so without a bound a project of a thousand files would leave no room for any question.
-LIST_SHARE = 10  # percent of the room
 
 logger = logging.getLogger(__name__)
 
@@ -98,11 +90,11 @@ def plan(
     not depend on the length of the conversation.
     """
     documents = context.documents()
+    project = _project_files(context, documents)
     summary = context.summary_above(leaf) if leaf else None
     covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
-    question = "" if context.model.tools or context.project is None else _asked(leaf, added)
-    frame = _frame(context, documents, step, question)
-    frame = context.completed(replace(frame, summary=_block(context, text_of(summary) if summary else "")))
+    frame = replace(_frame(context, step), summary=_block(context, text_of(summary) if summary else ""))
+    frame = context.completed(frame)
     base = list(documents.reports)
     room, overhead = max(context.room.input_limit, 1), context.profile.message_overhead
     read = room * (PRIORITY_READS if context.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
@@ -119,7 +111,14 @@ def plan(
             at = said - 1 + number
             messages[at] = replace(messages[at], reminder=_block(context, text))
         unloaded = rows[0].depth - above if rows else 0
-        prompt = build(replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports)))
+        request = replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports))
+        older = older_attachments(leaf, documents) if leaf and (unloaded or summary) and documents.numbers.known else ()
+        if context.project is not None or documents.attached or older:
+            question = "" if context.model.tools else _asked(leaf, added)
+            first = messages[:said] if context.model.provider.append_only and not step.first else ()
+            prompt = PromptFiles(project, documents, question, older).build(request, first)
+        else:
+            prompt = build(request)
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
         if not prompt.wants_older or read > PRIORITY_READS * room:
             return Planned(prompt, documents, summary, _unread_reasoning(context, rows, prompt))
@@ -143,6 +142,15 @@ def prompt_tokens(context: TurnContext) -> tuple[int, int]:
     return (system.tokens or 0 if system else 0), (persona.tokens or 0 if persona else 0)
 
 
+def required_texts(context: TurnContext) -> list[int]:
+    """The tokens, without overhead, of each text that every prompt of the conversation has: S, CA, K, M and R."""
+    frame, conversation = _frame(context, FIRST_STEP), context.conversation
+    summary = in_force(conversation.pk, conversation.leaf_id) if conversation and conversation.leaf_id else None
+    known = _block(context, text_of(summary) if summary else "")
+    blocks = (frame.system, frame.persona, frame.tasks, known, frame.reminder)
+    return [block.tokens or 0 for block in blocks if block]
+
+
 def project_room(context: TurnContext) -> int:
     """What a project's files may fill a share of: window − reserved output − system prompt − persona prompt."""
     return context.room.window - context.room.reserved_output - sum(prompt_tokens(context))
@@ -164,13 +172,24 @@ def _prompts(context: TurnContext, step: Step = FIRST_STEP) -> tuple[Block | Non
     return _block(context, system_text(base, _moment(context, step))), _block(context, together)
 
 
-def _frame(context: TurnContext, documents: Documents, step: Step, question: str) -> ContextRequest:
-    """Everything but the messages."""
+def expected_files(context: TurnContext) -> tuple[ProjectFiles, Documents]:
+    """What of the project would be inline beside a message of the expected length without files."""
+    documents, expected = context.documents(), ContextMessage("draft", "user", tokens=context.profile.expected_user)
+    request = replace(_frame(context, FIRST_STEP), messages=[expected])
+    files = PromptFiles(_project_files(context, documents), documents)
+    return files.fitted(request, required_tokens(request)), documents
+
+
+def _project_files(context: TurnContext, documents: Documents) -> ProjectFiles:
+    entries = context.project_entries()
+    return project_files(entries, documents, room=project_room(context), profile=context.profile)
+
+
+def _frame(context: TurnContext, step: Step) -> ContextRequest:
+    """Everything but the messages and files."""
     profile = context.profile
     system, persona = _prompts(context, step)
     reminders = [*context.reminders, LAST_STEP] if step.last and context.toolbox.definitions else context.reminders
-    room = project_room(context) if context.project else 0
-    files = project_files(context.project, documents, room=room, profile=profile)
     return ContextRequest(
         room=context.room,
         messages=(),
@@ -182,8 +201,7 @@ def _frame(context: TurnContext, documents: Documents, step: Step, question: str
         system=system,
         tasks=_block(context, render(context.tasks)) if context.tasks else None,
         persona=persona,
-        project_files=files.inline,
-        file_listing=_file_listing(files, documents, room=room, question=question),
+        system_is_persona=_replaces(context),
         reminder=_block(context, reminder_text(reminders, _moment(context, step)) or ""),
         exact=context.exact,
         versions=_versions(context),
@@ -354,43 +372,3 @@ def _asked(leaf: MessageRow | None, added: Sequence[ContextMessage]) -> str:
     """The newest question: that of a draft, else the one that is being answered."""
     drafted = added[0].text if added and added[0].role == "user" else None
     return drafted or (leaf.text if leaf is not None else "")
-
-
-def _file_listing(files: ProjectFiles, made: Documents, *, room: int, question: str) -> Block | None:
-    """L, None when every file is inline. `room` as for `project_files`; `question`: to search for, empty for a model
-    that can search by itself."""
-    if not files.by_search:
-        return None
-    listing = _listing(files, made.tokenizer, max(0, room) * LIST_SHARE // 100)
-    found = _found(files, made, question, files.line - files.inline_tokens) if question else ""
-    text = "\n\n".join([f"{FOUND}\n{listing}", found]) if found else f"{BY_SEARCH}\n{listing}"
-    return Block(text, made.tokenizer.count(text))
-
-
-def _listing(files: ProjectFiles, tokenizer: Tokenizer, most: int) -> str:
-    """A line for each file, the first ones while they take at most `most` tokens."""
-    lines: list[str] = []
-    for file in files.by_search:
-        line = f"- {file.title} (id {file.id}, {file.tokens or 0} tokens)"
-        most -= tokenizer.count(f"{line}\n")
-        if most < 0 and lines:
-            return "\n".join([*lines, f"- and {len(files.by_search) - len(lines)} more files"])
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def _found(files: ProjectFiles, made: Documents, question: str, most: int) -> str:
-    """The best passages that together take at most `most` tokens, as documents; empty when there are none."""
-    rows = File.objects.filter(pk__in=[UUID(file.id) for file in files.by_search], searchable=True)
-    kept: dict[UUID, list[Hit]] = {}
-    for hit in search_many(queries=[question], files=rows, limit=HITS):
-        tried = {**kept, hit.file: [*kept.get(hit.file, ()), hit]}
-        # Numbers are given to what is sent only, so here they are tried on a copy.
-        if made.tokenizer.count(_rendered(tried, Numbers(made.numbers.known))) <= most:
-            kept = tried
-    made.titles |= {str(pk): hits[0].name for pk, hits in kept.items()}
-    return _rendered(kept, made.numbers) if kept else ""
-
-
-def _rendered(found: Mapping[UUID, Sequence[Hit]], numbers: Numbers) -> str:
-    return documents_text([passages(pk, hits) for pk, hits in found.items()], numbers)

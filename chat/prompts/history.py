@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from chat.context.rendering import PREFIX, STUB, Numbers, documents_json, own_tokens, split_project_files
+from chat.context.rendering import PREFIX, STUB, Numbers, documents_json, own_tokens
 from chat.context.types import ContextMessage, Document, ImageRef, Reason, SourceReport
 from chat.models import Attachment, Message, StepReasoning
 from files.models import File, FileText
@@ -23,8 +23,6 @@ from llm.models import Model
 from llm.providers import wanted_in_later_turns
 from llm.tokens import Tokenizer
 from llm.types.model_call import ReasoningState, ToolCall
-from personas.models import BudgetProfile
-from projects.models import Project, ProjectFile
 
 # How an answer that did not end well is replayed: its text as it stands, marked as what it is. Its error never is.
 MARKS = {
@@ -193,6 +191,7 @@ def _said(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessage:
     return ContextMessage("", "assistant", "\n\n".join(texts), tool_calls=tuple(calls))
 
 
+READABLE = (File.Status.READY, File.Status.TOO_LONG)
 NO_VISION = "[This image cannot be shown: the model does not see images.]"
 # Two documents side by side may count a little more than each alone; nobody has seen more than two.
 JOINT = 4
@@ -200,13 +199,17 @@ JOINT = 4
 
 @dataclass(slots=True)
 class Documents:
-    """Makes the documents of one conversation. `numbers` go on from those the conversation has given before."""
+    """Makes the documents of one conversation. `numbers` go on from those the conversation has given before.
+
+    `attached`: the readable files of each message that has been made with its files, by its id.
+    """
 
     tokenizer: Tokenizer
     vision: bool
     numbers: Numbers
     reports: list[SourceReport] = field(default_factory=list)
     titles: dict[str, str] = field(default_factory=dict)
+    attached: dict[str, list[File]] = field(default_factory=dict)
 
     @property
     def given(self) -> list[dict[str, Any]]:
@@ -255,12 +258,12 @@ class Documents:
         by_message = _attachments(message.id for message in messages if message.role == "user")
         if not by_message:
             return list(messages)
-        texts = _texts(file for attached in by_message.values() for file in attached if file is not None)
+        texts = texts_of(file for attached in by_message.values() for file in attached if file is not None)
         return [self._with_files(message, by_message.get(message.id, ()), texts) for message in messages]
 
     def draft(self, message: ContextMessage, files: Sequence[File]) -> ContextMessage:
         """The same for a message that is not stored yet."""
-        return self._with_files(message, files, _texts(files)) if files else message
+        return self._with_files(message, files, texts_of(files)) if files else message
 
     def _with_files(
         self, message: ContextMessage, attached: Iterable[File | None], texts: dict[UUID, str]
@@ -268,10 +271,12 @@ class Documents:
         documents: list[Document] = []
         images: list[ImageRef] = []
         for file in attached:
-            if file is None or file.status not in (File.Status.READY, File.Status.TOO_LONG):
+            if file is None or file.status not in READABLE:
                 name = "deleted" if file is None else str(file.pk)
-                self.reports.append(SourceReport("file", name, "left_out", 0, _why_missing(file)))
-            elif not file.is_image:
+                self.reports.append(SourceReport("file", name, "left_out", 0, why_missing(file)))
+                continue
+            self.attached.setdefault(message.id, []).append(file)
+            if not file.is_image:
                 documents.append(self.of_file(file, texts.get(file.pk, "")))
             elif self.vision:
                 images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0))
@@ -282,47 +287,8 @@ class Documents:
         return replace(message, files=tuple(documents), images=tuple(images))
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectFiles:
-    """`inline` goes into the prompt whole; `chat.prompts.builder` tells of the others."""
-
-    inline: tuple[Document, ...] = ()
-    by_search: tuple[Document, ...] = ()
-    line: int = 0
-
-    @property
-    def inline_tokens(self) -> int:
-        return sum(document.tokens or 0 for document in self.inline)
-
-
-def project_files(project: Project | None, made: Documents, *, room: int, profile: BudgetProfile) -> ProjectFiles:
-    """Which of a project's files are inline and which by search; failed ones are reported.
-
-    The rule: docs/context.md, “Files and projects”.
-
-    `room`: window − reserved output − system prompt − persona prompt, in tokens. Images have no text to be found by
-    and are left out; a message can bring them along.
-    """
-    if project is None:
-        return ProjectFiles()
-    entries = list(ProjectFile.objects.filter(project=project).select_related("file"))
-    readable = [entry for entry in entries if entry.file.status in (File.Status.READY, File.Status.TOO_LONG)]
-    for entry in entries:
-        if entry not in readable or entry.file.is_image:
-            why = "project_image" if entry in readable else _why_missing(entry.file)
-            made.reports.append(SourceReport("project_file", str(entry.file_id), "left_out", 0, why))
-    documents = {str(entry.file_id): entry.file for entry in readable if not entry.file.is_image}
-    sized = made.sized(list(documents.values()))
-    pinned = frozenset(str(entry.file_id) for entry in readable if entry.pinned)
-    fitting, by_search = split_project_files(sized, room=room, pinned=pinned, share=profile.project_share)
-    texts = _texts(documents[each.id] for each in fitting)
-    inline = [made.of_file(documents[each.id], texts.get(documents[each.id].pk, "")) for each in fitting]
-    made.reports += [SourceReport("project_file", each.id, "by_search", 0) for each in by_search]
-    line = int(max(0, room) * profile.project_share)
-    return ProjectFiles(tuple(inline), tuple(by_search), line)
-
-
-def _why_missing(file: File | None) -> Reason:
+def why_missing(file: File | None) -> Reason:
+    """For a file that is none of `READABLE`."""
     if file is None:
         return "deleted_file"
     return "unread_file" if file.status in (File.Status.UPLOADED, File.Status.PROCESSING) else "failed_file"
@@ -336,6 +302,6 @@ def _attachments(message_ids: Iterable[str]) -> dict[str, list[File | None]]:
     return by_message
 
 
-def _texts(files: Iterable[File]) -> dict[UUID, str]:
+def texts_of(files: Iterable[File]) -> dict[UUID, str]:
     wanted = [file.pk for file in files if not file.is_image]
     return dict(FileText.objects.filter(file__in=wanted).values_list("file", "text")) if wanted else {}

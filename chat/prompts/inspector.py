@@ -51,6 +51,9 @@ REASONS = {
     "unread_file": gettext_lazy("the file is still being read"),
     "deleted_file": gettext_lazy("the file was deleted"),
     "project_image": gettext_lazy("a picture of a project: attach it to a message to show it to the model"),
+    "over_share": gettext_lazy("the project's files are larger than their share of the window"),
+    "attached": gettext_lazy("once, with the message that it is attached to"),
+    "in_project": gettext_lazy("once, with the project's files"),
     "result_without_call": gettext_lazy("a result without its call"),
     "no_vision": gettext_lazy("the model does not see images"),
     "call_without_result": gettext_lazy("a call without its result"),
@@ -200,8 +203,14 @@ class Panel:
 
     @property
     def ahead(self) -> str:
-        """What a plan will cost."""
-        return cost_ahead(self.report)
+        """What a plan will cost, in whole sentences; empty without a price."""
+        plan: Mapping[str, Any] = self.report
+        cost = plan.get("cost")
+        if cost is None:
+            return ""
+        most = {"most": dollars(Decimal(cost["at_most"]), up=True), "tokens": grouped(cost["longest_answer"])}
+        at_most = _("At most %(most)s, with %(tokens)s tokens of answer, the most there can be.") % most
+        return f"{cost_ahead(plan)}. {at_most}"
 
     @property
     def covered(self) -> str:
@@ -316,8 +325,8 @@ def cost_ahead(plan: Mapping[str, Any]) -> str:
     cost = plan.get("cost")
     if cost is None:
         return ""
-    amounts = {"prompt": dollars(Decimal(cost["prompt"])), "most": dollars(Decimal(cost["at_most"]), up=True)}
-    return _("%(prompt)s, with the longest answer at most %(most)s") % amounts
+    amounts = {name: dollars(Decimal(cost[name])) for name in ("prompt", "answer_per_1000")}
+    return _("%(prompt)s, and %(answer_per_1000)s for each 1,000 tokens of the answer") % amounts
 
 
 def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:

@@ -16,7 +16,8 @@ from core.i18n import translated
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
-from llm.services import cache_rule
+from llm.services import RATIO_TRUSTED, cache_rule
+from llm.types.model_call import Usage
 from personas.services import model_for
 
 
@@ -42,7 +43,7 @@ def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | Non
     if draft.effort is not None:
         base = replace(base, asked_effort=draft.effort)
     files = chosen_files(user=user, ids=draft.files)
-    allowed = budget(base)  # the same line for everybody who selects files, whatever tools they bring along
+    allowed = budget(base, scope)
     documents = {**asdict(allowed), "selected": _selected(files)}
     text, conversation = draft.text.strip(), scope.conversation
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
@@ -54,37 +55,47 @@ def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | Non
         limit = max(0, context.room.input_limit)
         problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
         return {"fits": False, "limit": limit, "error": problem, "documents": documents}
-    entry = _cache(context, planned, conversation)
+    sent = builder.fingerprint(context, planned.prompt)
+    entry = _cache(context.model, sent, conversation)
     call = report.resolved(report.stored(context, planned, cycle=1, cache=entry), draft=text)
-    return {"fits": True, "error": None, "documents": documents, "cost": _cost(context, call), **call}
+    return {"fits": True, "error": None, "documents": documents, "cost": _cost(context, call, sent), **call}
 
 
-def _cost(context: TurnContext, call: report.CallReport) -> dict[str, str] | None:
-    """What sending costs in US dollars, by our count of tokens and of what the provider's cache will serve; None
-    without a price.
+def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt) -> dict[str, Any] | None:
+    """What sending costs in US dollars, by what the provider's cache will serve and be given; None without a price.
 
-    Of the first model call: every one that follows a tool's result costs its own prompt and answer.
+    Tokens are ours times what usage has taught of the model's own. Of the first model call: every one that follows a
+    tool's result costs its own prompt and answer. `longest_answer`: in tokens, the model's own, or the room that is
+    left.
     """
-    prices = context.model.prices
-    if prices is None:
+    model = context.model
+    if model.prices is None:
         return None
-    left = max(0, context.room.window - call["used"] - call["tools_tokens"])
-    whole, served = call["used"] + call["tools_tokens"], call["cache"]["expected"]
-    expected = prices.ahead(whole, min(left, context.model.max_output or left), served)
-    return {name: f"{amount:f}" for name, amount in asdict(expected).items()}
+    ratio = model.token_ratio if model.ratio_samples >= RATIO_TRUSTED else 1.0
+    served = call["cache"]["expected"]
+    counts = (call["used"] + call["tools_tokens"], served, cache.written(sent, served, cache_rule(model)))
+    whole, read, written = (round(count * ratio) for count in counts)
+    left = max(0, context.room.window - whole)
+    longest = min(left, model.max_output or left)
+    expected = model.prices.ahead(Usage(whole, 0, cached_input=read, cache_written=written), longest)
+    return {**{name: f"{amount:f}" for name, amount in asdict(expected).items()}, "longest_answer": longest}
 
 
-def _cache(context: TurnContext, planned: builder.Planned, conversation: Conversation | None) -> cache.CacheEntry:
+def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | None) -> cache.CacheEntry:
     """What the provider's cache will serve."""
     rows = LastPrompt.objects.filter(conversation=conversation) if conversation else LastPrompt.objects.none()
-    prompts = {model: cache.sent_of(prompt) for model, prompt in rows.values_list("model", "prompt")}
-    before, sent = prompts.get(context.model.pk), builder.fingerprint(context, planned.prompt)
-    return cache.expected(sent, before, cache_rule(context.model), other_model=bool(prompts))
+    prompts = {asked: cache.sent_of(prompt) for asked, prompt in rows.values_list("model", "prompt")}
+    return cache.expected(sent, prompts.get(model.pk), cache_rule(model), other_model=bool(prompts))
 
 
-def budget(context: TurnContext) -> DocumentBudget:
-    """How many tokens of documents may be selected (docs/context.md, “Files and projects”)."""
-    profile, room = context.profile, context.room
+def budget(base: TurnContext, scope: ChatScope) -> DocumentBudget:
+    """How many tokens of documents may be selected (docs/context.md, “Files and projects”).
+
+    The same line for whoever selects, shows and refuses: with the tools that there are once a file is attached, today's
+    tasks and the summary; without those that a calling program brings along. Files of a project give way.
+    """
+    context = context_of_draft(base=base, scope=scope, text="", files=[File(searchable=True)])
+    profile, room, prompts = context.profile, context.room, builder.required_texts(context)
     reserves = Reserves(
         reserved_output=room.reserved_output,
         expected_user=profile.expected_user,
@@ -93,7 +104,10 @@ def budget(context: TurnContext) -> DocumentBudget:
         ui_share=profile.ui_share,
         select_margin=profile.select_margin,
     )
-    return document_budget(room.window, builder.prompt_tokens(context), reserves)
+    found = document_budget(room.window, prompts, reserves)
+    messages = len(prompts) + 2  # with the question, and the files above it
+    fitting = room.input_limit - sum(prompts) - profile.expected_user - messages * profile.message_overhead
+    return replace(found, selectable_up_to=max(0, min(found.selectable_up_to, fitting)))
 
 
 def chosen_files(*, user: User, ids: Sequence[UUID]) -> list[File]:
@@ -129,7 +143,7 @@ def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
             raise ContextError(
                 "files_too_long",
                 f"“{file.name}” does not fit: with its {size:,} tokens the files are {over:,} tokens over the line of "
-                f"{allowed.selectable_up_to:,}. Remove it or another file, or add it to a project and search it.",
+                f"{allowed.selectable_up_to:,}. Remove it or another file; in a project it can be searched.",
                 file=str(file.pk),
                 over=over,
             )

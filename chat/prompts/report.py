@@ -298,7 +298,7 @@ def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File
     ids = (message["source"] or "").split("+")
     if message["section"] == "project_files":
         inline = (each for each in call["sources"] if each["kind"] == "project_file" and each["state"] == "full")
-        ids = [str(each["id"]) for each in inline]
+        ids = [str(each["id"]) for each in inline if not each.get("reason")]
     found = [(files[pk], pk) for pk in ids if pk in files]
     if len(found) < len(ids):
         return GONE

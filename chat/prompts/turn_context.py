@@ -27,7 +27,7 @@ from llm.tokens import Tokenizer
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import default_profile, reminders_for
-from projects.models import Project, codes
+from projects.models import Project, ProjectFile, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
 
 # Tokens to expect of a step's reasoning by its effort, and by that of providers where none is said: our judgement.
@@ -191,6 +191,10 @@ class TurnContext:
 
     def summary_above(self, leaf: Message) -> Summary | None:
         return in_force(leaf.conversation_id, leaf.pk) if self.summarised else None
+
+    def project_entries(self) -> list[ProjectFile]:
+        """With their files; none without a project."""
+        return list(ProjectFile.objects.filter(project=self.project).select_related("file")) if self.project else []
 
     def completed(self, frame: ContextRequest) -> ContextRequest:
         """What is planned with instead of `frame`, which is a prompt without its messages: the same, but where a stored

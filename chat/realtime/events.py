@@ -215,11 +215,14 @@ NOTICES: Mapping[str, Mapping[str, Schema]] = {
 }
 OPTIONAL = {"STATE": {"title", "summary"}}  # members that a notice may lack
 
+KEY: Schema = {**TEXT, "maxLength": 100}
 FRAMES: Mapping[str, Mapping[str, Schema]] = {
     "ping": {},
     "watch": {"conversation": ID},
     "subscribe": {"turn": ID, "after_seq": NUMBER},
-    "send": {"conversation": ID, "text": TEXT, "key": {**TEXT, "maxLength": 100}, "effort": TEXT},
+    "send": {"conversation": ID, "text": TEXT, "key": KEY, "effort": TEXT},
+    "continue": {"message": ID, "key": KEY},
+    "regenerate": {"message": ID, "key": KEY},
     "stop": {"turn": ID},
 }
 MAY_LACK = {"id", "after_seq", "key", "effort"}  # members that a client's frame may lack
@@ -231,6 +234,8 @@ MEANINGS: Mapping[str, str] = {
     "subscribe": "The events of a turn after `after_seq`, to its end.",
     "send": "A message; while an answer is being written it waits for its end. `key` makes a repeat harmless. "
     "`effort` of reasoning is remembered for the conversation.",
+    "continue": "Go on with an answer that was cut off; `message` is the answer.",
+    "regenerate": "Answer the question of an answer anew, as a branch beside it; `message` is the answer.",
     "stop": "Stop a turn; what was written stays.",
     "ACK": "The frame with this `id` was carried out.",
     "ERROR": "The frame with this `id` was refused.",

@@ -23,6 +23,7 @@ from chat.tools.toolbox import Toolbox, with_external_tools, with_known_tools
 from core.errors import ProductError
 from llm.models import Model
 from personas.models import BudgetProfile, SystemPrompt
+from projects.models import ProjectFile
 
 SHARES = ("safety_margin", "catch_all_margin", "project_share")
 SECTIONS = {  # one text each, which the report has
@@ -110,6 +111,11 @@ class PastContext(TurnContext):
     def summary_above(self, leaf: Message) -> Summary | None:
         covered = self.call["summary"]
         return Summary.objects.select_related("last").get(pk=covered["id"]) if covered else None
+
+    def project_entries(self) -> list[ProjectFile]:
+        """What was added to the project since is none of this turn's."""
+        then = {source.get("id") for source in self.call["sources"] if source["kind"] == "project_file"}
+        return [entry for entry in super().project_entries() if str(entry.file_id) in then] if then else []
 
     def completed(self, frame: ContextRequest) -> ContextRequest:
         blocks: dict[str, Any] = {}

@@ -83,9 +83,9 @@ async def run(job_id: UUID) -> UUID | None:
     return job.conversation_id
 
 
-async def _carry_out(job: SummaryJob, writer: Model) -> None:
-    """A part that another model has stored holds; this one goes on from it."""
-    work = await on_database(load, job, writer)
+async def _carry_out(job: SummaryJob, writer: Model, patience: float | None) -> None:
+    """A part that another model has stored holds; this one goes on from it. `patience`: see `writing.Brief`."""
+    work = await on_database(load, job, writer, patience)
     if work is None:
         await on_database(finish, job.pk)
         return
@@ -105,7 +105,7 @@ async def _carry_out(job: SummaryJob, writer: Model) -> None:
         before = stored
 
 
-def load(job: SummaryJob, writer: Model) -> Work | None:
+def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
     """Everything the job needs, read at once; None when there is nothing to summarise."""
     conversation, decided = job.conversation, decided_for(job)
     prompt = SummaryPrompt.objects.filter(active=True).first()
@@ -127,7 +127,7 @@ def load(job: SummaryJob, writer: Model) -> Work | None:
         before = in_force(conversation.pk, leaf, prompt_version=version)
         rows = rows_between(before.last_id if before else None, last)
     now, zone = timezone.now(), conversation.owner.zone
-    brief = writing.Brief(conversation, writer, instructions, budget, now, zone)
+    brief = writing.Brief(conversation, writer, instructions, budget, now, zone, patience)
     tokens = sum(cost.tokens for cost in due.costs(decided, rows))
     return Work(job, brief, before, rows, tokens, version, leaf)
 

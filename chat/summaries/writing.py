@@ -59,7 +59,10 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """Under which instructions a summary of at most `budget` tokens is written, of what, by whom, and when it is."""
+    """Under which instructions a summary of at most `budget` tokens is written, of what, by whom, and when it is.
+
+    `patience`: seconds of silence after which another model is asked; None where there is no other.
+    """
 
     conversation: Conversation
     model: Model
@@ -67,6 +70,7 @@ class Brief:
     budget: int
     now: datetime
     zone: ZoneInfo
+    patience: float | None = None
 
     @property
     def tokenizer(self) -> tokens.Tokenizer:
@@ -150,7 +154,8 @@ def _written(row: Row, zone: ZoneInfo) -> str:
 async def write(brief: Brief, before: str, chunk: Sequence[Piece]) -> list[dict[str, str]]:
     """The sections of a summary that takes the place of `before` (the summary so far) and the chunk's messages.
 
-    Tried twice, the second time with what was wrong. Raises `Rejected` and `core.errors.ProductError`.
+    Tried twice, the second time with what was wrong; where the provider is not available, another model is to be asked
+    instead if there is one. Raises `Rejected` and `core.errors.ProductError`.
     """
     asked = "\n\n".join([*([f"# The summary so far\n{before}"] if before else []), "# The messages after it"])
     text = "\n\n".join([asked, *(piece.text for piece in chunk)])
@@ -159,7 +164,7 @@ async def write(brief: Brief, before: str, chunk: Sequence[Piece]) -> list[dict[
     try:
         return checked(await _ask(brief, messages), brief, replaced)
     except ModelError as error:
-        if not error.retryable:
+        if not error.retryable or (error.unavailable and brief.patience is not None):
             raise
     except Rejected as problem:
         again = f"{brief.system}\n\nAn earlier attempt was not usable: {problem} Write it anew."
@@ -171,7 +176,7 @@ async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
     model = brief.model
     request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
     purpose = ModelCall.Purpose.SUMMARY
-    said = await ask(model, request, brief.conversation, purpose=purpose, longest=LONGEST_READ)
+    said = await ask(model, request, brief.conversation, purpose=purpose, longest=LONGEST_READ, patience=brief.patience)
     if said.unread:
         raise Rejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
     return said

@@ -232,8 +232,9 @@ def _files(user: User, conversation: Conversation, models: Sequence[Model], ids:
     files = chosen_files(user=user, ids=ids)
     if len(files) != len(ids):
         raise NotFound("file")
+    scope = scope_of(conversation)
     for model in models:
-        refuse_over_line(files, budget(base_context(user=user, model=model, scope=scope_of(conversation))))
+        refuse_over_line(files, budget(base_context(user=user, model=model, scope=scope), scope))
     return files
 
 

@@ -10,13 +10,12 @@ from django.shortcuts import redirect, render
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.context.rendering import Numbers
 from chat.models import Conversation, ModelCall
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, inspector
-from chat.prompts.history import Documents, ProjectFiles, project_files
+from chat.prompts.files import ProjectFiles
 from chat.prompts.preview import Draft, plan_ahead
-from chat.prompts.turn_context import base_context
+from chat.prompts.turn_context import base_context, context_of_draft
 from chat.usage.services import spent
 from core.requests import with_row
 from llm.models import Model
@@ -55,7 +54,8 @@ def delete(request: Request, persona: Persona) -> HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """How a project's files would go to the `model` that would answer in it; `failed`: ids of those that cannot.
+    """How a project's files would go to the `model` that would answer in it, with a message of the expected length;
+    `failed`: ids of those that cannot.
 
     `models`: the name of every model, and whether all of the files would be inline for it.
     """
@@ -68,16 +68,15 @@ class Meter:
 
 def project_meter(*, user: User, project: Project) -> Meter:
     scope, chosen = ChatScope(None, project, project.persona), model_for(project.persona)
-    files, failed = _files(user, project, scope, chosen)
+    files, failed = _files(user, scope, chosen)
     usable = Model.objects.usable()
-    fits = [(model.name, not _files(user, project, scope, model)[0].by_search) for model in usable]
+    fits = [(model.name, not _files(user, scope, model)[0].by_search) for model in usable]
     return Meter(chosen, files, failed, fits)
 
 
-def _files(user: User, project: Project, scope: ChatScope, model: Model) -> tuple[ProjectFiles, list[str]]:
-    context = base_context(user=user, model=model, scope=scope)
-    documents = Documents(context.tokenizer, model.vision, Numbers())
-    files = project_files(project, documents, room=builder.project_room(context), profile=context.profile)
+def _files(user: User, scope: ChatScope, model: Model) -> tuple[ProjectFiles, list[str]]:
+    base = base_context(user=user, model=model, scope=scope)
+    files, documents = builder.expected_files(context_of_draft(base=base, scope=scope, text="", files=()))
     return files, [report.id or "" for report in documents.reports if report.reason == "failed_file"]
 
 

@@ -21,7 +21,7 @@ from anthropic import AnthropicError, AsyncAnthropic
 from core.errors import ModelError
 from llm.providers import EFFORTS, errors
 from llm.providers.call_ids import CallIds, json_object
-from llm.providers.streaming import HttpClient, Response, StepReader, model_names, parse, tokens
+from llm.providers.streaming import HttpClient, Response, StepReader, members, model_names, parse, tokens
 from llm.types.model_call import (
     Changed,
     FinishReason,
@@ -59,6 +59,10 @@ _CHANGED: dict[str, Changed] = {
     "tools_changed": "tools",
     "messages_changed": "messages",
 }
+_COUNTS = (
+    *("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+    *("output_tokens", "thinking_tokens"),
+)
 MAX_PAUSES = 5  # of one step
 
 # Of a request, what a count may be asked with.
@@ -371,15 +375,15 @@ class AnthropicReader(StepReader):
 
     def _diagnose(self, message: dict[str, Any]) -> None:
         self._answer = str(message.get("id") or "")[:LONGEST_ID]
-        found = (message.get("diagnostics") or {}).get("cache_miss_reason") or {}
+        found = members(members(message.get("diagnostics")).get("cache_miss_reason"))
         self._changed = _CHANGED.get(str(found.get("type")))
 
-    def _count(self, usage: dict[str, Any] | None) -> None:
+    def _count(self, usage: Any) -> None:
         """Counts are running totals; the later report wins, field by field."""
-        for key, value in (usage or {}).items():
-            if isinstance(value, int):
+        for key, value in members(usage).items():
+            if key in _COUNTS and value is not None:
                 self._counts[key] = tokens(value)
-            elif key == "output_tokens_details" and value:
+            elif key == "output_tokens_details":
                 self._count(value)
 
     def _close(self) -> Iterator[StepEvent]:

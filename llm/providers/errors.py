@@ -66,6 +66,9 @@ _PARAMETERS = tuple(
         r"adaptive (thinking) is not supported",  # Anthropic, of older models
         r"(tool call id) was .{1,100} but must be",  # Mistral
         r"when (tool_choice) forces tool use",  # Anthropic
+        r"does not support this (tool_choice)",  # DeepSeek, while it thinks
+        r"(system message) must be at the beginning",  # Qwen's template, in vLLM and llama.cpp
+        r"conversation (roles) must alternate",  # Mistral's and Gemma's templates
         r"(encrypted content) is not supported",  # OpenAI, for `include`
         r"^(tool_choice|temperature|top_p)\b.{0,80}(?:not supported|not compatible|may not be|is not allowed)",
     )

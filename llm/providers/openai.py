@@ -4,9 +4,9 @@ import base64
 import json
 import re
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -17,7 +17,7 @@ from core.errors import ModelError
 from llm.providers import errors, local_servers, responses
 from llm.providers.call_ids import CallIds
 from llm.providers.ollama import server_url
-from llm.providers.streaming import HttpClient, Response, StepReader, parse, tokens
+from llm.providers.streaming import HttpClient, Response, StepReader, members, parse, tokens
 from llm.types.model_call import (
     Allocated,
     FinishReason,
@@ -47,6 +47,9 @@ _FILLERS_OF = {"deepseek": _EMPTY_REASONING, "gemini": _NEVER_SIGNED}
 CALL_ID, SHORT_ID = "tool call id", 9  # how it calls them; letters and digits
 _SHORT_IDS = re.compile(r"(?:mis|minis|magis|devs|codes|pix|vox)tral")
 FILLERS: Filler = {**_EMPTY_REASONING, **_NEVER_SIGNED}
+# What chat templates of open models refuse, in their words: a second system message (Qwen's), neighbours of one role
+# (Mistral's and Gemma's).
+ONE_SYSTEM_MESSAGE, TAKING_TURNS = "system message", "roles"
 
 # Reasons that are not here, and there are many dialects of "stop", mean that the model came to its end.
 _REASONS: dict[str, FinishReason] = {
@@ -82,8 +85,10 @@ class Client(HttpClient):
         self._limits: dict[str, str] = defaultdict(lambda: "max_tokens")
         self._responses = responses.Client(base_url=base_url, api_key=api_key, timeout=timeout)
         self._of_responses: set[str] = set()  # models that are not to be had, or not with tools, by this protocol
-        # Models that refused a call: for lack of the reasoning that led to it, for an id, for asking for usage.
-        self._peculiar: dict[str, set[str]] = {"reasoning_missing": set(), CALL_ID: set(), "stream_options": set()}
+        # Models by what they refused: calls without the reasoning that led to them, ids, an order of messages, being
+        # asked for usage.
+        names = ("reasoning_missing", CALL_ID, "stream_options", ONE_SYSTEM_MESSAGE, TAKING_TURNS)
+        self._peculiar: dict[str, set[str]] = {name: set() for name in names}
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         if request.model in self._of_responses:
@@ -92,7 +97,7 @@ class Client(HttpClient):
 
     def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
         limit = {} if request.max_output is None else {self._limits[request.model]: request.max_output}
-        body = wire_request(request)
+        body = wire_request(self._ordered(request))
         fill = filler(request.model) or (FILLERS if request.model in self._peculiar["reasoning_missing"] else {})
         _fill_reasoning(body["messages"], fill)
         if request.model in self._peculiar[CALL_ID] or _SHORT_IDS.search(request.model.lower()):
@@ -100,6 +105,13 @@ class Client(HttpClient):
         if request.model in self._peculiar["stream_options"]:
             del body["stream_options"]
         return self._client.chat.completions.with_streaming_response.create(**body | limit)
+
+    def _ordered(self, request: ModelRequest) -> ModelRequest:
+        """With its messages in the order that the model's chat template takes."""
+        if request.model in self._peculiar[TAKING_TURNS]:
+            return replace(request, messages=tuple(taking_turns(tuple(_one_system_message(request.messages)))))
+        several = request.several_system_messages and request.model not in self._peculiar[ONE_SYSTEM_MESSAGE]
+        return replace(request, several_system_messages=several)
 
     def _reader(self) -> "OpenAIReader":
         return OpenAIReader(self._api_key)
@@ -122,7 +134,8 @@ class Client(HttpClient):
     async def _count(self, request: ModelRequest) -> Any:
         if request.model in self._of_responses:
             return await self._responses.count_tokens(request)
-        body = {name: value for name, value in wire_request(request).items() if name in ("model", "messages", "tools")}
+        whole = wire_request(self._ordered(request))
+        body = {name: value for name, value in whole.items() if name in ("model", "messages", "tools")}
         async with self._beside() as client:
             return await local_servers.counted(client, body)
 
@@ -199,6 +212,24 @@ def _one_system_message(messages: tuple[Message, ...]) -> Iterator[Message]:
     if texts:
         yield Message("system", "\n\n".join(texts))
     yield from (message for message in messages if message.role != "system")
+
+
+def taking_turns(messages: Sequence[Message]) -> list[Message]:
+    """Neighbours of one role become one message; what a person says behind a tool's result stands below it."""
+    merged: list[Message] = []
+    for message in messages:
+        last = merged[-1] if merged else None
+        below = last is not None and (last.role, message.role) == ("tool", "user") and not message.images
+        same = last is not None and last.role == message.role != "tool" and not last.tool_calls
+        if last is None or not (same or below):
+            merged.append(message)
+            continue
+        text = "\n\n".join(text for text in (last.text, message.text) if text)
+        calls, reasoning = message.tool_calls, message.reasoning
+        merged[-1] = replace(
+            last, text=text, images=last.images + message.images, tool_calls=calls, reasoning=reasoning
+        )
+    return merged
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -299,7 +330,7 @@ class OpenAIReader(StepReader):
         chunk = parse(payload)
         if chunk.get("error") or chunk.get("object") == "error":
             raise errors.from_event(chunk, self._api_key)
-        if usage := chunk.get("usage"):
+        if usage := members(chunk.get("usage")):
             self._usage = _usage(usage)
             self._cache_told = isinstance(_cached(usage), int)
         choices = chunk.get("choices")
@@ -403,12 +434,12 @@ def _parts(content: list[Any]) -> Iterator[StepEvent]:
 
 def _cached(usage: dict[str, Any]) -> Any:
     """What the server says that its cache has served; the second name is DeepSeek's."""
-    read = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+    read = members(usage.get("prompt_tokens_details")).get("cached_tokens")
     return usage.get("prompt_cache_hit_tokens") if read is None else read
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    into, out = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
+    into, out = members(usage.get("prompt_tokens_details")), members(usage.get("completion_tokens_details"))
     return Usage(
         input=tokens(usage.get("prompt_tokens")),
         output=tokens(usage.get("completion_tokens")),

@@ -18,7 +18,7 @@ from openai import AsyncOpenAI, OpenAIError
 from core.errors import ModelError
 from llm.providers import errors
 from llm.providers.call_ids import CallIds
-from llm.providers.streaming import HttpClient, Response, StepReader, model_names, parse, tokens
+from llm.providers.streaming import HttpClient, Response, StepReader, members, model_names, parse, tokens
 from llm.types.model_call import (
     FinishReason,
     Message,
@@ -280,10 +280,11 @@ class ResponsesReader(StepReader):
         response = self._response or {}
         reason: FinishReason = "tool_calls" if self._calls else "refusal" if self._refused else "stop"
         if response.get("status") == "incomplete":
-            details = response.get("incomplete_details") or {}
+            details = members(response.get("incomplete_details"))
             reason = _INCOMPLETE.get(str(details.get("reason")), "pause")
-        usage = _usage(response.get("usage"))
-        read = ((response.get("usage") or {}).get("input_tokens_details") or {}).get("cached_tokens")
+        reported = members(response.get("usage"))
+        usage = _usage(reported)
+        read = members(reported.get("input_tokens_details")).get("cached_tokens")
         reasoning = self._reasoning(usage) if self._calls else None
         yield StepFinished(reason, usage, reasoning, cache_told=isinstance(read, int))
 
@@ -295,10 +296,10 @@ class ResponsesReader(StepReader):
         return ReasoningState(tuple(items), usage.reasoning if usage else 0)
 
 
-def _usage(usage: dict[str, Any] | None) -> Usage | None:
+def _usage(usage: dict[str, Any]) -> Usage | None:
     if not usage:
         return None
-    into, out = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
+    into, out = members(usage.get("input_tokens_details")), members(usage.get("output_tokens_details"))
     return Usage(
         input=tokens(usage.get("input_tokens")),
         output=tokens(usage.get("output_tokens")),

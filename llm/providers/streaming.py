@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Protocol
 
 import httpx2
@@ -358,7 +359,26 @@ class HttpClient(ABC):
 
 def tokens(value: Any) -> int:
     """A count that a provider reports; what is none, negative or beyond reason is as if it had not been reported."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_TOKENS else 0
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int):
+        note_strange(f"{type(value).__name__} in the place of a number")
+        return 0
+    if not 0 <= value <= MOST_TOKENS:
+        note_strange("negative number" if value < 0 else f"number above {MOST_TOKENS:,}")
+        return 0
+    return value
+
+
+@lru_cache
+def note_strange(what: str) -> None:
+    """Once: a provider that reports nonsense does so with every answer."""
+    logger.warning("a provider reported a %s as its count of tokens, which is not taken", what)
+
+
+def members(value: Any) -> dict[str, Any]:
+    """Those of a JSON object that a provider may send; none where it sends something else."""
+    return value if isinstance(value, dict) else {}
 
 
 async def _expect_stream(response: Response, api_key: str) -> None:

@@ -202,9 +202,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """US dollars: of the prompt as it is expected to be billed, and the most that the call can come to."""
+    """US dollars: of the prompt as it is expected to be billed, of each 1,000 tokens of the answer, and the most that
+    the call can come to."""
 
     prompt: Decimal
+    answer_per_1000: Decimal
     at_most: Decimal
 
 
@@ -233,12 +235,12 @@ class Prices:
         )
         return sum((tokens * price for tokens, price in kinds), Decimal(0)).scaleb(-6)
 
-    def ahead(self, prompt: int, answer: int, cached: int = 0) -> "Expected":
-        """What a call will cost that is not made yet: tokens of the prompt, of them `cached` that the provider's cache
-        is expected to serve, and of the longest answer there can be."""
-        read = self.cost(Usage(prompt, 0, cached_input=cached))
-        dearest = max(read, self.cost(Usage(prompt, 0)), self.cost(Usage(prompt, 0, cache_written=prompt)))
-        return Expected(read, dearest + self.cost(Usage(0, answer)))
+    def ahead(self, prompt: Usage, answer: int) -> "Expected":
+        """What a call will cost that is not made yet: its prompt as it is expected to be billed, and tokens of the
+        longest answer there can be."""
+        plain, written = Usage(prompt.input, 0), Usage(prompt.input, 0, cache_written=prompt.input)
+        dearest = max(map(self.cost, (prompt, plain, written)))
+        return Expected(self.cost(prompt), self.cost(Usage(0, 1_000)), dearest + self.cost(Usage(0, answer)))
 
 
 @dataclass(frozen=True, slots=True)

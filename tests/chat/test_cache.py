@@ -7,9 +7,11 @@ from uuid import uuid4
 import pytest
 
 from accounts.models import User
+from chat.context.cache import Piece, SentPrompt, written
 from chat.models import LastPrompt, Message, Turn
 from chat.prompts import inspector
 from llm.models import Model, Provider
+from llm.types.model_call import CacheRule
 from personas.models import BudgetProfile, Persona
 from tests.application import Application
 from tests.chat.documents import asked, upload
@@ -267,3 +269,22 @@ def test_what_is_longer_ago_than_the_provider_keeps_is_not_promised(application:
     application.model.forget_prompts()
     [call] = calls(asked(person, place, "And then?", models=[str(model.pk)]))
     assert (call["cache"]["expected"], call["cache"]["read"], call["cache"]["reason"]) == (0, 0, "expired")
+
+
+@pytest.mark.parametrize(
+    ("rule", "points", "served", "put"),
+    [
+        (CacheRule(points="any"), (1, 3), 0, 6_000),  # up to the last point, not to the end
+        (CacheRule(points="any"), (1, 3), 3_000, 3_000),
+        (CacheRule(points="any"), (1, 3), 6_000, 0),
+        (CacheRule(points="user"), (4,), 1_000, 9_000),
+        (CacheRule(points="any", least=7_000), (1, 3), 0, 0),  # too short to be kept
+        (CacheRule(points="any"), (), 0, 0),
+        (CacheRule(), (1, 3), 0, 0),  # it keeps everything by itself, and asks nothing for that
+    ],
+)
+def test_what_a_provider_will_bill_as_written_to_its_cache(
+    rule: CacheRule, points: tuple[int, ...], served: int, put: int
+) -> None:
+    pieces = tuple(Piece("history", size * 1_000, str(size), "", "full", 1) for size in (1, 2, 3, 4))
+    assert written(SentPrompt(pieces, points, "", {}, 0.0), served, rule) == put

@@ -16,6 +16,7 @@ from chat.models import Message, StepReasoning, Summary, Turn
 from chat.summaries.services import summarise_now
 from core.background import submit
 from core.errors import ModelError
+from llm import services
 from llm.models import Model, Provider
 from llm.services import available, note_outage, outage_of
 from tests.application import Application
@@ -237,6 +238,22 @@ def test_titles_and_summaries_are_written_by_the_fallback_too(person: Person, ma
     summarise_now(user=person.user, conversation=conversation)
     summary = until(lambda: Summary.objects.filter(conversation=conversation).first(), "the summary is written")
     assert summary.model_name == other.name
+
+
+@pytest.mark.parametrize("pieces", [0, 2])
+def test_a_provider_that_hangs_while_it_summarises_is_not_waited_for_where_there_is_another(
+    pieces: int, application: Application, person: Person, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "PATIENCE", 0.5)  # its row says 120 seconds, and the job has 110
+    other = make()
+    model = make(script={"text": "## Now\nNever.", "silent_after": pieces}, fallback=other)
+    conversation = past(person.user, 30, words=300, model=model)
+    summarise_now(user=person.user, conversation=conversation)
+    summary = until(lambda: Summary.objects.filter(conversation=conversation).first(), "the summary is written")
+    assert summary.model_name == other.name
+    assert len(application.model.requests(model.name)) == 1
+    failure = outage_of(model)
+    assert failure is not None and failure.code == "provider_timeout"
 
 
 def test_a_model_is_not_its_own_fallback(make: Make) -> None:

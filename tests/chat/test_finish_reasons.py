@@ -6,8 +6,10 @@ from uuid import uuid4
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
-from chat.models import Turn
+from chat.conversations.sharing import share
+from chat.models import Conversation, Turn
 from llm.models import Model, Provider
 from tests.application import Application
 from tests.conftest import Person
@@ -102,6 +104,26 @@ def test_an_answer_of_which_nothing_came_fails_with_its_reason(
     assert (turn["status"], turn["error"]["code"], turn["finish_reason"]) == ("failed", code, "")
     assert words in turn["error"]["detail"]
     assert offered(page(person, turn), turn) == {"Try again"}
+
+
+@pytest.mark.parametrize(
+    ("script", "shared", "exported"),
+    [
+        ({"text": "No.", "finish": "refusal"}, "The model declined to answer this.", "The model declined to answer"),
+        ({"text": "", "reasoning": "Hm.", "finish": "refusal"}, "The model declined to answer this.", "Failed"),
+        ({"text": "Once upon", "finish": "length"}, "This answer was cut off.", "Not finished"),
+        ({"text": "The end."}, "", ""),
+    ],
+)
+def test_whoever_reads_a_shared_page_or_an_export_is_told(
+    script: dict[str, Any], shared: str, exported: str, person: Person, claude: Model
+) -> None:
+    turn = answered(person, script, claude)
+    link = share(user=person.user, conversation=Conversation.objects.get(pk=turn["conversation"]))
+    html = Client().get(reverse("chat:shared", args=[link.token])).content.decode()
+    assert html.count('<p class="ended">') == bool(shared) and shared in html
+    markdown = person.caller.http.get(f"conversations/{turn['conversation']}/export/", params={"kind": "md"}).text
+    assert markdown.count("*(") == bool(exported) and exported in markdown
 
 
 def test_exports_and_programs_are_told(application: Application, person: Person, claude: Model) -> None:

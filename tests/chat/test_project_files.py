@@ -4,9 +4,13 @@ import json
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
+from chat.web.persona_and_project import project_meter
 from files.models import File, FileText
 from llm.models import Model
 from llm.tokens import CATCH_ALL
+from personas.models import BudgetProfile, Persona
 from projects.models import Project, ProjectFile
 from tests.application import Application
 from tests.chat.documents import PREFIX, asked, picture, sent, upload
@@ -101,3 +105,117 @@ def test_the_list_of_a_project_with_many_files_leaves_room_for_the_question(
     lines = sent(application, mark)[1]["content"].splitlines()[1:]
     assert "note-0.txt" in lines[0] and 2 < len(lines) < 20
     assert lines[-1] == f"- and {300 - (len(lines) - 1)} more files"
+
+
+def counted_model(scripted_model_row: Model, window: int, **abilities: Any) -> Model:
+    """One whose tokenizer is known, so that a test can say what fits."""
+    return Model.objects.create(
+        provider=scripted_model_row.provider,
+        name=f"scripted-{uuid4().hex[:8]}",
+        context_window=window,
+        tokenizer="o200k_base",
+        **abilities,
+    )
+
+
+def files_of(plan: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
+    return {
+        each["title"]: (each["state"], each["reason"]) for each in plan["sources"] if each["kind"] == "project_file"
+    }
+
+
+def test_a_project_gives_way_to_a_message_that_does_not_fit_beside_it(
+    application: Application, person: Person, scripted_model_row: Model
+) -> None:
+    model = counted_model(scripted_model_row, 12_288, tools=True)
+    files = [
+        upload(person, name, b"many words " * size)
+        for name, size in (("small.txt", 400), ("large.txt", 1_700), ("pinned.txt", 900))
+    ]
+    place = put_together(person, *files)
+    path = f"projects/{person.caller.get(f'conversations/{place}/')['project']}/files/{files[2]['id']}/"
+    person.caller.http.patch(path, json={"pinned": True}).raise_for_status()
+
+    def plan(words: int) -> dict[str, Any]:
+        body = {"text": "word " * words, "model": str(model.pk)}
+        planned: dict[str, Any] = person.caller.post(f"conversations/{place}/plan/", body, expect=200)
+        assert planned["fits"], planned["error"]
+        assert planned["used"] <= planned["limit"]
+        return files_of(planned)
+
+    inline, away = ("full", None), ("by_search", "no_room")
+    assert plan(1_000) == {"small.txt": inline, "large.txt": inline, "pinned.txt": inline}
+    assert plan(5_000) == {"small.txt": inline, "large.txt": away, "pinned.txt": inline}
+    assert plan(8_300) == {"small.txt": away, "large.txt": away, "pinned.txt": inline}
+    assert plan(10_000) == {"small.txt": away, "large.txt": away, "pinned.txt": away}
+
+
+def test_a_file_of_the_project_that_is_attached_is_sent_once(application: Application, person: Person) -> None:
+    file, other = upload(person, "manual.txt", b"Press the green button."), upload(person, "other.txt", b"Not now.")
+    place, mark = put_together(person, file, other), uuid4().hex
+    turn = asked(person, place, f"Which button? {mark}-1", files=[file["id"]])
+    assert json.dumps(sent(application, f"{mark}-1")).count("green button") == 1
+    report = person.caller.get(f"turns/{turn['id']}/report/")
+    assert files_of(report) == {"manual.txt": ("full", "attached"), "other.txt": ("full", None)}
+    assert [each["text"] for each in report["messages"]] == [each["content"] for each in sent(application, f"{mark}-1")]
+    turn = asked(person, place, f"And then? {mark}-2")
+    assert json.dumps(sent(application, f"{mark}-2")).count("green button") == 1
+    report = person.caller.get(f"turns/{turn['id']}/report/")
+    assert files_of(report) == {"manual.txt": ("full", None), "other.txt": ("full", None)}
+    [attached] = [each for each in report["sources"] if each["kind"] == "file"]
+    assert (attached["title"], attached["state"], attached["reason"]) == ("manual.txt", "full", "in_project")
+    assert [each["text"] for each in report["messages"]] == [each["content"] for each in sent(application, f"{mark}-2")]
+
+
+def test_a_file_over_the_projects_share_says_why_it_is_searched_also_when_it_is_pinned(
+    application: Application, person: Person, scripted_model_row: Model
+) -> None:
+    model = small_model(scripted_model_row)
+    files = [upload(person, f"{name}.txt", b"many words " * 500) for name in ("first", "second")]
+    place = put_together(person, *files)
+    project = person.caller.get(f"conversations/{place}/")["project"]
+    for file in files:
+        path = f"projects/{project}/files/{file['id']}/"
+        person.caller.http.patch(path, json={"pinned": True}).raise_for_status()
+    body = {"text": "Now?", "model": str(model.pk)}
+    plan = person.caller.post(f"conversations/{place}/plan/", body, expect=200)
+    assert files_of(plan) == {"first.txt": ("full", None), "second.txt": ("by_search", "over_share")}
+
+
+def test_the_meter_of_a_project_counts_what_else_must_be_sent(
+    application: Application, person: Person, scripted_model_row: Model
+) -> None:
+    place = put_together(person, upload(person, "long.txt", b"many words " * 700))
+    project = Project.objects.get(pk=person.caller.get(f"conversations/{place}/")["project"])
+    model = counted_model(scripted_model_row, 4_000)
+    project.persona = Persona.objects.create(owner=person.user, name="Narrow", model=model)
+    assert [each.title for each in project_meter(user=person.user, project=project).files.inline] == ["long.txt"]
+    project.persona.budget_profile = BudgetProfile.objects.create(name=uuid4().hex, expected_user=2_000)
+    meter = project_meter(user=person.user, project=project)
+    assert [each.title for each in meter.files.by_search] == ["long.txt"]
+    assert (model.name, False) in meter.models
+
+
+@pytest.mark.parametrize("instructions", [0, 8_600])
+def test_what_the_line_lets_select_in_a_project_is_sent(
+    application: Application, person: Person, scripted_model_row: Model, instructions: int
+) -> None:
+    model = counted_model(scripted_model_row, 12_288, tools=True)
+    place = put_together(person, upload(person, "large.txt", b"many words " * 3_000))
+    project = person.caller.get(f"conversations/{place}/")["project"]
+    Project.objects.filter(pk=project).update(instructions="word " * instructions)
+    own = person.caller.get(f"max-selected-document-tokens/?model={model.pk}&conversation={place}")
+    assert own == person.caller.get(f"max-selected-document-tokens/?model={model.pk}&project={project}")
+    line = own["selectable_up_to"]
+    file = upload(person, "chosen.txt", b"word " * (line - 30))
+    body = {"text": "word " * 480, "files": [file["id"]], "model": str(model.pk)}
+    plan = person.caller.post(f"conversations/{place}/plan/", body, expect=200)
+    assert plan["fits"], plan["error"]
+    assert {name: plan["documents"][name] for name in own} == own
+    assert files_of(plan) == {"large.txt": ("by_search", "over_share" if instructions else "no_room")}
+
+
+def test_the_line_of_somebody_elses_conversation_or_project_is_not_told(person: Person, stranger: Person) -> None:
+    project = stranger.caller.post("projects/", {"name": "Closed"}, expect=201)["id"]
+    for place in (f"conversation={stranger.caller.conversation()}", f"project={project}", "project=x", "conversation="):
+        assert person.caller.http.get(f"max-selected-document-tokens/?{place}").status_code == 404

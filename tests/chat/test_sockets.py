@@ -1,7 +1,10 @@
 """The page's WebSocket, spoken to as a browser does."""
 
+from typing import Any
+
 import pytest
 
+from chat.models import Turn
 from tests.conftest import Person
 from tests.product import Caller, Product
 from tests.sockets import socket_of
@@ -55,6 +58,27 @@ def test_a_message_can_be_sent_over_the_socket(product: Product, person: Person)
         assert {"type": "ACK", "id": 2} in socket.until("ACK") + socket.until("TURN")
 
 
+def test_an_answer_is_continued_and_regenerated_over_the_socket(product: Product, person: Person) -> None:
+    script = {"steps": [{"text": "Once upon a time", "finish": "length"}, {"text": " there was a king."}]}
+    turn = person.caller.ask("Tell me a story.", script)
+    person.caller.ended(turn["id"])
+    with socket_of(product, person) as socket:
+
+        def answered(id_: int, type_: str, message: str, key: Any) -> Any:
+            socket.send(type_, id=id_, message=message, key=key)
+            return socket.until("ACK", "ERROR")[-1]
+
+        for number, type_ in enumerate(("continue", "regenerate"), 2):
+            for _ in "twice":  # a repeat does no harm
+                assert answered(1, type_, turn["message"], type_) == {"type": "ACK", "id": 1}
+            turns = Turn.objects.filter(conversation=turn["conversation"]).order_by("pk")
+            assert turns.count() == number
+            more = person.caller.ended(str(turns[number - 1].pk))
+            assert more["status"] == "done"
+        assert answered(2, "continue", more["user_message"], None)["code"] == "nothing_to_continue"
+        assert answered(3, "continue", turn["message"], ["no key"])["code"] == "bad_idempotency_key"
+
+
 @pytest.mark.parametrize("frame", ["not json", "[]", '{"type": "dance"}', '{"no": "type"}', "[" * 100_000])
 def test_a_bad_frame_closes_the_socket_with_4400(product: Product, person: Person, frame: str) -> None:
     with socket_of(product, person) as socket:
@@ -83,6 +107,8 @@ def test_somebody_elses_turn_is_not_found_and_closes_with_4403(
         {"type_": "watch", "conversation": turn["conversation"]},
         {"type_": "send", "conversation": turn["conversation"], "text": "x"},
         {"type_": "subscribe", "turn": "nonsense"},
+        {"type_": "continue", "message": turn["message"]},
+        {"type_": "regenerate", "message": turn["message"]},
     ):
         with socket_of(product, stranger) as socket:
             socket.send(**frame)

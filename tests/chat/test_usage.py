@@ -193,9 +193,24 @@ def test_the_plan_says_what_sending_costs_at_most(person: Person, priced: Model)
     client = Client()
     client.force_login(person.user)
     shown = client.post(f"/c/{conversation}/plan/", {"text": "How much?"}).content.decode()
-    assert f"{dollars(Decimal(plan['cost']['prompt']))}, with the longest answer at most $1." in shown
+    assert plan["cost"]["longest_answer"] == longest and Decimal(plan["cost"]["answer_per_1000"]) == Decimal("0.015")
+    prompt_cost = dollars(Decimal(plan["cost"]["prompt"]))
+    assert f"{prompt_cost}, and $0.015 for each 1,000 tokens of the answer" in shown and "At most" not in shown
     panel = client.post(f"/c/{conversation}/plan/?panel", {"text": "How much?"}).content.decode()
-    assert "If the model calls tools" in panel
+    most = dollars(Decimal(plan["cost"]["at_most"]), up=True)
+    assert f"At most {most}, with {longest:,} tokens of answer" in panel and "If the model calls tools" in panel
+
+
+def test_what_a_plan_costs_is_counted_as_the_model_counts(person: Person, priced: Model) -> None:
+    conversation = person.caller.post("conversations/", expect=201)["id"]
+    learnt = {"token_ratio": 1.5, "ratio_samples": 5, "max_output": 1_000, "input_price": 3, "output_price": 15}
+    model = Model.objects.create(provider=priced.provider, name=uuid4().hex, context_window=32_000, **learnt)
+    body = {"text": "How much?", "model": str(model.pk)}
+    plan = person.caller.post(f"conversations/{conversation}/plan/", body, expect=200)
+    prompt = round((plan["used"] + plan["tools_tokens"]) * 1.5)
+    assert Decimal(plan["cost"]["prompt"]) == Decimal(3 * prompt) / 10**6
+    assert plan["cost"]["longest_answer"] == 1_000
+    assert Decimal(plan["cost"]["at_most"]) == Decimal(3 * prompt + 15 * 1_000) / 10**6
 
 
 def test_without_a_price_the_plan_says_nothing_of_money(person: Person) -> None:

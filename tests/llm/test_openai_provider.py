@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from llm.providers.openai import taking_turns
 from llm.types.model_call import (
     Image,
     Message,
@@ -18,7 +19,7 @@ from llm.types.model_call import (
     ToolDefinition,
     Usage,
 )
-from tests.llm.conftest import Connect, asking, events_of, failure_after
+from tests.llm.conftest import Connect, asking, events_of, failure_after, text_of
 from tests.scripted_model import ScriptedModel
 
 WEATHER = ToolDefinition("weather", "Tells the weather.", {"type": "object", "properties": {"city": {}}})
@@ -81,6 +82,54 @@ async def test_a_model_that_knows_one_system_message_gets_one(connect: Connect, 
     messages = (Message("system", "A"), Message("user", "B"), Message("system", ""), Message("system", "C"))
     body = await sent(connect, scripted_model, asking(messages=messages, several_system_messages=False))
     assert body["messages"] == [{"role": "system", "content": "A\n\nC"}, {"role": "user", "content": "B"}]
+
+
+TALK = (
+    Message("system", "Be brief."),
+    Message("system", "Today: nothing."),
+    Message("user", "These are your files."),
+    Message("user", "What is there?"),
+    Message("assistant", tool_calls=(ToolCall("call00001", "weather", "{}"),)),
+    Message("tool", "Rain.", tool_call_id="call00001"),
+    Message("user", "Remember: in one line."),
+)
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "llamacpp"])
+async def test_messages_are_ordered_as_a_models_template_takes_them(
+    dialect: str, connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    provider = connect("openai", dialect=dialect)
+    whole = [(message.role, message.text) for message in TALK]
+    together = [("system", "Be brief.\n\nToday: nothing."), *whole[2:]]
+    by_turns = [together[0], ("user", "These are your files.\n\nWhat is there?"), ("assistant", "")]
+    by_turns += [("tool", "Rain.\n\nRemember: in one line.")]
+    for model, wanted in (("llama-4", whole), ("Qwen/Qwen3.6-27B", together), ("gemma-4-it", by_turns)):
+        for refused in ((400 if dialect == "vllm" else 500) if wanted is not whole else None, None):
+            scripted_model.forget()
+            assert text_of(await events_of(provider, asking(messages=TALK, model=model)))
+            asked = scripted_model.requests()
+            assert [record.status for record in asked] == ([refused, 200] if refused else [200])
+        assert [(each["role"], each["content"]) for each in asked[-1].body["messages"]] == wanted
+
+
+def test_questions_and_answers_are_put_by_turns_without_losing_anything() -> None:
+    image = Image("image/png", b"\x89PNG")
+    call = ToolCall("c1", "weather", "{}")
+    said = [
+        Message("user", "A", images=(image,)),
+        Message("user", "", images=(image,)),
+        Message("assistant", "B"),
+        Message("assistant", "C", tool_calls=(call,)),
+        Message("tool", "D", tool_call_id="c1"),
+        Message("tool", "E", tool_call_id="c2"),
+        Message("user", "F", images=(image,)),
+    ]
+    assert taking_turns(said) == [
+        Message("user", "A", images=(image, image)),
+        Message("assistant", "B\n\nC", tool_calls=(call,)),
+        *said[4:],
+    ]
 
 
 async def test_what_steers_the_answer_is_sent_under_its_own_names(

@@ -57,6 +57,8 @@ def _deepseek(body: Mapping[str, Any]) -> str | None:
         return "thinking.type: unknown variant, expected `enabled` or `disabled`"
     if not thinks("deepseek", body):
         return None
+    if body.get("tool_choice") not in (None, "auto", "none"):
+        return "Thinking mode does not support this tool_choice"
     for message in body["messages"]:
         given = message.get("reasoning_content")
         for call in message.get("tool_calls") or ():
@@ -138,7 +140,25 @@ _MISTRAL = {
 }
 
 
+def _template(body: Mapping[str, Any]) -> str | None:
+    """What the chat template of an open model raises: Qwen's, and that of Mistral's and Gemma's models."""
+    roles, name = [message["role"] for message in body["messages"]], body["model"].lower()
+    if "qwen" in name and "system" in roles[1:]:
+        return "System message must be at the beginning."
+    said = [message["role"] for message in body["messages"] if message["role"] != "tool" and not _calls(message)]
+    turns = said[1:] if said[0] == "system" else said
+    if re.search("mistral|gemma", name) and turns != [("user", "assistant")[n % 2] for n in range(len(turns))]:
+        return "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
+    return None
+
+
+def _calls(message: Mapping[str, Any]) -> Any:
+    return message.get("tool_calls")
+
+
 def _vllm(body: Mapping[str, Any]) -> str | None:
+    if raised := _template(body):
+        return raised
     used, answer = prompt_tokens(body), body.get("max_tokens") or 0
     if used + answer > WINDOW:
         return (
@@ -150,6 +170,9 @@ def _vllm(body: Mapping[str, Any]) -> str | None:
 
 
 def _llamacpp(body: Mapping[str, Any]) -> Failure | None:
+    if raised := _template(body):
+        said = f"Unable to generate parser for this template. Automatic parser generation failed:\nError: {raised}"
+        return Failure(500, said, body={"error": {"code": 500, "message": said, "type": "server_error"}})
     used = prompt_tokens(body)
     if used <= WINDOW:
         return None

@@ -1,6 +1,9 @@
 """The rules of docs/context.md, “Order” and “The room”, that the published vectors do not pin."""
 
 import re
+from typing import Any
+
+import pytest
 
 from llm.tokens import count
 from tests.chat.context.asking import (
@@ -128,6 +131,29 @@ def test_context_too_long_tells_the_cost_of_every_section() -> None:
     error = context(user("U1", 600), call("TC", "c"), result("TR", "c", 100), system={"tokens": 900})["error"]
     assert error["sections"] == {"system": 900, "current": 705} and error["limit"] == 1_000
     assert "system prompt" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "part", "words"),
+    [
+        ({"system": {"tokens": 130}, "window": 4_300, "tools_tokens": 6_500}, "tools", "definitions of the tools"),
+        ({"system": {"tokens": 130}, "window": 700, "reserved_output": 1_024}, "reserve", "700 tokens 1,024 are kept"),
+        ({"persona": {"tokens": 6_000, "replaces_system": True}}, "system", "the persona's prompt, which stands in"),
+        ({"system": {"tokens": 6_000}}, "system", "is the system prompt with 6,000: let an admin shorten it"),
+        ({"project_files": [file("p", 2_000)]}, "project_files", "take some out of the project"),
+        ({"tasks": {"tokens": 2_000}}, "tasks", "today's tasks"),
+        ({"reminder": {"tokens": 2_000}, "tools_tokens": 300}, "reminder", "is the reminder with 2,000"),
+    ],
+)
+def test_context_too_long_names_the_part_that_is_to_blame(request_: dict[str, Any], part: str, words: str) -> None:
+    error = context(user("U1", 20), **request_)["error"]
+    assert (error["code"], error["part"]) == ("context_too_long", part)
+    assert words in error["message"]
+
+
+def test_a_message_that_is_too_long_is_blamed_itself() -> None:
+    error = context(user("U1", 3_000), system={"tokens": 100})["error"]
+    assert error["part"] == "current" and "shorten the message" in error["message"]
 
 
 def test_a_replacing_persona_does_not_silence_a_missing_system_prompt() -> None:

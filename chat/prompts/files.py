@@ -1,0 +1,292 @@
+"""Which files are in a prompt whole, and how the model reaches the others (docs/context.md, “Files and projects”).
+
+A project's files give way while what must be sent does not fit beside them. The list of files (L) names those and the
+attachments of the branch that are out of sight. A model with tools searches them by itself; for one without, its
+question is searched in its stead, so that a small model reaches a large project too.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from chat.context.build import Prompt, build, required_tokens
+from chat.context.policies import current_turn_start
+from chat.context.rendering import Numbers, documents_text, split_project_files
+from chat.context.types import Block, ContextMessage, ContextRequest, Document, Reason, SourceReport
+from chat.models import Attachment
+from chat.models import Message as MessageRow
+from chat.models.tree import ids_down_to
+from chat.prompts.history import READABLE, Documents, texts_of, why_missing
+from chat.tools.files import HITS, passages
+from files.index.search import Hit, search_many
+from files.models import File
+from personas.models import BudgetProfile
+from projects.models import ProjectFile
+
+BY_SEARCH = "These files of the {whose} can be reached by search; their text is not shown here:"
+FOUND = "These files of the {whose} are not shown whole; what was found in them for the newest question is below:"
+NOT_SHOWN = "These files of the {whose} are not shown here:"
+# The lists must be sent, so without a bound a project of a thousand files would leave no room for any question.
+LIST_SHARE = 10  # percent of the room, for each of the two
+FOUND_PART = 4  # passages of attachments take at most this part of the room; those of a project what its line leaves
+HEADER = 40  # tokens that are enough for what stands above a list, and for the line that says how many more there are
+JOINT = 4  # texts put together may count a little more than their parts
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFiles:
+    """`inline` go into the prompt whole; `line`: the tokens that they may have together. `pinned` are ids.
+
+    The documents are without text. `gave_way`: ids of those that were inline until all that must be sent was counted.
+    """
+
+    inline: tuple[Document, ...] = ()
+    by_search: tuple[Document, ...] = ()
+    line: int = 0
+    pinned: frozenset[str] = frozenset()
+    gave_way: frozenset[str] = frozenset()
+
+    @property
+    def inline_tokens(self) -> int:
+        return sum(document.tokens or 0 for document in self.inline)
+
+    def cost(self, overhead: int) -> int:
+        return self.inline_tokens + overhead if self.inline else 0
+
+    def without(self, ids: frozenset[str]) -> "ProjectFiles":
+        inline = tuple(each for each in self.inline if each.id not in ids)
+        return replace(self, inline=inline, by_search=tuple(each for each in self.by_search if each.id not in ids))
+
+    def one_less(self) -> "ProjectFiles":
+        """With one more by search: the largest that is not pinned, else the last pinned one."""
+        others = [each for each in reversed(self.inline) if each.id not in self.pinned]
+        away = max(others, key=lambda each: each.tokens or 0) if others else self.inline[-1]
+        inline = tuple(each for each in self.inline if each is not away)
+        return replace(self, inline=inline, by_search=(*self.by_search, away), gave_way=self.gave_way | {away.id})
+
+
+def project_files(
+    entries: Sequence[ProjectFile], made: Documents, *, room: int, profile: BudgetProfile
+) -> ProjectFiles:
+    """Which of a project's files are inline by their sum alone; failed ones are reported.
+
+    `room`: window − reserved output − system prompt − persona prompt, in tokens. Images have no text to be found by
+    and are left out; a message can bring them along.
+    """
+    texts = [entry for entry in entries if entry.file.status in READABLE and not entry.file.is_image]
+    for entry in entries:
+        if entry not in texts:
+            why = "project_image" if entry.file.status in READABLE else why_missing(entry.file)
+            made.reports.append(SourceReport("project_file", str(entry.file_id), "left_out", 0, why))
+    sized = made.sized([entry.file for entry in texts])
+    pinned = frozenset(str(entry.file_id) for entry in texts if entry.pinned)
+    inline, by_search = split_project_files(sized, room=room, pinned=pinned, share=profile.project_share)
+    for each in inline:  # before those of the messages
+        made.numbers.of(each.id)
+    return ProjectFiles(tuple(inline), tuple(by_search), int(max(0, room) * profile.project_share), pinned)
+
+
+def older_attachments(leaf: MessageRow, made: Documents) -> list[File]:
+    """Files of the branch above the messages that `made` has attached theirs to, newest first.
+
+    Only what was planned before has a number, and nothing else can have been in a prompt; so most conversations are not
+    asked for.
+    """
+    here = {str(file.pk) for files in made.attached.values() for file in files}
+    known = [each for pk in made.numbers.known if pk not in here and (each := _as_id(pk))]
+    if not known:
+        return []
+    rows = Attachment.objects.filter(message__conversation=leaf.conversation_id, file__in=known)
+    found = list(rows.filter(file__status__in=READABLE).select_related("file", "message").order_by("-message__depth"))
+    if not found:
+        return []
+    branch = set(ids_down_to(leaf.pk, found[-1].message.depth))
+    return [each.file for each in found if each.message_id in branch and each.file is not None]
+
+
+def _as_id(source: str) -> UUID | None:
+    """None for pages of the web, which have numbers, too."""
+    try:
+        return UUID(source)
+    except ValueError:
+        return None
+
+
+@dataclass(slots=True)
+class PromptFiles:
+    """The files of one prompt. `question`: to search for, empty for a model that can search by itself.
+
+    `older`: attachments of the branch above the messages that the engine is given, newest first.
+    """
+
+    project: ProjectFiles
+    made: Documents
+    question: str = ""
+    older: Sequence[File] = ()
+    _counted: dict[str, int] = field(default_factory=dict)
+
+    def build(self, request: ContextRequest, first: Sequence[ContextMessage] = ()) -> Prompt:
+        """The prompt with the project's files and the list, which `request` is without. Raises `ContextError`.
+
+        `first`: the messages of the turn's first cycle, where that decides for the later ones too, since nothing in
+        front may change; as long as that fits.
+        """
+        if first:
+            settled, prompt = self._settled(replace(request, messages=first))
+            unseen = self._out_of_sight(settled, prompt)
+            settled = replace(settled, messages=[*settled.messages, *request.messages[len(first) :]])
+            if required_tokens(settled) <= request.room.input_limit:
+                prompt = build(settled)
+                if self._out_of_sight(settled, prompt) <= unseen:  # else older turns, too, are not what they were
+                    return prompt
+        return self._settled(request)[1]
+
+    def fitted(self, request: ContextRequest, required: int) -> ProjectFiles:
+        """What of the project stays inline beside what else must be sent, `required` tokens; each file sent once."""
+        question = request.messages[current_turn_start(request.messages)]
+        project = self.project.without(frozenset(document.id for document in question.files))
+        limit, overhead = request.room.input_limit, request.message_overhead
+        while project.inline:
+            listing = self._list(project.by_search, limit, limit)
+            needed = required + project.cost(overhead) + (self._list_cost(listing) + overhead if listing else 0)
+            if needed <= limit:
+                break
+            project = project.one_less()
+        return project
+
+    def _settled(self, request: ContextRequest) -> tuple[ContextRequest, Prompt]:
+        """Planned again with a longer list while that leaves another file out of sight. What is once on the list stays
+        on it, so that ends."""
+        required = required_tokens(request)
+        project = self.fitted(request, required)
+        left = request.room.input_limit - required - project.cost(request.message_overhead)
+        request = self._with_project(request, project)
+        listed: set[str] = set()
+        while True:
+            attached = [file for file in self._newest_first(request) if str(file.pk) in listed]
+            listing = self._listing(project, attached, request, left)
+            settled = replace(request, file_listing=listing)
+            prompt = build(settled)
+            unseen = self._out_of_sight(settled, prompt)
+            if unseen <= listed:
+                return settled, prompt
+            listed |= unseen
+
+    def _with_project(self, request: ContextRequest, project: ProjectFiles) -> ContextRequest:
+        """With the texts of its files; each is sent once, with the newest message or else with the project's."""
+        rows = File.objects.in_bulk([UUID(each.id) for each in project.inline])
+        texts = texts_of(rows.values())
+        inline = [self.made.of_file(rows[pk], texts.get(pk, "")) for pk in (UUID(each.id) for each in project.inline)]
+        reports = [
+            SourceReport("project_file", each.id, "by_search", 0, _why_searched(each, project))
+            for each in project.by_search
+        ]
+        kept = {each.id for each in (*project.inline, *project.by_search)}
+        reports += [
+            SourceReport("project_file", each.id, "full", None, "attached")
+            for each in (*self.project.inline, *self.project.by_search)
+            if each.id not in kept
+        ]
+        messages, twice = [], {each.id for each in inline}
+        for message in request.messages:
+            files = tuple(file for file in message.files if file.id not in twice)
+            again = (file.id for file in message.files if file.id in twice)
+            reports += [SourceReport("file", pk, "full", None, "in_project") for pk in again]
+            messages.append(message if len(files) == len(message.files) else replace(message, files=files))
+        return replace(
+            request,
+            messages=messages,
+            project_files=tuple(inline),
+            extra_sources=(*request.extra_sources, *dict.fromkeys(reports)),
+        )
+
+    def _newest_first(self, request: ContextRequest) -> Iterator[File]:
+        """Every readable attachment of the branch once."""
+        given = (file for each in reversed(request.messages) for file in self.made.attached.get(each.id, ()))
+        yield from {file.pk: file for file in (*given, *self.older)}.values()
+
+    def _out_of_sight(self, request: ContextRequest, prompt: Prompt) -> set[str]:
+        """The ids of the attachments whose contents are not in the prompt."""
+        shown = {file.id for file in request.project_files}
+        for sent in prompt.messages:
+            shown.update(image.id for image in sent.images)
+            if sent.section == "file" and sent.state != "stubbed":
+                shown.update((sent.source or "").split("+"))
+        attached = {str(file.pk) for file in self._newest_first(request) if self.made.vision or not file.is_image}
+        return attached - shown
+
+    def _listing(
+        self, project: ProjectFiles, attached: Sequence[File], request: ContextRequest, left: int
+    ) -> Block | None:
+        """L in at most `left` tokens with its overhead, None where there is nothing to list."""
+        limit, left = max(0, request.room.input_limit), left - request.message_overhead - JOINT
+        files = {"project": project.by_search, "conversation": self._described(attached)}
+        lists: dict[str, str] = {}
+        for whose, each in files.items():
+            if lines := self._list(each, limit, left):
+                lists[whose], left = lines, left - self._list_cost(lines)
+        if not lists:
+            return None
+        found, header = "", BY_SEARCH
+        if self.question:
+            most = project.line - project.inline_tokens if project.by_search else limit // FOUND_PART
+            ids = [UUID(file.id) for each in files.values() for file in each if file.tokens is not None]
+            found = self._found(ids, min(most, left))
+            header = FOUND if found else NOT_SHOWN
+        texts = [f"{header.format(whose=whose)}\n{lines}" for whose, lines in lists.items()]
+        text = "\n\n".join([*texts, found] if found else texts)
+        return Block(text, self.made.tokenizer.count(text))
+
+    def _described(self, attached: Sequence[File]) -> list[Document]:
+        """With their tokens; None for images, which no search finds."""
+        sized = {each.id: each for each in self.made.sized([file for file in attached if not file.is_image])}
+        return [sized.get(str(file.pk), Document(str(file.pk), file.name)) for file in attached]
+
+    def _list(self, files: Sequence[Document], limit: int, left: int) -> str:
+        """A line for each file: the first ones that take at most their share of `limit`, and with a header at most
+        `left`; empty where not one does."""
+        lines: list[str] = []
+        left -= HEADER
+        share = min(left, limit * LIST_SHARE // 100 - HEADER)
+        for file in files:
+            size = self._count(f"{_line(file)}\n")
+            if size > (share if lines else left):
+                break
+            lines.append(_line(file))
+            share -= size
+        more = [f"- and {len(files) - len(lines)} more files"] if 0 < len(lines) < len(files) else []
+        return "\n".join([*lines, *more])
+
+    def _list_cost(self, lines: str) -> int:
+        return self._count(lines) + HEADER
+
+    def _count(self, text: str) -> int:
+        if text not in self._counted:
+            self._counted[text] = self.made.tokenizer.count(text)
+        return self._counted[text]
+
+    def _found(self, ids: Sequence[UUID], most: int) -> str:
+        """The best passages that together take at most `most` tokens, as documents; empty when there are none."""
+        rows = File.objects.filter(pk__in=ids, searchable=True)
+        kept: dict[UUID, list[Hit]] = {}
+        for hit in search_many(queries=[self.question], files=rows, limit=HITS):
+            tried = {**kept, hit.file: [*kept.get(hit.file, ()), hit]}
+            # Numbers are given to what is sent only, so here they are tried on a copy.
+            if self.made.tokenizer.count(_rendered(tried, Numbers(self.made.numbers.known))) <= most:
+                kept = tried
+        self.made.titles |= {str(pk): hits[0].name for pk, hits in kept.items()}
+        return _rendered(kept, self.made.numbers) if kept else ""
+
+
+def _why_searched(file: Document, project: ProjectFiles) -> Reason:
+    return "no_room" if file.id in project.gave_way else "over_share"
+
+
+def _line(file: Document) -> str:
+    if file.tokens is None:
+        return f"- {file.title} (id {file.id}, an image; it can be seen only when it is attached again)"
+    return f"- {file.title} (id {file.id}, {file.tokens} tokens)"
+
+
+def _rendered(found: Mapping[UUID, Sequence[Hit]], numbers: Numbers) -> str:
+    return documents_text([passages(pk, hits) for pk, hits in found.items()], numbers)
