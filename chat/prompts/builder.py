@@ -18,12 +18,8 @@ from chat.context.rendering import DateAwareness, Moment, reminder_text, system_
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
-    project = _project_files(context, documents)
-    summary = context.summary_above(leaf) if leaf else None
-    covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
-    frame = context.completed(
-        replace(_frame(context, step), summary=_block(context, text_of(summary) if summary else ""))
-    )
+from chat.models.summary import in_force, text_of
+from chat.prompts.files import ProjectFiles, PromptFiles, older_attachments, project_files
 from chat.prompts.history import (
     Documents,
     messages_of,
@@ -181,6 +177,8 @@ def expected_files(context: TurnContext) -> tuple[ProjectFiles, Documents]:
 
 
 def _project_files(context: TurnContext, documents: Documents) -> ProjectFiles:
+    if context.project is None:
+        return ProjectFiles()
     entries = context.project_entries()
     return project_files(entries, documents, room=project_room(context), profile=context.profile)
 

@@ -193,8 +193,7 @@ class TurnContext:
         return in_force(leaf.conversation_id, leaf.pk) if self.summarised else None
 
     def project_entries(self) -> list[ProjectFile]:
-        """With their files; none without a project."""
-        return list(ProjectFile.objects.filter(project=self.project).select_related("file")) if self.project else []
+        return list(ProjectFile.objects.filter(project=self.project).select_related("file"))
 
     def completed(self, frame: ContextRequest) -> ContextRequest:
         """What is planned with instead of `frame`, which is a prompt without its messages: the same, but where a stored

@@ -115,7 +115,7 @@ class PastContext(TurnContext):
     def project_entries(self) -> list[ProjectFile]:
         """What was added to the project since is none of this turn's."""
         then = {source.get("id") for source in self.call["sources"] if source["kind"] == "project_file"}
-        return [entry for entry in super().project_entries() if str(entry.file_id) in then] if then else []
+        return [entry for entry in super().project_entries() if str(entry.file_id) in then]
 
     def completed(self, frame: ContextRequest) -> ContextRequest:
         blocks: dict[str, Any] = {}

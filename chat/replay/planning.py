@@ -12,6 +12,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from chat.context import cache
 from chat.context.build import Prompt, SourceEntry
 from chat.context.cache import CacheEntry, SentPrompt
+from chat.context.types import ContextError
 from chat.models import RunStep, Summary, Turn
 from chat.prompts import builder
 from chat.prompts.report import FILE_KINDS, CallReport, stored
@@ -47,14 +48,18 @@ class Planned(NamedTuple):
 
 
 class Again(NamedTuple):
-    """The calls of a turn, of those that a provider refused the last: as they were, and with the variation."""
+    """The calls of a turn, of those that a provider refused the last: as they were, and with the variation.
+
+    `refused`: why it would not fit so; then `planned` has the calls before that one.
+    """
 
     past: list[Planned]
     planned: list[Planned]
+    refused: ContextError | None = None
 
 
 @dataclass
-class Replay:
+class Replayer:
     """Plans turns again, best conversation by conversation and in their order: what a provider's cache would serve
     depends on the turn before, which is planned as well."""
 
@@ -63,7 +68,7 @@ class Replay:
     _place: UUID | None = None  # the conversation whose turns are in `_sent`
 
     def turn(self, turn: Turn) -> Again:
-        """Raises `Changed` where the turn cannot be planned as it was, and `ContextError` where it does not fit."""
+        """Raises `Changed` where the turn cannot be planned as it was."""
         if turn.conversation_id != self._place:
             self._place, self._sent = turn.conversation_id, {}
         found = _Turn(turn, self)
@@ -94,10 +99,10 @@ class Replay:
 class _Turn:
     """One turn on its way; `sent`: what each model was sent last."""
 
-    def __init__(self, turn: Turn, replay: Replay) -> None:
-        self.turn, self.replay = turn, replay
+    def __init__(self, turn: Turn, replayer: Replayer) -> None:
+        self.turn, self.replayer = turn, replayer
         self.sent: dict[UUID, SentPrompt] = {}
-        self._contexts = Contexts(turn, replay.variation)
+        self._contexts = Contexts(turn, replayer.variation)
         self._steps = steps_of(turn)
         self._reminders: dict[bool, dict[int, str]] = {False: {}, True: {}}  # of append-only turns, plain and varied
 
@@ -105,18 +110,24 @@ class _Turn:
         calls = list({call["cycle"]: call for call in self.turn.report["calls"]}.values())
         if problems := gone(calls):
             raise Changed(problems)
-        past = [self._call(self._contexts.then(call)) for call in calls]
+        try:
+            past = [self._call(self._contexts.then(call)) for call in calls]
+        except ContextError as error:
+            raise Changed([Problem("fits_no_more", f"What was sent does not fit any more ({error.code}).")]) from error
         for each in past:
             if problems := differences(each.stored, each.report):
                 raise Changed(problems)
-        if self.replay.variation.empty:
+        if self.replayer.variation.empty:
             return Again(past, past)
         planned: list[Planned] = []
         for each in past:
             varied = self._contexts.varied(each.context)
             if each.stored["cycle"] > 1 and not varied.toolbox.definitions:
                 break  # without tools a model answers at once
-            planned.append(self._call(varied))
+            try:
+                planned.append(self._call(varied))
+            except ContextError as error:
+                return Again(past, planned, error)
         return Again(past, planned)
 
     def _call(self, context: PastContext) -> Planned:
@@ -134,7 +145,7 @@ class _Turn:
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             reminders[len(added)] = prompt.messages[-1].text or ""
         # Of what was sent the report has the entry; so this is for what is planned otherwise, and for nothing changed.
-        wanted = varied or self.replay.variation.empty
+        wanted = varied or self.replayer.variation.empty
         entry = self._cache(context, prompt, step) if wanted else NOTHING
         return Planned(call, stored(context, planned, cycle=call["cycle"], cache=entry), context, prompt, step)
 
@@ -146,10 +157,10 @@ class _Turn:
         asked = replace(asked, at=call.get("at", began))
         before, other = self.sent.get(model.pk), bool(self.sent)
         if before is None:
-            before, earlier = self.replay.before(turn, model)
+            before, earlier = self.replayer.before(turn, model)
             other = other or earlier
         if _answered(turn, call):
-            told = call.get("cache", NOTHING)["read"] is not None and self.replay.variation.model is None
+            told = call.get("cache", NOTHING)["read"] is not None and self.replayer.variation.model is None
             self.sent[model.pk] = replace(asked, reported=told)
         return cache.expected(asked, before, cache_rule(model), other_model=other)
 
@@ -197,6 +208,7 @@ def gone(calls: Sequence[CallReport]) -> list[Problem]:
 
 def differences(then: CallReport, now: CallReport) -> list[Problem]:
     """What is not as it was stored, by name; empty where every number is the same."""
+    then, now = _as_far_read(then, now), _as_far_read(now, then)
     was, found = Counter(map(_fact, _compared(then))), Counter(map(_fact, _compared(now)))
     before = {fact[:2]: fact for fact in (was - found)}
     after = {fact[:2]: fact for fact in (found - was)}
@@ -216,6 +228,29 @@ def differences(then: CallReport, now: CallReport) -> list[Problem]:
     one, other = ({name: each[name] for name in NUMBERS} for each in (then, now))  # type: ignore[literal-required]
     unequal = [f"{name} {one[name]} then, {other[name]} now" for name in NUMBERS if one[name] != other[name]]
     return [Problem("numbers_differ", f"Not every number is as it was: {'; '.join(unequal)}.")] if unequal else []
+
+
+def _as_far_read(call: CallReport, other: CallReport) -> CallReport:
+    """Rows whose tokens have not been counted yet are read rather than missed, so that a first plan may name as left
+    out what later ones only count: those are counted here, too."""
+    known = {source.get("id") for source in other["sources"]}
+    further = [
+        source
+        for source in call["sources"]
+        if source["state"] == "left_out"
+        and source["kind"] in ("message", "file", "image")
+        and source["id"] not in known
+    ]
+    rows = {str(source["id"]).partition("#")[0] for source in further if source["kind"] == "message"}
+    if not rows or other["unloaded"] - call["unloaded"] != len(rows):
+        return call
+    ids = {source["id"] for source in further}
+    return {
+        **call,
+        "sources": [source for source in call["sources"] if source not in further],
+        "dropped": [each for each in call["dropped"] if each not in ids],
+        "unloaded": other["unloaded"],
+    }
 
 
 def _compared(call: CallReport) -> Iterable[SourceEntry]:
@@ -264,15 +299,16 @@ class Figures:
         return {**numbers, "cached_share": share, "cost": cost}
 
     @classmethod
-    def of(cls, calls: Sequence[tuple[CallReport, PastContext, int]]) -> "Figures":
-        """Of the calls of one turn: the report of each, what it was made under, and the tokens of what was answered."""
+    def of(cls, calls: Sequence[Planned], *, sent: bool = False) -> "Figures":
+        """Of the calls of one turn; `sent`: what was expected of the cache then."""
         if not calls:
             return cls()
-        last = calls[-1][0]
+        last = calls[-1].report
         total = cls(left_out=len(last["dropped"]) + last["unloaded"])
-        for call, context, answer in calls:
-            tokens, cached = call["used"] + call["tools_tokens"], call.get("cache", NOTHING)["expected"]
-            prices = context.model.prices
+        for each in calls:
+            report, prices = each.report, each.context.model.prices
+            cached = (each.stored if sent else report).get("cache", NOTHING)["expected"]
+            tokens, answer = report["used"] + report["tools_tokens"], each.stored["usage"].get("output", 0)
             cost = prices.cost(Usage(tokens, answer, cached_input=cached)) if prices is not None else None
             total += cls(tokens, cached, 0, 1, cost)
         return total
@@ -280,11 +316,4 @@ class Figures:
 
 def figures(again: Again) -> tuple[Figures, Figures]:
     """Of what was sent, and of what is planned; answers are taken to be as long as they were."""
-    return (
-        Figures.of([(each.stored, each.context, _output(each)) for each in again.past]),
-        Figures.of([(each.report, each.context, _output(each)) for each in again.planned]),
-    )
-
-
-def _output(planned: Planned) -> int:
-    return planned.stored["usage"].get("output", 0)
+    return Figures.of(again.past, sent=True), Figures.of(again.planned)
