@@ -14,8 +14,9 @@ from accounts.access.permissions import LONGEST_KEY
 from accounts.models import User
 from accounts.realtime import SignedInConsumer, has_changed
 from chat.conversations.branches import continue_answer
+from chat.conversations.marks import mark_file, mark_turn
 from chat.models import Conversation, Message
-from chat.models.conversation_state import visible_turn
+from chat.models.conversation_state import visible_message, visible_turn
 from chat.realtime import event_stream
 from chat.realtime.event_stream import group_of
 from chat.realtime.events import BAD_FRAME, BURST, FRAMES, MAX_FRAME, NOT_YOURS, PER_SECOND, TOO_FAST, TOO_LARGE
@@ -23,7 +24,7 @@ from chat.sending.services import send_or_queue
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask, check_effort, regenerate
 from core.errors import NotFound, ProductError
-from core.requests import get_or_404
+from core.requests import get_or_404, identifier
 
 
 class ConversationConsumer(SignedInConsumer):
@@ -70,6 +71,7 @@ class ConversationConsumer(SignedInConsumer):
         await self.send_json({"type": "STATE", **state})
         if await has_changed(group, self.since):
             await self.conversation_next({"conversation": str(conversation.pk)})
+            await self.conversation_marks({"conversation": str(conversation.pk)})
 
     async def on_subscribe(self, frame: dict[str, Any]) -> None:
         turn = await event_stream.threaded(visible_turn)(self.user, frame.get("turn"))
@@ -91,6 +93,9 @@ class ConversationConsumer(SignedInConsumer):
     async def on_stop(self, frame: dict[str, Any]) -> None:
         await event_stream.threaded(_stop)(self.user, frame.get("turn"))
 
+    async def on_mark(self, frame: dict[str, Any]) -> None:
+        await event_stream.threaded(_mark)(self.user, frame)
+
     async def _follow(self, turn_id: Any, after_seq: int) -> None:
         with suppress(asyncio.CancelledError):
             async for wire in event_stream.wire_events(turn_id, after_seq):
@@ -110,6 +115,9 @@ class ConversationConsumer(SignedInConsumer):
 
     async def conversation_next(self, hint: dict[str, str]) -> None:
         await self.send_json({**hint, "type": "NEXT"})
+
+    async def conversation_marks(self, hint: dict[str, str]) -> None:
+        await self.send_json({**hint, "type": "MARKS"})
 
     async def turn_started(self, hint: dict[str, str]) -> None:
         await self.send_json({**hint, "type": "TURN"})
@@ -188,3 +196,12 @@ def _key(frame: dict[str, Any]) -> str | None:
 
 def _stop(user: User, pk: object) -> None:
     stop_turn(user=user, turn=visible_turn(user, pk))
+
+
+def _mark(user: User, frame: dict[str, Any]) -> None:
+    """Raises what `mark_file` raises."""
+    message, mark = visible_message(user, frame.get("message")), frame.get("mark", "")
+    if frame.get("file") is None:
+        mark_turn(user=user, message=message, mark=mark)
+    else:
+        mark_file(user=user, message=message, file=identifier(frame["file"], "file"), mark=mark)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, cast, get_args
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -22,8 +22,10 @@ from rest_framework.serializers import BaseSerializer
 from accounts.access.permissions import ScopedView, key_of, user_of_request
 from chat.api.plan import DraftSerializer, ErrorSerializer, PlanSerializer, ReportSerializer
 from chat.conversations import branches, search, services
+from chat.conversations.marks import MARKS, mark_file, mark_turn
 from chat.models import Conversation, Message, NextMessage, Turn
 from chat.models.conversation_state import scope_of, visible_conversation, visible_turn
+from chat.models.summary import Marks, marks_on
 from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, plan_ahead
@@ -33,7 +35,7 @@ from chat.turns.services import decide_call, stop_turn
 from chat.turns.submit import Ask, regenerate
 from core.errors import ProductError
 from core.i18n import translated
-from core.requests import ByUpdate, MoneyField, SentenceField, VisibleField, pages, posts, valid
+from core.requests import ByUpdate, MoneyField, SentenceField, VisibleField, identifier, pages, posts, valid
 from llm.models import Effort, Model
 from llm.types.model_call import FinishReason
 from personas.models import Persona
@@ -75,8 +77,22 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
 CONTEXT_NOTICE = "where the provider's server did not read the whole prompt: that, and what to do"
 
 
+class MarkSerializer(serializers.Serializer[dict[str, Any]]):
+    mark = serializers.ChoiceField(
+        choices=MARKS, allow_null=True, help_text="pinned: always sent; excluded: left out; null: neither."
+    )
+
+
+class AttachedSerializer(serializers.Serializer[dict[str, Any]]):
+    id = serializers.UUIDField(allow_null=True, help_text="Null for a file that was deleted.")
+    name = serializers.CharField()
+    mark = serializers.ChoiceField(choices=MARKS, allow_null=True)
+
+
 class MessageSerializer(serializers.ModelSerializer[Message]):
     parts = PartSerializer(many=True)
+    files = serializers.SerializerMethodField()
+    mark = serializers.SerializerMethodField()
     text = serializers.CharField(read_only=True)
     error = serializers.SerializerMethodField()
     cost = MoneyField(source="turn.cost", default=None, help_text="Of the answer's model calls.")
@@ -90,9 +106,29 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
     class Meta:
         model = Message
         fields: ClassVar = [
-            "id", "conversation", "parent", "role", "text", "parts", "model", "status", "finish_reason", "error",
-            "feedback", "cost", "context_notice", "created",
+            "id", "conversation", "parent", "role", "text", "parts", "files", "mark", "model", "status",
+            "finish_reason", "error", "feedback", "cost", "context_notice", "created",
         ]  # fmt: skip
+
+    @extend_schema_field(serializers.ChoiceField(choices=MARKS, allow_null=True, help_text="Of its whole turn."))
+    def get_mark(self, message: Message) -> str | None:
+        return self._marks(message).by_message.get(message.pk)
+
+    @extend_schema_field(AttachedSerializer(many=True))
+    def get_files(self, message: Message) -> list[dict[str, Any]]:
+        """What was uploaded with it."""
+        marks = self._marks(message)
+        return [
+            {"id": each.file_id, "name": each.name, "mark": marks.of_file(message.pk, each.file_id)}
+            for each in message.attachments.all()
+        ]
+
+    def _marks(self, message: Message) -> Marks:
+        """Those of the branch on show; all messages of an answer are of one conversation."""
+        context = cast("dict[str, Marks]", self.context)
+        if "marks" not in context:
+            context["marks"] = marks_on(message.conversation_id, message.conversation.leaf_id)
+        return context["marks"]
 
     @extend_schema_field(ErrorSerializer(allow_null=True))
     def get_error(self, message: Message) -> dict[str, str] | None:
@@ -278,6 +314,25 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
         return with_rows(Message.objects.visible_to(self.request.user)).select_related(
             "conversation__persona", "parent"
         )
+
+    @extend_schema(request=MarkSerializer, responses=MessageSerializer)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Always sends the message's whole turn, leaves it out, or neither: the mark of the branch on show."""
+        message = self.get_object()
+        marked = mark_turn(user=self.person, message=message, mark=valid(MarkSerializer, request)["mark"])
+        return Response(self.get_serializer(marked).data)
+
+    @extend_schema(
+        request=MarkSerializer,
+        responses=MessageSerializer,
+        parameters=[OpenApiParameter("file", OpenApiTypes.UUID, OpenApiParameter.PATH)],
+    )
+    @action(detail=True, methods=["patch"], url_path="files/(?P<file>[^/.]+)")
+    def files(self, request: Request, pk: str, file: str) -> Response:
+        """Leaves a file or picture of a question out; `pinned` pins its whole turn, null takes back what is marked."""
+        message, body = self.get_object(), valid(MarkSerializer, request)
+        marked = mark_file(user=self.person, message=message, file=identifier(file, "file"), mark=body["mark"])
+        return Response(self.get_serializer(marked).data)
 
     @posts(TurnsSerializer, RegenerateSerializer, status=202)
     def regenerate(self, message: Message, **asked: Any) -> Any:

@@ -13,6 +13,7 @@ from django.utils.translation import ngettext
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import busy, idle, lock, require_owner
+from chat.models.summary import carry_marks
 from chat.models.tree import asked_together, below, newest_leaf, with_rows
 from chat.prompts.preview import chosen_files
 from chat.turns.submit import Ask, submit
@@ -69,7 +70,8 @@ def choose_branch(*, user: User, message: Message) -> Conversation:
 def delete_message(*, user: User, message: Message) -> Conversation:
     """Deletes the message with everything below it. Raises `already_answering` (409) while an answer in there is live.
 
-    When the branch on show goes, the newest one that is left below the message's parent is shown.
+    When the branch on show goes, the newest one that is left below the message's parent is shown; where there is none
+    below it, the branch that ends there has its marks.
     """
     require_owner(user, message.conversation)
     with transaction.atomic():
@@ -78,6 +80,9 @@ def delete_message(*, user: User, message: Message) -> Conversation:
         if Turn.objects.live().filter(Q(answer__in=doomed) | Q(user_message__in=doomed)).exists():
             raise busy()
         was_on_show = conversation.leaf_id in doomed
+        above = message.parent_id
+        if was_on_show and above and not Message.objects.filter(parent=above).exclude(pk=message.pk).exists():
+            carry_marks(conversation.pk, conversation.leaf_id, above, [above])
         # All at once: Django would otherwise go down the tree call by call, and a long branch is too deep for that.
         Message.objects.filter(pk__in=doomed).delete()
         if was_on_show:

@@ -8,6 +8,7 @@ from uuid import UUID
 from chat.models import Conversation, ModelCall, Turn
 from chat.models.conversation import title_from
 from chat.models.conversation_state import list_changed
+from chat.models.summary import marks_on
 from chat.prompts.asking import Charge, ask
 from chat.realtime.event_stream import announce
 from core.background import on_database
@@ -29,9 +30,12 @@ logger = logging.getLogger(__name__)
 
 
 def claim(conversation_id: UUID) -> UUID | None:
-    """The turn whose model should write the title now: the newest good answer's, and of all who ask one is told."""
+    """The turn whose model should write the title now: the newest good answer's, if it is not left out, and of all who
+    ask one is told."""
+    leaf = Conversation.objects.filter(pk=conversation_id).values_list("leaf", flat=True).first()
     untitled = Conversation.objects.filter(pk=conversation_id, titled=False)
     good = Turn.objects.filter(status=Turn.Status.DONE, model__context_window__gte=SMALLEST_WINDOW)
+    good = good.exclude(answer__in=marks_on(conversation_id, leaf).excluded)
     turn = good.filter(conversation__in=untitled).order_by("-id").values_list("pk", flat=True).first()
     return turn if turn is not None and untitled.update(titled=True) else None
 

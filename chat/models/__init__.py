@@ -13,7 +13,7 @@ from chat.models.import_job import Import
 from chat.models.replay import Replay, ReplayedTurn
 from chat.models.run import Mention, Run, RunStep
 from chat.models.share import Share
-from chat.models.summary import Summary, SummaryJob
+from chat.models.summary import Mark, Summary, SummaryJob
 
 __all__ = [
     "RESTORABLE_FOR",
@@ -21,6 +21,7 @@ __all__ = [
     "Conversation",
     "Import",
     "LastPrompt",
+    "Mark",
     "Mention",
     "Message",
     "ModelCall",

@@ -1,7 +1,10 @@
-"""Summaries of what is too old to be sent word for word, and their jobs (docs/context.md, “Summaries”)."""
+"""What stands between the messages and the prompt: summaries of what is too old to be sent word for word, their jobs,
+and a person's marks, by which a turn is always sent or left out (docs/context.md, “Summaries” and “Marks”)."""
 
 import zoneinfo
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -19,7 +22,8 @@ class SummaryQuerySet(OfConversation["Summary"]):
 
 
 class Summary(models.Model):
-    """Stands for every message from the root of a branch to `last`, so it holds for every branch through `last`.
+    """Stands for every message from the root of a branch to `last` but those `left_aside`, which were pinned or left
+    out when it was written, so it holds for every branch through `last` on which nothing that it tells of is left out.
 
     A row never changes but for `withdrawn`: an edited, rebuilt or longer summary is a new row that `supersedes` it.
     `sections` is a list of `{"name", "text"}`, oldest part first, names as in `chat.context.summary.SECTION_SHARES`.
@@ -39,6 +43,7 @@ class Summary(models.Model):
     span_end = models.DateTimeField()
     sections: "models.JSONField[Any, Any]" = models.JSONField(default=list)
     shortened: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    left_aside: "models.JSONField[Any, Any]" = models.JSONField(default=list, help_text="Ids of messages not in it.")
     tokens_in = models.PositiveIntegerField(help_text="Tokens of the messages it stands for.")
     tokens_out = models.PositiveIntegerField(help_text="Tokens of its text as it is sent.")
     as_of = models.DateTimeField(help_text="The moment from which “Today” and “Now” are seen.")
@@ -63,6 +68,158 @@ class Summary(models.Model):
 
     def __str__(self) -> str:
         return f"{self.messages} messages, {self.tokens_in:,} → {self.tokens_out:,} tokens"
+
+
+class Mark(models.Model):
+    """What a person has said of a turn, or of one `file` of its question `message`: always send it, or leave it out.
+
+    A mark is the branch's: it holds wherever `since`, the end of the branch when it was set, is above. Of several on a
+    branch the one with the lowest `since` holds; `none` takes one back there, and leaves it on other branches.
+    A branch that forks above `since` begins with a copy (`carry_marks`). Files are never pinned: their turns are.
+    """
+
+    class Kind(models.TextChoices):
+        PINNED = "pinned", "Always sent"
+        EXCLUDED = "excluded", "Left out"
+        NONE = "none", "No longer marked"
+
+    conversation = models.ForeignKey("chat.Conversation", on_delete=models.CASCADE, related_name="marks")
+    message = models.ForeignKey("chat.Message", on_delete=models.CASCADE, related_name="marks")
+    file = models.ForeignKey("files.File", null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    since = models.ForeignKey("chat.Message", on_delete=models.CASCADE, related_name="+")
+    mark = models.CharField(max_length=10, choices=Kind)
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = OfConversation["Mark"].as_manager()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["since", "message", "file"], nulls_distinct=False, name="one_mark_per_target_and_place"
+            ),
+            models.CheckConstraint(condition=Q(file=None) | ~Q(mark="pinned"), name="files_are_not_pinned"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.message_id} {self.mark}"
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedMessage:
+    """A message of a turn with a mark; `depth` is its place on the branch."""
+
+    id: UUID
+    question: UUID
+    depth: int
+    mark: str
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What holds on one branch. `files`: of a question, those of its files that are left out."""
+
+    messages: Sequence[MarkedMessage] = ()
+    files: Mapping[UUID, frozenset[UUID]] = field(default_factory=dict)
+
+    @cached_property
+    def by_message(self) -> dict[UUID, str]:
+        """`pinned` or `excluded`, for every message of a marked turn."""
+        return {message.id: message.mark for message in self.messages}
+
+    @cached_property
+    def pinned(self) -> list[UUID]:
+        return [message.id for message in self.messages if message.mark == Mark.Kind.PINNED]
+
+    @cached_property
+    def excluded(self) -> list[UUID]:
+        return [message.id for message in self.messages if message.mark == Mark.Kind.EXCLUDED]
+
+    def of_file(self, question: UUID, file: UUID | None) -> str | None:
+        """What a file of the question is marked: itself, else its turn."""
+        left_out = file is not None and file in self.files.get(question, ())
+        return Mark.Kind.EXCLUDED.value if left_out else self.by_message.get(question)
+
+    def told_by(self, last_depth: int, left_aside: Iterable[str]) -> bool:
+        """Whether a summary down to `last_depth` tells of a message that is left out."""
+        aside = frozenset(left_aside)
+        return any(
+            message.mark == Mark.Kind.EXCLUDED and message.depth <= last_depth and str(message.id) not in aside
+            for message in self.messages
+        )
+
+
+NO_MARKS = Marks()
+
+# Marks that hold on the branch that ends at `leaf`, as (target, file, mark, depth of `since`). Without any mark in the
+# conversation the branch is not walked at all.
+_HOLDING = """
+WITH RECURSIVE path AS (
+    SELECT id, parent_id, role, depth FROM chat_message
+    WHERE id = %(leaf)s AND EXISTS (SELECT FROM chat_mark k WHERE k.conversation_id = %(conversation)s)
+    UNION ALL
+    SELECT m.id, m.parent_id, m.role, m.depth FROM chat_message m JOIN path ON m.id = path.parent_id
+), holding AS (
+    SELECT DISTINCT ON (k.message_id, k.file_id) k.message_id, k.file_id, k.mark, path.depth AS since
+    FROM chat_mark k JOIN path ON path.id = k.since_id WHERE k.conversation_id = %(conversation)s
+    ORDER BY k.message_id, k.file_id, path.depth DESC
+)
+"""
+
+# Each with the messages of its turn: the question and what stands below it up to the next one.
+_MARKED = """
+, turns AS (
+    SELECT id, depth, max(CASE WHEN role = 'user' THEN depth END) OVER (ORDER BY depth) AS start FROM path
+)
+SELECT h.message_id, h.file_id, h.mark, t.id, t.depth FROM holding h
+JOIN path q ON q.id = h.message_id JOIN turns t ON t.start = q.depth AND (h.file_id IS NULL OR t.id = q.id)
+WHERE h.mark <> 'none' ORDER BY t.depth
+"""
+
+# What was marked below a fork, of what stands at it or above; nothing where the fork is not on the branch.
+_TO_CARRY = """
+SELECT h.message_id, h.file_id, h.mark FROM holding h
+JOIN path q ON q.id = h.message_id JOIN path fork ON fork.id = %(fork)s
+WHERE h.since > fork.depth AND q.depth <= fork.depth
+"""
+
+
+def marks_on(conversation_id: UUID, leaf_id: UUID | None) -> Marks:
+    """What holds on the branch that ends at `leaf_id`; one query."""
+    found = _holding(_MARKED, {"conversation": conversation_id, "leaf": leaf_id}) if leaf_id else []
+    if not found:
+        return NO_MARKS
+    files: dict[UUID, set[UUID]] = {}
+    messages = []
+    for question, file, mark, pk, depth in found:
+        if file is None:
+            messages.append(MarkedMessage(pk, question, depth, mark))
+        else:
+            files.setdefault(question, set()).add(file)
+    return Marks(messages, {question: frozenset(ids) for question, ids in files.items()})
+
+
+def carry_marks(conversation_id: UUID, leaf_id: UUID | None, fork: UUID, to: Iterable[UUID]) -> None:
+    """The branches that begin with the messages `to`, below `fork` or in its place, get the marks of the branch that
+    ends at `leaf_id`, as far as what is marked is theirs, too."""
+    bound = {"conversation": conversation_id, "leaf": leaf_id, "fork": fork}
+    carried = _holding(_TO_CARRY, bound) if leaf_id and leaf_id != fork else []
+    set_marks(
+        Mark(conversation_id=conversation_id, message_id=message, file_id=file, mark=mark, since_id=since)
+        for message, file, mark in carried
+        for since in to
+    )
+
+
+def set_marks(marks: Iterable[Mark]) -> None:
+    """In place of those of the same targets and ends."""
+    fields = ["since", "message", "file"]
+    Mark.objects.bulk_create(list(marks), update_conflicts=True, unique_fields=fields, update_fields=["mark"])
+
+
+def _holding(asked: str, bound: Mapping[str, Any]) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(_HOLDING + asked, bound)
+        return list(cursor.fetchall())
 
 
 class SummaryJobQuerySet(models.QuerySet["SummaryJob"]):
@@ -130,16 +287,23 @@ SELECT id FROM up WHERE id = ANY(%(ends)s)
 """
 
 
-def in_force(conversation_id: UUID, leaf_id: UUID | None, *, prompt_version: int | None = None) -> Summary | None:
+def in_force(
+    conversation_id: UUID, leaf_id: UUID | None, marks: Marks | None = None, *, prompt_version: int | None = None
+) -> Summary | None:
     """The summary that holds on the branch ending at `leaf_id`: the one that reaches furthest, of those the newest.
 
-    A summary covers everything above its last message, so it holds exactly where that message is on the branch: a
-    branch that forked before a summary's end gets an earlier one, or none. `prompt_version` asks for one written under
-    that version only.
+    A summary covers everything above its last message, so it holds where that message is on the branch: a branch that
+    forked before a summary's end gets an earlier one, or none. `marks` are the branch's, asked for where not given: a
+    summary that tells of what is left out does not hold there. `prompt_version` asks for one written under that
+    version only.
     """
     rows = Summary.objects.in_force().filter(conversation=conversation_id)
     if prompt_version is not None:
         rows = rows.filter(prompt_version=prompt_version)
+    marks = marks_on(conversation_id, leaf_id) if marks is None else marks
+    if marks.excluded:
+        known = rows.values_list("pk", "last__depth", "left_aside")
+        rows = rows.filter(pk__in=[pk for pk, depth, aside in known if not marks.told_by(depth, aside)])
     last = _end(rows, leaf_id)
     return rows.filter(last=last).select_related("last").order_by("-id").first() if last is not None else None
 

@@ -27,6 +27,7 @@ from chat.prompts.history import (
     reasoned_by_others,
     unsent,
     with_reasoning,
+    with_reasoning_of_calls,
 )
 from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import LAST_STEP
@@ -101,6 +102,9 @@ def plan(
         messages = documents.attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
         if context.model.provider.kind == Provider.Kind.OPENAI:
             messages = with_reasoning(messages, rows, context.model)
+        messages = with_reasoning_of_calls(
+            messages, context.user, context.model, context.tokenizer, whole=context.for_program
+        )
         said = len(messages)
         messages += [documents.draft(added[0], files), *added[1:]] if added else []
         for number, text in step.reminders.items():
@@ -138,11 +142,9 @@ def prompt_tokens(context: TurnContext) -> tuple[int, int]:
     return (system.tokens or 0 if system else 0), (persona.tokens or 0 if persona else 0)
 
 
-def required_texts(context: TurnContext) -> list[int]:
+def required_texts(context: TurnContext, summary: Summary | None) -> list[int]:
     """The tokens, without overhead, of each text that every prompt of the conversation has: S, CA, K, M and R."""
-    frame, conversation = _frame(context, FIRST_STEP), context.conversation
-    summary = in_force(conversation.pk, conversation.leaf_id) if conversation and conversation.leaf_id else None
-    known = _block(context, text_of(summary) if summary else "")
+    frame, known = _frame(context, FIRST_STEP), _block(context, text_of(summary) if summary else "")
     blocks = (frame.system, frame.persona, frame.tasks, known, frame.reminder)
     return [block.tokens or 0 for block in blocks if block]
 

@@ -143,6 +143,11 @@ class TurnContext:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
 
     @property
+    def for_program(self) -> bool:
+        """Whether the conversation is one request of a program that speaks OpenAI's protocol."""
+        return self.conversation is not None and self.conversation.origin == Conversation.Origin.API
+
+    @property
     def exact(self) -> bool:
         return bool(self.model.tokenizer)
 

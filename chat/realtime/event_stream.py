@@ -297,3 +297,9 @@ def tell_pages(conversation: Conversation) -> None:
 
 def hint(conversation_id: UUID) -> dict[str, str]:
     return {"type": "conversation.next", "conversation": str(conversation_id)}
+
+
+def tell_marks(conversation_id: UUID, question: UUID) -> None:
+    """Once the change is committed, open pages look again at the turn of this question and at the plan."""
+    changed = {"type": "conversation.marks", "conversation": str(conversation_id), "message": str(question)}
+    transaction.on_commit(partial(async_to_sync(announce), conversation_id, changed))

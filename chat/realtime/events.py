@@ -209,11 +209,12 @@ NOTICES: Mapping[str, Mapping[str, Schema]] = {
     "STATE": {"conversation": ID, "state": STATE, "title": TEXT, "summary": TEXT},
     "TITLE": {"conversation": ID, "title": TEXT},
     "NEXT": {"conversation": ID},
+    "MARKS": {"conversation": ID, "message": ID},
     "TURN": {"conversation": ID, "turn": ID, "message": ID},
     News.CONVERSATIONS: {},
     News.TASKS: {},
 }
-OPTIONAL = {"STATE": {"title", "summary"}}  # members that a notice may lack
+OPTIONAL = {"STATE": {"title", "summary"}, "MARKS": {"message"}}  # members that a notice may lack
 
 KEY: Schema = {**TEXT, "maxLength": 100}
 FRAMES: Mapping[str, Mapping[str, Schema]] = {
@@ -224,24 +225,28 @@ FRAMES: Mapping[str, Mapping[str, Schema]] = {
     "continue": {"message": ID, "key": KEY},
     "regenerate": {"message": ID, "key": KEY},
     "stop": {"turn": ID},
+    "mark": {"message": ID, "file": ID, "mark": {"type": ["string", "null"], "enum": ["pinned", "excluded", None]}},
 }
-MAY_LACK = {"id", "after_seq", "key", "effort"}  # members that a client's frame may lack
+MAY_LACK = {"id", "after_seq", "key", "effort", "file"}  # members that a client's frame may lack
 
 MEANINGS: Mapping[str, str] = {
     **{str(type_): type_.meaning for type_ in EventType},
     "ping": "Answered by the acknowledgement alone.",
-    "watch": "Follow a conversation: its state at once, then STATE, TITLE, NEXT and TURN as they happen.",
+    "watch": "Follow a conversation: its state at once, then STATE, TITLE, NEXT, MARKS and TURN as they happen.",
     "subscribe": "The events of a turn after `after_seq`, to its end.",
     "send": "A message; while an answer is being written it waits for its end. `key` makes a repeat harmless. "
     "`effort` of reasoning is remembered for the conversation.",
     "continue": "Go on with an answer that was cut off; `message` is the answer.",
     "regenerate": "Answer the question of an answer anew, as a branch beside it; `message` is the answer.",
     "stop": "Stop a turn; what was written stays.",
+    "mark": "Always send the turn of a message (`pinned`), leave it out (`excluded`), or neither (null), on the branch "
+    "on show; with `file` one of its files.",
     "ACK": "The frame with this `id` was carried out.",
     "ERROR": "The frame with this `id` was refused.",
     "STATE": "How a conversation stands.",
     "TITLE": "A conversation's new title.",
     "NEXT": "The message that waits in a conversation has changed.",
+    "MARKS": "What is pinned or left out has changed: the turn of the question `message`; without it, any.",
     "TURN": "An answer begins; subscribe to read it.",
     News.CONVERSATIONS: "The person's list of conversations has changed, by whatever device or program: read it again.",
     News.TASKS: "Tasks, checklists or runs of the person have changed. A token hears this if it has the scope `tasks`.",

@@ -1,6 +1,7 @@
 """When a summary is due, and how much it may say: the engine's plan on stored rows."""
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -15,7 +16,9 @@ from chat.context.summary import (
     plan_summary,
 )
 from chat.context.types import ContextMessage, ContextRequest
-from chat.models import Conversation, Message, SummaryJob
+from chat.models import Conversation, Message, Summary, SummaryJob
+from chat.models.summary import Marks
+from chat.models.tree import rows_between
 from chat.prompts.history import messages_of
 from chat.prompts.report import CallReport
 from chat.prompts.turn_context import TurnContext
@@ -78,14 +81,25 @@ def _wanted(context: TurnContext, used: int) -> bool:
     return is_due(bounds_of(profile, context.room.input_limit), used)
 
 
-def plan_of(context: TurnContext, rows: Sequence[Message], job: SummaryJob) -> SummaryPlan | None:
-    """What to summarise of `rows`, the messages after the last summarised one, oldest first; None when nothing is.
+def open_rows(holds: Summary | None, end: UUID, marks: Marks) -> list[Message]:
+    """What neither the summary stands for nor a mark decides, down to the message `end`, oldest first: what `holds` has
+    left aside for a mark that holds no more, and what came after it."""
+    aside = Message.objects.filter(pk__in=holds.left_aside if holds is not None else ())
+    earlier = aside.prefetch_related("attachments").order_by("depth")
+    rows = [*earlier, *rows_between(holds.last_id if holds is not None else None, end)]
+    return [row for row in rows if row.pk not in marks.by_message]
+
+
+def plan_of(context: TurnContext, rows: Sequence[Message], job: SummaryJob, marks: Marks) -> SummaryPlan | None:
+    """What to summarise of `rows`, the `open_rows` of the branch; None when nothing is.
 
     Where somebody has asked for it, it does not matter what the last turn spent.
     """
     bounds = bounds_of(context.profile, context.room.input_limit)
     used = job.used if job.reason == SummaryJob.Reason.CEILING else bounds.ceiling + 1
-    return plan_summary(costs(context, rows), bounds, used=used, fixed=job.fixed)
+    pinned = Message.objects.filter(pk__in=marks.pinned).order_by("depth")
+    fixed = job.fixed + sum(cost.tokens for cost in costs(context, list(pinned)))
+    return plan_summary(costs(context, rows), bounds, used=used, fixed=fixed)
 
 
 def budget_beside(context: TurnContext, tail: Sequence[Message], fixed: int) -> int:

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import PATIENCE, fail, finish, scope_of
-from chat.models.summary import bracketed, in_force, text_of
+from chat.models.summary import Marks, bracketed, in_force, marks_on, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
 from chat.summaries import due, writing
@@ -35,12 +35,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a job has to do: from the summary `before` (None: from the beginning) over `rows`, the oldest first."""
+    """What a job has to do: from the summary `before` (None: from the beginning) over `rows`, the oldest first.
+
+    `marks` are those of the branch at its beginning: what has one is not among the rows.
+    """
 
     job: SummaryJob
     brief: writing.Brief
     before: Summary | None
     rows: Sequence[Message]
+    marks: Marks
     tokens: int
     prompt_version: int
     leaf: UUID
@@ -113,23 +117,27 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
     leaf = conversation.leaf_id
     if leaf is None:
         return None
+    marks = marks_on(conversation.pk, leaf)
     if job.target is not None:
-        before, rows = None, rows_between(None, job.target.last_id)
-        budget = due.budget_beside(decided, rows_between(job.target.last_id, leaf), job.fixed)
+        before, rows = None, due.open_rows(None, job.target.last_id, marks)
+        tail = [row for row in rows_between(job.target.last_id, leaf) if row.pk not in marks.excluded]
+        budget = due.budget_beside(decided, tail, job.fixed)
     else:
-        holds = in_force(conversation.pk, leaf)
-        after = rows_between(holds.last_id if holds else None, leaf)
-        plan = due.plan_of(decided, after, job)
+        after = due.open_rows(in_force(conversation.pk, leaf, marks), leaf, marks)
+        plan = due.plan_of(decided, after, job, marks)
         if plan is None:
             return None
         last, budget = UUID(plan.summarise[-1].partition("#")[0]), plan.summary_tokens
+        deepest = next(row.depth for row in after if row.pk == last)
         # A summary of an older prompt version is not gone on from: what it stands for is read again.
-        before = in_force(conversation.pk, leaf, prompt_version=version)
-        rows = rows_between(before.last_id if before else None, last)
+        before = in_force(conversation.pk, leaf, marks, prompt_version=version)
+        rows = [row for row in due.open_rows(before, leaf, marks) if row.depth <= deepest]
+    if not rows:
+        return None
     now, zone = timezone.now(), conversation.owner.zone
     brief = writing.Brief(conversation, writer, instructions, budget, now, zone, patience)
     tokens = sum(cost.tokens for cost in due.costs(decided, rows))
-    return Work(job, brief, before, rows, tokens, version, leaf)
+    return Work(job, brief, before, rows, marks, tokens, version, leaf)
 
 
 def decided_for(job: SummaryJob) -> TurnContext:
@@ -160,14 +168,16 @@ def store(work: Work, sections: list[dict[str, str]], *, shortened: list[str], l
         if not Message.objects.filter(pk=rows[-1].pk).exists():
             fail(work.job.pk, "messages_deleted", "Messages were deleted while it was being written.")
             return None
+        last_row = before.last if before is not None and before.last.depth > rows[-1].depth else rows[-1]
         summary = Summary(
             conversation_id=work.job.conversation_id,
             leaf_id=work.leaf,
             first_id=before.first_id if before else rows[0].pk,
-            last=rows[-1],
+            last=last_row,
+            left_aside=_left_aside(work, last_row),
             messages=len(rows) + (before.messages if before else 0),
             span_start=before.span_start if before else rows[0].created,
-            span_end=rows[-1].created,
+            span_end=last_row.created,
             sections=sections,
             shortened=[*(before.shortened if before else []), *shortened],
             timezone=brief.zone.key,
@@ -184,6 +194,12 @@ def store(work: Work, sections: list[dict[str, str]], *, shortened: list[str], l
         if last:
             finish(work.job.pk)
     return summary
+
+
+def _left_aside(work: Work, last: Message) -> list[str]:
+    """What the summary down to `last` does not tell of: what is marked, and what was and is not in it yet."""
+    waiting = {*(work.before.left_aside if work.before else ())} - {str(row.pk) for row in work.rows}
+    return sorted(waiting | {str(message.id) for message in work.marks.messages if message.depth <= last.depth})
 
 
 @dataclass(frozen=True, slots=True)

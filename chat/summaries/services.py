@@ -11,8 +11,7 @@ from accounts.models import User
 from chat.context.summary import SECTION_SHARES
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import idle
-from chat.models.summary import in_force, text_of
-from chat.models.tree import rows_between
+from chat.models.summary import in_force, marks_on, text_of
 from chat.summaries import due
 from chat.summaries.jobs import decided_for
 from core.background import enqueue
@@ -34,11 +33,11 @@ def summarise_now(*, user: User, conversation: Conversation) -> SummaryJob:
     Raises `already_answering` and `summarising` (409), and `nothing_to_summarise` (409) when nothing is old enough.
     """
     with idle(user, conversation) as locked:
-        holds = in_force(locked.pk, locked.leaf_id)
-        above = holds.last_id if holds else None
-        rows = rows_between(above, locked.leaf_id) if locked.leaf_id else []
+        marks = marks_on(locked.pk, locked.leaf_id)
+        holds = in_force(locked.pk, locked.leaf_id, marks)
+        rows = due.open_rows(holds, locked.leaf_id, marks) if locked.leaf_id else []
         job = _job(locked, SummaryJob.Reason.ASKED)
-        if not rows or due.plan_of(decided_for(job), rows, job) is None:
+        if not rows or due.plan_of(decided_for(job), rows, job, marks) is None:
             raise ProductError(
                 "nothing_to_summarise",
                 "There is nothing to summarise yet: the newest messages always stay word for word.",

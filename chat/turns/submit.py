@@ -27,6 +27,7 @@ from chat.models.conversation_state import (
     run_in_progress,
     scope_of,
 )
+from chat.models.summary import carry_marks
 from chat.prompts.preview import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import base_context
 from chat.rendering.references import remember
@@ -103,6 +104,8 @@ def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
             question = _add_message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
             remember(user=user, text=text, at=question.created)
             _attach(question, files)
+            if parent is not None and parent.pk != locked.leaf_id:
+                carry_marks(locked.pk, locked.leaf_id, parent.pk, [question.pk])
             remember_effort(locked, ask.effort)
             if not locked.title:
                 locked.title = title_from(text)
@@ -138,7 +141,9 @@ def regenerate(
             return earlier
         require_idle(locked)
         remember_effort(locked, effort)
-        return begin_answers(locked, question, chosen, key)
+        before, turns = locked.leaf_id, begin_answers(locked, question, chosen, key)
+        carry_marks(locked.pk, before, question.pk, [turn.answer_id for turn in turns])
+    return turns
 
 
 def begin_answers(

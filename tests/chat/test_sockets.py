@@ -142,3 +142,18 @@ def test_frames_without_end_close_the_socket_with_4429(product: Product, person:
 def test_a_page_of_another_site_gets_no_socket(product: Product, person: Person) -> None:
     with pytest.raises(Exception, match="403"), socket_of(product, person, origin="https://evil.example"):
         pass
+
+
+def test_a_turn_is_marked_over_the_socket_and_other_tabs_hear_of_it(product: Product, person: Person) -> None:
+    place = person.caller.conversation()
+    turn = person.caller.ended(person.caller.ask("One.", {"text": "Said."}, place)["id"])
+    with socket_of(product, person) as tab, socket_of(product, person) as other:
+        for each in (tab, other):
+            each.send("watch", id=1, conversation=place)
+            each.until("ACK")
+        tab.send("mark", id=2, message=turn["message"], mark="pinned")
+        assert other.until("MARKS")[-1]["message"] == turn["user_message"]
+        assert {"type": "ACK", "id": 2} in tab.until("ACK")
+        tab.send("mark", id=3, message=turn["message"], mark="loved")
+        assert tab.until("ERROR")[-1]["code"] == "bad_mark"
+    assert person.caller.get(f"messages/{turn['message']}/")["mark"] == "pinned"

@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0017_last_prompts'),
+        ('chat', '0019_reasoning_of_handed_over_calls'),
         ('llm', '0012_model_found'),
         ('personas', '0007_effort_of_reasoning'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
