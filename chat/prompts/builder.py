@@ -18,7 +18,7 @@ from chat.context.rendering import DateAwareness, Moment, reminder_text, system_
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
-from chat.models.summary import in_force, text_of
+from chat.models.summary import text_of
 from chat.prompts.files import ProjectFiles, PromptFiles, older_attachments, project_files
 from chat.prompts.history import (
     Documents,
