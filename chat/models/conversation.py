@@ -361,6 +361,7 @@ class ModelCall(models.Model):
         RUN = "run", gettext_lazy("Run")
         SUMMARY = "summary", gettext_lazy("Summary")
         TITLE = "title", gettext_lazy("Title")
+        REPLAY = "replay", gettext_lazy("Prompt lab")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     person = _named(settings.AUTH_USER_MODEL)

@@ -5,8 +5,10 @@ messages; the text of a message that is stored anyway is not stored again but fo
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NotRequired, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 from uuid import UUID
+
+from django.utils import timezone
 
 from chat.context.build import ReportEntry, SourceEntry
 from chat.context.cache import CacheEntry
@@ -23,6 +25,7 @@ from llm.services import Cut
 FILES = ("project_files", "file")  # sections whose text is made of files
 FILE_KINDS = ("project_file", "file", "image")
 TITLE = 80  # characters of a message that name it in a list
+INTERNAL = ("numbers", "made_with", "at")  # members of a call that nobody is shown
 GONE = "[This text is not stored any more.]"
 
 
@@ -85,6 +88,9 @@ class CallReport(ReportEntry):
     usage: dict[str, int]
     provider_count: int | None  # the prompt with its tools, as the provider counted it before it was sent
     cache: NotRequired[CacheEntry]
+    # Shown to nobody; for planning the same again:
+    made_with: NotRequired[dict[str, Any]]  # see `chat.prompts.turn_context.TurnContext.made_with`
+    at: NotRequired[float]  # seconds since the epoch
 
 
 class ShortCall(TypedDict):
@@ -140,6 +146,8 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "cut": "",
         "usage": {},
         "provider_count": None,
+        "made_with": context.made_with(),
+        "at": timezone.now().timestamp(),
     }
 
 
@@ -272,7 +280,7 @@ def resolved(call: CallReport, draft: str | None = None) -> ResolvedReport:
     }
     texts = _texts(pk for pk in wanted if pk is not None) | ({"draft": draft} if draft is not None else {})
     files = _files(_row_id(source.get("id")) for source in sources if source["kind"] in FILE_KINDS)
-    report = cast("ResolvedReport", {name: value for name, value in call.items() if name != "numbers"})
+    report = cast("ResolvedReport", {name: value for name, value in call.items() if name not in INTERNAL})
     report["sources"] = [_source(source, texts, files) for source in sources]
     report["messages"] = [_message(message, texts, _documents(call, message, files)) for message in call["messages"]]
     return report
