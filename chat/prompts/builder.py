@@ -18,7 +18,7 @@ from chat.context.rendering import DateAwareness, Moment, reminder_text, system_
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
-from chat.models.summary import in_force, text_of
+from chat.models.summary import text_of
 from chat.prompts.files import ProjectFiles, PromptFiles, older_attachments, project_files
 from chat.prompts.history import (
     Documents,
@@ -88,9 +88,10 @@ def plan(
     """
     documents = context.documents()
     project = _project_files(context, documents)
-    summary = in_force(leaf.conversation_id, leaf.pk) if leaf and context.summarised else None
+    summary = context.summary_above(leaf) if leaf else None
     covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
     frame = replace(_frame(context, step), summary=_block(context, text_of(summary) if summary else ""))
+    frame = context.completed(frame)
     base = list(documents.reports)
     room, overhead = max(context.room.input_limit, 1), context.profile.message_overhead
     read = room * (PRIORITY_READS if context.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
@@ -162,7 +163,7 @@ def _prompts(context: TurnContext, step: Step = FIRST_STEP) -> tuple[Block | Non
     """S and CA. A persona in the system prompt's place leaves the project's instructions alone in CA."""
     persona = context.persona.instructions.strip() if context.persona else ""
     project = context.project.instructions.strip() if context.project else ""
-    base = context.system_prompt.text if context.system_prompt else ""
+    base = context.system_prompt.text.strip() if context.system_prompt else ""
     if _replaces(context):
         base, persona = persona, ""
     together = "\n\n".join(text for text in (persona, project, context.options.instructions) if text)
@@ -180,7 +181,8 @@ def expected_files(context: TurnContext) -> tuple[ProjectFiles, Documents]:
 def _project_files(context: TurnContext, documents: Documents) -> ProjectFiles:
     if context.project is None:
         return ProjectFiles()
-    return project_files(context.project, documents, room=project_room(context), profile=context.profile)
+    entries = context.project_entries()
+    return project_files(entries, documents, room=project_room(context), profile=context.profile)
 
 
 def _frame(context: TurnContext, step: Step) -> ContextRequest:
