@@ -18,7 +18,7 @@ from chat.context.rendering import DateAwareness, Moment, reminder_text, system_
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
-from chat.models.summary import in_force, text_of
+from chat.models.summary import text_of
 from chat.prompts.files import ProjectFiles, PromptFiles, older_attachments, project_files
 from chat.prompts.history import (
     Documents,
@@ -27,6 +27,7 @@ from chat.prompts.history import (
     reasoned_by_others,
     unsent,
     with_reasoning,
+    with_reasoning_of_calls,
 )
 from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import LAST_STEP
@@ -87,9 +88,10 @@ def plan(
     """
     documents = context.documents()
     project = _project_files(context, documents)
-    summary = in_force(leaf.conversation_id, leaf.pk) if leaf and context.summarised else None
+    summary = context.summary_above(leaf) if leaf else None
     covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
     frame = replace(_frame(context, step), summary=_block(context, text_of(summary) if summary else ""))
+    frame = context.completed(frame)
     base = list(documents.reports)
     room, overhead = max(context.room.input_limit, 1), context.profile.message_overhead
     read = room * (PRIORITY_READS if context.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
@@ -100,6 +102,9 @@ def plan(
         messages = documents.attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
         if context.model.provider.kind == Provider.Kind.OPENAI:
             messages = with_reasoning(messages, rows, context.model)
+        messages = with_reasoning_of_calls(
+            messages, context.user, context.model, context.tokenizer, whole=context.for_program
+        )
         said = len(messages)
         messages += [documents.draft(added[0], files), *added[1:]] if added else []
         for number, text in step.reminders.items():
@@ -137,11 +142,9 @@ def prompt_tokens(context: TurnContext) -> tuple[int, int]:
     return (system.tokens or 0 if system else 0), (persona.tokens or 0 if persona else 0)
 
 
-def required_texts(context: TurnContext) -> list[int]:
+def required_texts(context: TurnContext, summary: Summary | None) -> list[int]:
     """The tokens, without overhead, of each text that every prompt of the conversation has: S, CA, K, M and R."""
-    frame, conversation = _frame(context, FIRST_STEP), context.conversation
-    summary = in_force(conversation.pk, conversation.leaf_id) if conversation and conversation.leaf_id else None
-    known = _block(context, text_of(summary) if summary else "")
+    frame, known = _frame(context, FIRST_STEP), _block(context, text_of(summary) if summary else "")
     blocks = (frame.system, frame.persona, frame.tasks, known, frame.reminder)
     return [block.tokens or 0 for block in blocks if block]
 
@@ -160,7 +163,7 @@ def _prompts(context: TurnContext, step: Step = FIRST_STEP) -> tuple[Block | Non
     """S and CA. A persona in the system prompt's place leaves the project's instructions alone in CA."""
     persona = context.persona.instructions.strip() if context.persona else ""
     project = context.project.instructions.strip() if context.project else ""
-    base = context.system_prompt.text if context.system_prompt else ""
+    base = context.system_prompt.text.strip() if context.system_prompt else ""
     if _replaces(context):
         base, persona = persona, ""
     together = "\n\n".join(text for text in (persona, project, context.options.instructions) if text)
@@ -178,7 +181,8 @@ def expected_files(context: TurnContext) -> tuple[ProjectFiles, Documents]:
 def _project_files(context: TurnContext, documents: Documents) -> ProjectFiles:
     if context.project is None:
         return ProjectFiles()
-    return project_files(context.project, documents, room=project_room(context), profile=context.profile)
+    entries = context.project_entries()
+    return project_files(entries, documents, room=project_room(context), profile=context.profile)
 
 
 def _frame(context: TurnContext, step: Step) -> ContextRequest:
