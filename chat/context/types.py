@@ -32,9 +32,11 @@ Section = Literal[
     "reminder",
 ]
 State = Literal["full", "shortened", "stubbed", "by_search", "left_out"]
+Mark = Literal["pinned", "excluded"]
 Reason = Literal[
     "no_room",
     "behind_gap",
+    "by_user",
     "summarised",
     "failed_file",
     "unread_file",
@@ -73,7 +75,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file whose text is sent. `number` is the one to cite, if the conversation has given it one already."""
+    """A file whose text is sent. `number` is the one to cite, if the conversation has given it one already; `excluded`:
+    its person leaves it out."""
 
     id: str
     title: str = ""
@@ -81,14 +84,16 @@ class Document:
     tokens: int | None = None
     metadata: str | None = None
     number: int | None = None
+    excluded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRef:
-    """An image that is sent with its message; `tokens` is its assumed size."""
+    """An image that is sent with its message, unless `excluded`; `tokens` is its assumed size."""
 
     id: str
     tokens: int
+    excluded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,8 @@ class ContextMessage:
     """A message of the conversation. `tokens` covers its text and tool calls, neither its images nor its files.
 
     `reasoning` goes back to the provider with the calls that it led to, and costs its own tokens. `reminder` is what an
-    earlier cycle of an append-only turn was reminded of behind this message, where it stays.
+    earlier cycle of an append-only turn was reminded of behind this message, where it stays. `mark`: of a question's
+    whole turn.
 
     `plain_tokens` is derived once, so that the walk over old messages only adds numbers: what the message costs
     (without overhead) when nothing about it has to be decided, else None.
@@ -112,6 +118,7 @@ class ContextMessage:
     tool_call_id: str | None = None
     reasoning: ReasoningState | None = None
     reminder: Block | None = None
+    mark: Mark | None = None
     plain_tokens: int | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
