@@ -56,14 +56,13 @@ screenshots: $(INSTALLED_TO_TEST) chromium
 messages: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m scripts.messages
 
-# The browser tests drive Debian's Chromium.
+# The browser tests drive Debian's Chromium: its build without windows, or, where only that is there, the whole browser.
 chromium:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
-	  else \
-	    echo "The browser tests need Chromium: install the package chromium, then run make test again." >&2; exit 1; \
-	  fi; }
+	@command -v chromium-headless-shell >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium-headless-shell; } || \
+	  command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+	    echo "The browser tests need Chromium: install the package chromium-headless-shell or chromium." >&2; exit 1; }
 
 # Installed again only when a file of requirements has changed.
 $(INSTALLED_TO_RUN): requirements.txt requirements-embedded.txt requirements-weights.txt

@@ -8,14 +8,14 @@ from io import BytesIO
 from typing import Any
 
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from scripts.services import Services
+from tests.chromium import chromium
 from tests.house import PROFILE, House
 from tests.product import ROOT, installed
 
 OUT = ROOT / "docs" / "screenshots"
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 SIZES: dict[str, dict[str, Any]] = {
     "": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
     "-phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "device_scale_factor": 2},
@@ -76,8 +76,7 @@ def main() -> None:
     os.environ["ADMIN_PASSWORD"] = PASSWORD
     services = Services()
     try:
-        with installed(services.database, services.redis, MODEL) as (product, caller), sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        with installed(services.database, services.redis, MODEL) as (product, caller), chromium() as browser:
             visitors = {suffix: sign_in(browser, product.url, **options) for suffix, options in SIZES.items()}
             for suffix, page in visitors.items():
                 shoot(page, f"first-run{suffix}")
@@ -85,7 +84,6 @@ def main() -> None:
             pages = House(caller, say, *prepared(services)).furnish()
             for suffix, page in visitors.items():
                 visit(page, product.url, suffix, pages)
-            browser.close()
     finally:
         services.end()
 

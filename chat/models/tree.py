@@ -7,8 +7,11 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Prefetch, Q, QuerySet
 from django.db.models.expressions import RawSQL
+from django.db.models.functions import Left
 
 from chat.models import Attachment, Message, Turn
+
+BEGINNING = 300  # characters of a file by which a summary can say what it was
 
 # Walks up from a message by its parents. One query whatever the length; the limit keeps a page's cost constant.
 _ANCESTORS = """
@@ -52,13 +55,17 @@ def branch_rows(leaf_id: UUID | None) -> "QuerySet[Message]":
 
 
 def rows_between(above: UUID | None, end: UUID) -> list[Message]:
-    """The messages of a branch below `above` (all from its root for None) down to `end`, oldest first."""
+    """The messages of a branch below `above` (all from its root for None) down to `end`, oldest first.
+
+    Each of their attachments has its file and, as `beginning`, how its text begins; None for what has no text.
+    """
     if above == end:
         return []
     depth = Message.objects.filter(pk=above).values_list("depth", flat=True).first() if above else None
     # The walk takes a message's parent while that message is deeper than the bound; the bound itself is not ours.
     rows = Message.objects.raw(_ANCESTORS, [end, -1 if depth is None else depth])
-    found = Message.objects.filter(pk__in=[row.pk for row in rows]).prefetch_related("attachments")
+    begun = Attachment.objects.select_related("file").annotate(beginning=Left("file__content__text", BEGINNING))
+    found = Message.objects.filter(pk__in=[row.pk for row in rows]).prefetch_related(Prefetch("attachments", begun))
     return list(found.order_by("depth"))
 
 

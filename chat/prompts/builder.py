@@ -144,11 +144,9 @@ def prompt_tokens(context: TurnContext) -> tuple[int, int]:
     return (system.tokens or 0 if system else 0), (persona.tokens or 0 if persona else 0)
 
 
-def required_texts(context: TurnContext) -> list[int]:
+def required_texts(context: TurnContext, summary: Summary | None) -> list[int]:
     """The tokens, without overhead, of each text that every prompt of the conversation has: S, CA, K, M and R."""
-    frame, conversation = _frame(context, FIRST_STEP), context.conversation
-    summary = in_force(conversation.pk, conversation.leaf_id) if conversation and conversation.leaf_id else None
-    known = _block(context, text_of(summary) if summary else "")
+    frame, known = _frame(context, FIRST_STEP), _block(context, text_of(summary) if summary else "")
     blocks = (frame.system, frame.persona, frame.tasks, known, frame.reminder)
     return [block.tokens or 0 for block in blocks if block]
 

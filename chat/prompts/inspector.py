@@ -364,7 +364,7 @@ def cost_ahead(plan: Mapping[str, Any]) -> str:
     if cost is None:
         return ""
     amounts = {name: dollars(Decimal(cost[name])) for name in ("prompt", "answer_per_1000")}
-    return _("%(prompt)s, and %(answer_per_1000)s for each 1,000 tokens of the answer") % amounts
+    return _("%(prompt)s + %(answer_per_1000)s per 1,000 tokens of answer") % amounts
 
 
 def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:

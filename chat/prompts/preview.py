@@ -8,10 +8,12 @@ from uuid import UUID
 from accounts.models import User
 from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget, Reserves, document_budget
-from chat.models import Conversation, LastPrompt, Message
+from chat.models import Conversation, LastPrompt, Message, Summary
 from chat.models.conversation_state import ChatScope
+from chat.models.summary import in_force
 from chat.prompts import builder, report
 from chat.prompts.turn_context import TurnContext, base_context, context_of_draft
+from chat.tools.toolbox import with_file_tools
 from core.i18n import translated
 from files.models import File
 from files.services import tokens_of
@@ -43,22 +45,33 @@ def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | Non
     if draft.effort is not None:
         base = replace(base, asked_effort=draft.effort)
     files = chosen_files(user=user, ids=draft.files)
-    allowed = budget(base, scope)
-    documents = {**asdict(allowed), "selected": _selected(files)}
     text, conversation = draft.text.strip(), scope.conversation
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
     leaf = Message.objects.get(pk=conversation.leaf_id) if conversation and conversation.leaf_id else None
+    allowed = _line(context, scope, _summary(scope)) if files else None
     try:
-        refuse_over_line(files, allowed)
+        if allowed is not None:
+            refuse_over_line(files, allowed)
         planned = builder.plan(context, leaf, [builder.draft_message(text)], files)
     except ContextError as error:
         limit = max(0, context.room.input_limit)
         problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
+        documents = _documents(allowed or _line(context, scope, _summary(scope)), files)
         return {"fits": False, "limit": limit, "error": problem, "documents": documents}
     sent = builder.fingerprint(context, planned.prompt)
     entry = _cache(context.model, sent, conversation)
     call = report.resolved(report.stored(context, planned, cycle=1, cache=entry), draft=text)
+    documents = _documents(allowed or _line(context, scope, planned.summary), files)
     return {"fits": True, "error": None, "documents": documents, "cost": _cost(context, call, sent), **call}
+
+
+def _documents(allowed: DocumentBudget, files: Sequence[File]) -> dict[str, int | None]:
+    return {**asdict(allowed), "selected": _selected(files)}
+
+
+def _summary(scope: ChatScope) -> Summary | None:
+    found = scope.conversation
+    return in_force(found.pk, found.leaf_id) if found is not None and found.leaf_id else None
 
 
 def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt) -> dict[str, Any] | None:
@@ -94,8 +107,13 @@ def budget(base: TurnContext, scope: ChatScope) -> DocumentBudget:
     The same line for whoever selects, shows and refuses: with the tools that there are once a file is attached, today's
     tasks and the summary; without those that a calling program brings along. Files of a project give way.
     """
-    context = context_of_draft(base=base, scope=scope, text="", files=[File(searchable=True)])
-    profile, room, prompts = context.profile, context.room, builder.required_texts(context)
+    return _line(context_of_draft(base=base, scope=scope, text="", files=()), scope, _summary(scope))
+
+
+def _line(context: TurnContext, scope: ChatScope, summary: Summary | None) -> DocumentBudget:
+    if context.model.tools:
+        context = replace(context, toolbox=with_file_tools(context.toolbox, scope, context.user))
+    profile, room, prompts = context.profile, context.room, builder.required_texts(context, summary)
     reserves = Reserves(
         reserved_output=room.reserved_output,
         expected_user=profile.expected_user,

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from chat.context.rendering import STUB, cut_middle
 from chat.context.summary import SECTION_SHARES
-from chat.models import Conversation, ModelCall
+from chat.models import Attachment, Conversation, ModelCall
 from chat.models import Message as Row
 from chat.prompts.asking import Said, ask
 from chat.prompts.history import expand
@@ -97,7 +97,8 @@ class Brief:
         return (
             f"{self.instructions}\n\n# The form\nIt is {now:%A, %Y-%m-%d %H:%M} ({self.zone.key}). Write these "
             "sections under exactly these headings, leave out those with nothing to tell, and write their text in the "
-            "language of the conversation. Write nothing before or after them.\n\n" + "\n\n".join(lines)
+            "language of the conversation. Name each attached file and say what it is. Write nothing before or after "
+            "the sections.\n\n" + "\n\n".join(lines)
         )
 
 
@@ -139,9 +140,8 @@ def chunked(found: Iterable[Piece], room: int) -> Iterator[list[Piece]]:
 
 def _written(row: Row, zone: ZoneInfo) -> str:
     when = f"{row.created.astimezone(zone):%Y-%m-%d %H:%M}"
-    names = [attachment.name for attachment in row.attachments.all()]
-    files = f" (with the files {', '.join(names)})" if names else ""
-    lines = [f"[{when}] {'Person' if row.role == Row.Role.USER else 'Assistant'}{files}:"]
+    lines = [f"[{when}] {'Person' if row.role == Row.Role.USER else 'Assistant'}:"]
+    lines += [_described(attachment) for attachment in row.attachments.all()]
     for said in expand(row):
         if said.role == "tool":
             lines.append(f"({STUB})")
@@ -149,6 +149,16 @@ def _written(row: Row, zone: ZoneInfo) -> str:
         lines += [said.text] if said.text else []
         lines += [f"(called {call.name} with {call.arguments})" for call in said.tool_calls]
     return "\n".join(lines)
+
+
+def _described(attachment: Attachment) -> str:
+    """What a file was; `attachment` is one of `chat.models.tree.rows_between`."""
+    file, beginning = attachment.file, " ".join((getattr(attachment, "beginning", None) or "").split())
+    if file is None:
+        return f"(attached the file {attachment.name}, which was deleted since)"
+    if file.is_image or not beginning:
+        return f"(attached the {'image' if file.is_image else 'file'} {attachment.name})"
+    return f"(attached the file {attachment.name} of {file.token_count or 0} tokens, which begins: “{beginning}”)"
 
 
 async def write(brief: Brief, before: str, chunk: Sequence[Piece]) -> list[dict[str, str]]:

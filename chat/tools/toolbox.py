@@ -101,8 +101,22 @@ def toolbox_for(
 def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:
     """There as soon as there are files to search, whatever the persona's tools: a project's files must be in reach."""
     if any(file.searchable for file in files) or scope.files().filter(searchable=True).exists():
-        yield SEARCH_GUIDANCE, SearchFiles(scope)
-        yield READ_GUIDANCE, ReadFile(scope)
+        yield from _searching(scope)
+
+
+def _searching(scope: Scope) -> Iterator[tuple[ToolGuidance, Tool]]:
+    yield SEARCH_GUIDANCE, SearchFiles(scope)
+    yield READ_GUIDANCE, ReadFile(scope)
+
+
+def with_file_tools(box: Toolbox, scope: ChatScope, user: User) -> Toolbox:
+    """As it will be once a file goes along."""
+    if SEARCH_GUIDANCE.name in box.tools:
+        return box
+    conversation = scope.conversation or Conversation(owner=user)
+    found = dict(_searching(Scope(conversation, scope.project, "")))
+    tools = {guidance.name: tool for guidance, tool in found.items()} | dict(box.tools)
+    return replace(box, tools=tools, guidance=(*found, *box.guidance))
 
 
 def _web_tools(persona: Persona | None, conversation: Conversation) -> Iterator[tuple[ToolGuidance, Tool]]:

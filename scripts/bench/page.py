@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
+from tests.chromium import chromium
 from tests.product import WAIT, Caller, Product
 
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 SIZE = 50_000  # characters
 LIMIT_MS = 100.0
 FRAMES = """() => {
@@ -56,8 +56,7 @@ def rows(product: Product, caller: Caller, password: str) -> list[dict[str, Any]
     """`password`: the admin's, who looks at the page in Chromium."""
     text = long_text()
     place = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+    with chromium() as browser:
         page = browser.new_page()
         page.set_default_timeout(WAIT * 1000)
         _signed_in(page, product, password)
@@ -70,7 +69,6 @@ def rows(product: Product, caller: Caller, password: str) -> list[dict[str, Any]
         page.evaluate(FRAMES)  # of the answer alone: the script that asks for it is as long as it
         page.wait_for_selector("article.answer[data-status=done]", timeout=5 * WAIT * 1000)
         frames, long = page.evaluate("[frames_.slice(), long_.slice()]")
-        browser.close()
     worst = max(frames)
     name = f"an answer of {len(text) // 1000} kB on the page"
     return [

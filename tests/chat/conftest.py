@@ -56,7 +56,7 @@ def place(person: Person) -> str:
 @pytest.fixture
 def search(committed: None) -> Iterator[None]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), SearXNG)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}"
     row = WebSearch.objects.create(name=f"test-{uuid4().hex[:8]}", kind="searxng", base_url=url, active=True)
     yield

@@ -13,6 +13,7 @@ from llm.models import Model, Provider
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.chat.documents import PREFIX, asked, picture, sent, upload
+from tests.chat.growing import conversation, small, summary_requests, until_summarised
 from tests.conftest import Person
 from tests.product import until
 
@@ -188,3 +189,15 @@ def test_what_is_listed_stays_as_it_is_through_a_turn_whose_reasoning_is_bound_t
     calls = Turn.objects.get(pk=turn["id"]).report["calls"]
     listed = [[each["text"] for each in call["messages"] if each["section"] == "file_listing"] for call in calls]
     assert len(calls) == 4 and all(each == listed[0] for each in listed)
+
+
+def test_the_summariser_is_told_what_each_file_was(
+    application: Application, person: Person, contract: dict[str, Any]
+) -> None:
+    place, mark = conversation(person, small(person)), uuid4().hex
+    asked(person, str(place), f"Here it is. {mark}", files=[contract["id"]])
+    until_summarised(person, place)
+    request = next(text for text in map(json.dumps, summary_requests(application, mark)))
+    begins = "(attached the file contract.txt of 645 tokens, which begins: \\u201cClause 0 is about nothing"
+    assert begins in request
+    assert "Clause 60 is about" not in request

@@ -1,18 +1,25 @@
 """Files of a project that are not sent whole: what a model is told of them, with tools and without."""
 
 import json
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from chat.context.types import ContextError, ContextMessage
+from chat.models.conversation_state import ChatScope
+from chat.prompts import builder
+from chat.prompts.turn_context import base_context
 from chat.web.persona_and_project import project_meter
 from files.models import File, FileText
 from llm.models import Model
 from llm.tokens import CATCH_ALL
+from llm.types.model_call import ToolCall
 from personas.models import BudgetProfile, Persona
 from projects.models import Project, ProjectFile
 from tests.application import Application
+from tests.chat.conversations import past
 from tests.chat.documents import PREFIX, asked, picture, sent, upload
 from tests.conftest import Person
 from tests.product import until
@@ -219,3 +226,43 @@ def test_the_line_of_somebody_elses_conversation_or_project_is_not_told(person: 
     project = stranger.caller.post("projects/", {"name": "Closed"}, expect=201)["id"]
     for place in (f"conversation={stranger.caller.conversation()}", f"project={project}", "project=x", "conversation="):
         assert person.caller.http.get(f"max-selected-document-tokens/?{place}").status_code == 404
+
+
+def project_of(person: Person, *sizes: int) -> Project:
+    project = Project.objects.create(owner=person.user, name="Large")
+    for number, size in enumerate(sizes):
+        file = File.objects.create(owner=person.user, name=f"file-{number}.txt", status="ready", size=1, tokens={})
+        FileText.objects.create(file=file, text="many words " * (size // 2))
+        ProjectFile.objects.create(project=project, file=file, added_by=person.user, ordinal=number, pinned=number == 1)
+    return project
+
+
+@pytest.mark.parametrize("tools", [True, False])
+@pytest.mark.parametrize("layout", ["near_end", "files_first", "all_first"])
+@pytest.mark.parametrize("policy", ["recent", "priority"])
+def test_what_fits_alone_fits_in_a_project_of_57_percent(
+    person: Person, scripted_model_row: Model, policy: str, layout: str, tools: bool
+) -> None:
+    model, project = counted_model(scripted_model_row, 12_288, tools=tools), project_of(person, 3_000, 1_500, 1_700)
+    base = base_context(user=person.user, model=model, scope=ChatScope(project=project))
+    inside = replace(base, profile=BudgetProfile(name="p", policy=policy, layout=layout))
+    alone = replace(inside, project=None)
+    leaf = past(person.user, 40).leaf
+    looked = [
+        ContextMessage("call", "assistant", "", tool_calls=(ToolCall("c", "look", "{}"),)),
+        ContextMessage("result", "tool", "found " * 3_000, tool_call_id="c"),
+    ]
+    most = 0
+    for words in (1, 2_000, 4_000, 4_600, 6_000, 8_000, 9_000, *range(10_800, 11_300, 7)):
+        for added in ([], looked):
+            asked = [builder.draft_message("word " * words), *added]
+            try:
+                builder.plan(alone, leaf, asked)
+            except ContextError:
+                continue
+            prompt = builder.plan(inside, leaf, asked).prompt
+            assert sum(sent.tokens for sent in prompt.messages) == prompt.report.used <= prompt.report.limit
+            result = [sent for sent in prompt.messages if sent.source == "result"]
+            assert not (result and result[0].state == "shortened" and "project_files" in prompt.report.sections)
+            most = words
+    assert most > 11_000

@@ -13,10 +13,11 @@ from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.db import connection
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from accounts.models import User
 from llm.models import Model
+from tests.chromium import chromium
 from tests.conftest import Person, make_person
 from tests.product import WAIT, Product, until
 
@@ -29,19 +30,6 @@ LOOKS: dict[str, dict[str, Any]] = {
     "phone-dark": {**HAND, "color_scheme": "dark"},
 }
 Result = TypeVar("Result")
-# Half of what a window costs is not its page. The second line is Playwright's own, which the last such flag replaces.
-WITHOUT = """WebUIOmniboxPopup WebUIOmniboxAimPopup WebUIOmniboxFullPopup SpareRendererForSitePerProcess Translate
-AvoidUnnecessaryBeforeUnloadCheckSync DestroyProfileOnBrowserClose HttpsUpgrades MediaRouter PaintHolding"""
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    f"--disable-features={','.join(WITHOUT.split())}",
-]
 expect.set_options(timeout=WAIT * 1000)
 
 MARKDOWN = """# A heading
@@ -66,10 +54,8 @@ def top_of(place: Locator) -> float:
 
 @pytest.fixture(scope="session")
 def browser(product: Product) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        yield chromium
-        chromium.close()
+    with chromium() as started:
+        yield started
 
 
 def elsewhere(work: Callable[[], Result]) -> Result:

@@ -45,7 +45,7 @@ class ModelServer:
             ("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self, "over": self._over})
         )
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, *failure: object) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ SUMMARY_FORM = "# The form"  # as above; `summary` is the text or the whole step
 DEFAULT_SUMMARY = "## Earlier\nThey greeted each other.\n\n## Now\nThey go on talking."
 _SCRIPT_LINE = re.compile(r"^[ \t]*script:[ \t]*(\{.*\})[ \t]*$", re.MULTILINE)
 _TOKEN = re.compile(r"\s*\S{1,8}|\s+")
+_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class BadScript(ValueError):
@@ -216,19 +217,26 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 def rough_tokens(value: Any) -> int:
     """A quarter of the characters of every text in a request's messages, system prompt and tools, rounded up."""
-    return -(-_characters(value) // 4)
+    return -(-sum(map(len, _texts(value))) // 4)
 
 
-def _characters(value: Any) -> int:
+def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        return len(value)
-    if isinstance(value, Mapping):
-        return sum(_characters(item) for key, item in value.items() if key not in ("role", "type", "data", "url"))
-    if isinstance(value, list):
-        return sum(_characters(item) for item in value)
-    return 0
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if key not in ("role", "type", "data", "url"):
+                yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
 
 
 def prompt_tokens(body: Mapping[str, Any]) -> int:
-    """What the scripted model reports as input, and compares with `context_limit`."""
-    return rough_tokens([body.get("system", ""), body.get("messages", []), body.get("tools", [])])
+    """What the scripted model reports as input, and compares with `context_limit`.
+
+    As with a real tokenizer, no token spans two words or marks. By characters alone, dense text such as a script with
+    many short lines would look as if the server had cut it.
+    """
+    texts = [body.get("system", ""), body.get("messages", []), body.get("tools", [])]
+    return max(rough_tokens(texts), sum(len(_WORD.findall(text)) for text in _texts(texts)))

@@ -1,0 +1,124 @@
+"""What a page shows of today's models: how long they think, ends that are none, who stood in, cache and cost."""
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from llm.models import Model, Provider
+from tests.e2e.conftest import Look, answer, ask, elsewhere, expect_complete, field, ready
+from tests.product import Product
+
+pytestmark = [pytest.mark.browser, pytest.mark.product]
+
+PRICES = {"input_price": 5, "output_price": 25, "cached_input_price": Decimal("0.5"), "cache_write_price": 6}
+DOWN = "http://127.0.0.1:9"  # the port that discards; nobody listens
+Make = Callable[..., Model]
+
+
+@pytest.fixture
+def make(product: Product) -> Iterator[Make]:
+    """Models of Anthropic's protocol that everybody can choose, until the test is over."""
+    made: list[Model] = []
+
+    def new(url: str = product.model.url, **fields: Any) -> Model:
+        provider = Provider.objects.create(name=uuid4().hex, kind="anthropic", base_url=url)
+        name = fields.pop("name", f"claude-{uuid4().hex[:6]}")
+        return Model.objects.create(provider=provider, name=name, context_window=64_000, **fields)
+
+    def make(*given: Any, **fields: Any) -> Model:
+        made.append(elsewhere(lambda: new(*given, **fields)))
+        return made[-1]
+
+    yield make
+    elsewhere(lambda: Provider.objects.filter(pk__in=[model.provider_id for model in made]).delete())
+
+
+def chosen_model(page: Page) -> Locator:
+    return page.locator("select[name=model]")
+
+
+def choose(page: Page, model: Model) -> None:
+    page.reload()  # the models are offered to whoever opens the page
+    ready(page)
+    chosen_model(page).select_option(str(model.pk))
+
+
+def foot(page: Page) -> Locator:
+    return answer(page).locator(".message-foot")
+
+
+def test_the_effort_is_offered_where_the_model_takes_one_and_stays_chosen(look: Look, make: Make) -> None:
+    page, plain, thinking = look.page, make(), make(reasoning=True, efforts=["low", "high"])
+    effort = page.get_by_label("Effort of reasoning")
+    choose(page, plain)
+    expect(effort).to_be_hidden()
+    chosen_model(page).select_option(str(thinking.pk))
+    offered = effort.locator("option:not([disabled])")
+    expect(offered).to_have_text(["Effort: as set", "Effort: low", "Effort: high"])
+    effort.select_option("high")
+    look.check()
+    ask(page, "Think hard.", reasoning="Hm.", text="I have thought.")
+    expect_complete(page)
+    look.press(answer(page).get_by_role("link", name="context"))
+    expect(page.locator("#panel .facts").first).to_contain_text("high")
+    page.reload()
+    ready(page)
+    expect(effort).to_have_value("high")
+
+
+def test_an_answer_that_stops_early_says_why_and_goes_on_with_one_button(look: Look, make: Make) -> None:
+    page, model = look.page, make()
+    choose(page, model)
+    steps = [{"text": "Once upon a time", "finish": "length"}, {"text": "there was a king."}]
+    ask(page, "Tell me a story.", steps=steps)
+    expect_complete(page)
+    expect(foot(page)).to_contain_text("The answer has reached its greatest length and stops here.")
+    look.check()
+    look.press(foot(page).get_by_role("button", name="Continue"))
+    expect(answer(page, 1)).to_contain_text("there was a king.")
+    expect_complete(page)
+    expect(page.get_by_text("Asked to continue.")).to_be_visible()
+    expect(page.get_by_role("button", name="Continue")).to_have_count(0)
+    ask(page, "And then?", steps=[{"text": "No.", "finish": "refusal"}, {"text": "He went to the sea."}])
+    expect(answer(page, 2)).to_contain_text("The model declined to answer this.")
+    expect_complete(page)
+    look.press(foot(page).get_by_role("button", name="Try again"))
+    expect(answer(page)).to_contain_text("declined")  # the scripted model says the same again
+
+
+def test_an_answer_of_a_fallback_has_its_name_and_says_why(look: Look, make: Make) -> None:
+    page = look.page
+    writer = make(name="claude-that-is-there")
+    chosen = make(DOWN, name="claude-that-is-down", fallback=writer)
+    choose(page, chosen)
+    ask(page, "Who are you?", text="I stand in.")
+    expect_complete(page)
+    expect(answer(page)).to_contain_text("I stand in.")
+    expect(answer(page).locator("header, .by").first).to_contain_text(writer.name)
+    why = f"{chosen.name} was not available (its provider could not be reached), so {writer.name} was asked instead."
+    expect(foot(page)).to_contain_text(why)
+    expect(chosen_model(page)).to_have_value(str(chosen.pk))
+    look.check()
+
+
+def test_the_panel_says_what_came_from_the_cache_and_what_it_cost(look: Look, make: Make) -> None:
+    page, model = look.page, make(name=f"claude-opus-5-5-{uuid4().hex[:6]}", **PRICES)
+    choose(page, model)
+    field(page).fill("Hello")
+    expect(page.locator(".plan-line")).to_contain_text("+ $0.025 per 1,000 tokens of answer")
+    look.check()
+    for text in ("A long story. " * 300, "And on?"):
+        ask(page, text, text="Indeed.")
+        expect_complete(page)
+    expect(foot(page)).to_contain_text("$0.0")
+    look.press(answer(page).get_by_role("link", name="context"))
+    panel = page.locator("#panel")
+    expect(panel.get_by_text("From the provider's cache")).to_be_visible()
+    expect(panel.locator("dt", has_text="From the provider's cache").locator("+ dd")).to_contain_text("%)")
+    expect(panel.locator("dt", has_text="This answer").locator("+ dd")).to_contain_text("of them cached")
+    expect(panel.locator("dt", has_text="The whole conversation so far").locator("+ dd")).to_contain_text("$0.0")
+    look.check(panel)
