@@ -121,9 +121,20 @@ class ContextMessage:
     mark: Mark | None = None
     plain_tokens: int | None = field(init=False, repr=False, compare=False)
 
+    @property
+    def sent_files(self) -> tuple[Document, ...]:
+        """Without those that are left out."""
+        return tuple(file for file in self.files if not file.excluded)
+
+    @property
+    def sent_images(self) -> tuple[ImageRef, ...]:
+        """Without those that are left out."""
+        return tuple(image for image in self.images if not image.excluded)
+
     def __post_init__(self) -> None:
         plain = None
-        decided = not (self.files or self.tool_calls or self.reminder or self.role == "tool")
+        left_out = any(image.excluded for image in self.images)
+        decided = not (self.files or self.tool_calls or self.reminder or self.role == "tool" or left_out)
         if self.tokens is not None and decided:
             plain = self.tokens + sum(image.tokens for image in self.images)
         object.__setattr__(self, "plain_tokens", plain)
@@ -229,10 +240,10 @@ class ContextRequest:
 
     `messages` is the branch, oldest first, ids unique; the current turn starts at its last user message. It may be only
     the end of the branch: `unloaded` older messages then count as left out (see `Prompt.wants_older`).
-    `stub_tokens` overrides the cost of the stub. `exact` says whether `tokenizer` is the model's own. `versions` (of
-    the system prompt, the persona, the summary prompt) and `extra_sources` (failed files, files by search, summarised
-    messages) go into the report as they are. `system_is_persona`: the text of `system` is the persona's, while
-    `persona` has what else stands there; errors then name the persona.
+    `stub_tokens` and `file_stub_tokens` override the cost of the stubs. `exact` says whether `tokenizer` is the
+    model's own. `versions` (of the system prompt, the persona, the summary prompt) and `extra_sources` (failed files,
+    files by search, summarised messages) go into the report as they are. `system_is_persona`: the text of `system` is
+    the persona's, while `persona` has what else stands there; errors then name the persona.
     """
 
     room: Room
@@ -242,6 +253,7 @@ class ContextRequest:
     layout: str = "near_end"
     message_overhead: int = 4
     stub_tokens: int | None = None
+    file_stub_tokens: int | None = None
     omission_note: bool = True
     system: Block | None = None
     tasks: Block | None = None
