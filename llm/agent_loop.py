@@ -13,6 +13,7 @@ from typing import Any
 
 from core.errors import ModelError
 from llm.types.model_call import (
+    HandedOver,
     LoopEvent,
     Message,
     ModelRequest,
@@ -93,6 +94,9 @@ class _Step:
         elif isinstance(event, StepFinished):
             self.reasoning = event.reasoning
 
+    def said(self, calls: tuple[ToolCall, ...]) -> Message:
+        return Message("assistant", "".join(self.text), tool_calls=calls, reasoning=self.reasoning)
+
     def finished_calls(self) -> tuple[ToolCall, ...]:
         return tuple(
             replace(call, arguments="".join(pieces)) for call, pieces in zip(self.calls, self.arguments, strict=True)
@@ -115,9 +119,11 @@ async def run(prepare: Prepare, *, max_cycles: int = MAX_CYCLES) -> AsyncGenerat
             async for event in events:
                 yield event
         asked, calls = step.asked, step.finished_calls()
-        handed_over = [call for call in calls if call.name in asked.external]
+        handed_over = tuple(call for call in calls if call.name in asked.external)
         for call in handed_over:
             yield ToolRunStarted(call, call.name)
+        if handed_over and handed_over == calls:  # else some would come back without a result
+            yield HandedOver((*added, step.said(calls)))
         if handed_over or not calls or last:
             return
         for call in calls:
@@ -135,7 +141,7 @@ async def run(prepare: Prepare, *, max_cycles: int = MAX_CYCLES) -> AsyncGenerat
             for task in running:
                 task.cancel()
         made = tuple(run.call for run in finished)
-        added.append(Message("assistant", "".join(step.text), tool_calls=made, reasoning=step.reasoning))
+        added.append(step.said(made))
         added += [Message("tool", run.text, tool_call_id=run.call.id) for run in finished]
 
 

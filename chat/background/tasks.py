@@ -18,6 +18,7 @@ from chat.conversations import titles
 from chat.conversations.importing import jobs as imports
 from chat.openai_api import create_turn
 from chat.realtime.event_stream import announce, announce_state, hint
+from chat.replay import services as replays
 from chat.runs import state_machine as runs
 from chat.sending import services as sending
 from chat.summaries import jobs
@@ -123,12 +124,19 @@ def import_conversations(import_id: str) -> None:
     imports.run(UUID(import_id))
 
 
+@shared_task(name="chat.tasks.replay")
+def replay(replay_id: str) -> None:
+    replays.run(UUID(replay_id))
+
+
 @shared_task(name="chat.tasks.tidy_conversations")
 def tidy_conversations() -> None:
-    """Runs every minute: what was deleted a day ago goes, and imports that nobody works on are taken up."""
+    """Runs every minute: what was deleted a day ago goes; imports and replays that nobody works on are taken up."""
     conversations.purge()
     for import_id in imports.unclaimed():
         enqueue("chat.tasks.import_conversations", import_id)
+    for replay_id in replays.unclaimed():
+        enqueue("chat.tasks.replay", replay_id)
 
 
 @worker_ready.connect

@@ -9,7 +9,7 @@ from chat.models import Conversation, ModelCall, Turn
 from chat.models.conversation import title_from
 from chat.models.conversation_state import list_changed
 from chat.models.summary import marks_on
-from chat.prompts.asking import ask
+from chat.prompts.asking import Charge, ask
 from chat.realtime.event_stream import announce
 from core.background import on_database
 from core.errors import ProductError
@@ -77,8 +77,8 @@ async def _ask(turn: Turn, model: Model, patience: float | None) -> str:
         max_output=min(1_024, model.context_window // 4),  # room for a model that reasons first
         window=model.window,
     )
-    purpose = ModelCall.Purpose.TITLE
-    said = await ask(model, request, turn.conversation, purpose=purpose, longest=READ, patience=patience)
+    charge = Charge(turn.conversation, ModelCall.Purpose.TITLE, turn.conversation.owner_id)
+    said = await ask(model, request, charge, longest=READ, patience=patience)
     return "" if said.unread else said.text
 
 

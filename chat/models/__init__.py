@@ -10,6 +10,7 @@ from chat.models.conversation import (
     Turn,
 )
 from chat.models.import_job import Import
+from chat.models.replay import Replay, ReplayedTurn
 from chat.models.run import Mention, Run, RunStep
 from chat.models.share import Share
 from chat.models.summary import Mark, Summary, SummaryJob
@@ -25,6 +26,8 @@ __all__ = [
     "Message",
     "ModelCall",
     "NextMessage",
+    "Replay",
+    "ReplayedTurn",
     "Run",
     "RunStep",
     "Share",

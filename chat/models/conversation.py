@@ -361,6 +361,7 @@ class ModelCall(models.Model):
         RUN = "run", gettext_lazy("Run")
         SUMMARY = "summary", gettext_lazy("Summary")
         TITLE = "title", gettext_lazy("Title")
+        REPLAY = "replay", gettext_lazy("Prompt lab")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     person = _named(settings.AUTH_USER_MODEL)
@@ -404,7 +405,8 @@ class ModelCall(models.Model):
     @classmethod
     def of(cls, model: Model, said: Usage, counted: Usage, **named: Any) -> Self:
         """A row, not stored yet, of what the provider `said`; where that is nothing, of what we `counted`."""
-        usage = replace(said, input=said.input or counted.input, output=said.output or counted.output).sensible()
+        read = said if said.input else replace(counted, reasoning=said.reasoning)
+        usage = replace(read, output=said.output or counted.output).sensible()
         return cls(
             **named,
             **asdict(usage),
@@ -426,13 +428,17 @@ class StepReasoning(models.Model):
     """What the provider wants back of the reasoning of one step of a turn; see `llm.types.model_call.ReasoningState`.
 
     Nobody but the provider's adapter reads `items`: they are no part of what people or programs are shown.
-    `number` counts the turn's steps with tool calls, from 1.
+    `number` counts the turn's steps with tool calls, from 1. `calls` says which they were, for programs that run them
+    and send them back in a request of its own (`chat.prompts.history.known_by`). `reminder`: what an append-only turn
+    was reminded of in that step's prompt.
     """
 
     turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="reasoning")
     number = models.PositiveSmallIntegerField()
     items: "models.JSONField[Any, Any]" = models.JSONField()
     tokens = models.PositiveIntegerField(default=0)
+    calls = models.CharField(max_length=16, default="", db_index=True)
+    reminder = models.TextField(default="")
 
     class Meta:
         constraints: ClassVar = [

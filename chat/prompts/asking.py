@@ -1,8 +1,9 @@
-"""What the product itself asks a model, for a title or a summary: one call, written down in the ledger."""
+"""What the product itself asks a model, as for a title or a summary: one call, written down in the ledger."""
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from uuid import UUID
 
 from chat.models import Conversation, ModelCall
 from chat.models.conversation_state import scope_of
@@ -29,20 +30,25 @@ class Said:
     unread: bool = False
 
 
-async def ask(
-    model: Model,
-    request: ModelRequest,
-    conversation: Conversation,
-    *,
-    purpose: ModelCall.Purpose,
-    longest: int,
-    patience: float | None = None,
-) -> Said:
-    """Asks the model on behalf of a conversation; an answer of more than `longest` characters is cut off.
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """As what a call is written down, and whose it is: `person` is an id, None where a command makes it."""
 
+    conversation: Conversation
+    purpose: ModelCall.Purpose
+    person: UUID | None
+
+
+async def ask(
+    model: Model, request: ModelRequest, charge: Charge, *, longest: int, patience: float | None = None
+) -> Said:
+    """Asks the model; an answer of more than `longest` characters is cut off.
+
+    It reasons as little as it can be told to: what is asked here is not worth more.
     `patience` as in `llm.services.shared_client`. Raises `core.errors.ModelError`.
     """
     said, refused = Said(), False
+    request = replace(request, sampling=replace(request.sampling, reasoning_effort=model.least_effort))
     try:
         async with aclosing(shared_client(model.provider, patience).stream(request)) as events:
             async for event in events:
@@ -58,7 +64,7 @@ async def ask(
         raise
     finally:
         if not refused:  # also when time is up: the provider has read the prompt
-            await completed(persistently(partial(_record, model, request, conversation, purpose, said)))
+            await completed(persistently(partial(_record, model, request, charge, said)))
     texts = await on_database(_counted, model, request)
     said.unread = await held_against(model, Sent(texts), said.usage.input) is not None
     return said
@@ -69,18 +75,16 @@ def _counted(model: Model, request: ModelRequest) -> int:
     return sum(count(message.text) for message in request.messages)
 
 
-def _record(
-    model: Model, request: ModelRequest, conversation: Conversation, purpose: ModelCall.Purpose, said: Said
-) -> None:
-    count, scope = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count, scope_of(conversation)
+def _record(model: Model, request: ModelRequest, charge: Charge, said: Said) -> None:
+    count, scope = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count, scope_of(charge.conversation)
     counted = Usage(_counted(model, request), count(said.text))
     ModelCall.of(
         model,
         said.usage,
         counted,
-        purpose=purpose,
-        person_id=conversation.owner_id,
-        conversation=conversation,
+        purpose=charge.purpose,
+        person_id=charge.person,
+        conversation=charge.conversation,
         project=scope.project,
         persona=scope.persona,
     ).save(force_insert=True)

@@ -18,7 +18,7 @@ from chat.context.rendering import DateAwareness, Moment, reminder_text, system_
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
-from chat.models.summary import NO_MARKS, in_force, marks_on, text_of
+from chat.models.summary import NO_MARKS, marks_on, text_of
 from chat.prompts.files import ProjectFiles, PromptFiles, older_attachments, project_files
 from chat.prompts.history import (
     Branch,
@@ -27,6 +27,7 @@ from chat.prompts.history import (
     reasoned_by_others,
     unsent,
     with_reasoning,
+    with_reasoning_of_calls,
 )
 from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import LAST_STEP
@@ -91,6 +92,7 @@ def plan(
     marks, summary = (branch.marks, branch.summary) if branch else (NO_MARKS, None)
     documents.marks = marks
     frame = replace(_frame(context, step), summary=_block(context, text_of(summary) if summary else ""))
+    frame = context.completed(frame)
     base = list(documents.reports)
     room, overhead = max(context.room.input_limit, 1), context.profile.message_overhead
     read = room * (PRIORITY_READS if context.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
@@ -101,6 +103,9 @@ def plan(
         messages = documents.attach(messages_of(rows, marks=marks, **counting))
         if context.model.provider.kind == Provider.Kind.OPENAI:
             messages = with_reasoning(messages, rows, context.model)
+        messages = with_reasoning_of_calls(
+            messages, context.user, context.model, context.tokenizer, whole=context.for_program
+        )
         said = len(messages)
         messages += [documents.draft(added[0], files), *added[1:]] if added else []
         for number, text in step.reminders.items():
@@ -123,8 +128,7 @@ def plan(
 
 def _branch(context: TurnContext, leaf: MessageRow) -> Branch:
     marks = marks_on(leaf.conversation_id, leaf.pk)
-    summary = in_force(leaf.conversation_id, leaf.pk, marks) if context.summarised else None
-    return Branch(leaf, summary, marks)
+    return Branch(leaf, context.summary_above(leaf, marks), marks)
 
 
 def _unread_reasoning(context: TurnContext, rows: Sequence[MessageRow], prompt: Prompt) -> tuple[str, ...]:
@@ -165,7 +169,7 @@ def _prompts(context: TurnContext, step: Step = FIRST_STEP) -> tuple[Block | Non
     """S and CA. A persona in the system prompt's place leaves the project's instructions alone in CA."""
     persona = context.persona.instructions.strip() if context.persona else ""
     project = context.project.instructions.strip() if context.project else ""
-    base = context.system_prompt.text if context.system_prompt else ""
+    base = context.system_prompt.text.strip() if context.system_prompt else ""
     if _replaces(context):
         base, persona = persona, ""
     together = "\n\n".join(text for text in (persona, project, context.options.instructions) if text)
@@ -183,7 +187,8 @@ def expected_files(context: TurnContext) -> tuple[ProjectFiles, Documents]:
 def _project_files(context: TurnContext, documents: Documents) -> ProjectFiles:
     if context.project is None:
         return ProjectFiles()
-    return project_files(context.project, documents, room=project_room(context), profile=context.profile)
+    entries = context.project_entries()
+    return project_files(entries, documents, room=project_room(context), profile=context.profile)
 
 
 def _frame(context: TurnContext, step: Step) -> ContextRequest:

@@ -21,7 +21,7 @@ from chat.tools.files import HITS, passages
 from files.index.search import Hit, search_many
 from files.models import File
 from personas.models import BudgetProfile
-from projects.models import Project, ProjectFile
+from projects.models import ProjectFile
 
 BY_SEARCH = "These files of the {whose} can be reached by search; their text is not shown here:"
 FOUND = "These files of the {whose} are not shown whole; what was found in them for the newest question is below:"
@@ -65,13 +65,14 @@ class ProjectFiles:
         return replace(self, inline=inline, by_search=(*self.by_search, away), gave_way=self.gave_way | {away.id})
 
 
-def project_files(project: Project, made: Documents, *, room: int, profile: BudgetProfile) -> ProjectFiles:
+def project_files(
+    entries: Sequence[ProjectFile], made: Documents, *, room: int, profile: BudgetProfile
+) -> ProjectFiles:
     """Which of a project's files are inline by their sum alone; failed ones are reported.
 
     `room`: window − reserved output − system prompt − persona prompt, in tokens. Images have no text to be found by
     and are left out; a message can bring them along.
     """
-    entries = list(ProjectFile.objects.filter(project=project).select_related("file"))
     texts = [entry for entry in entries if entry.file.status in READABLE and not entry.file.is_image]
     for entry in entries:
         if entry not in texts:

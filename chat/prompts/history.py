@@ -5,6 +5,7 @@ Files become documents with numbers, images, and what cannot be sent.
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,14 +15,17 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Q, QuerySet
 
+from accounts.models import User
+from chat.context.cache import digest
 from chat.context.rendering import PREFIX, STUB, Numbers, documents_json, own_tokens
-from chat.context.types import ContextMessage, Document, ImageRef, Reason, SourceReport
+from chat.context.types import Block, ContextMessage, Document, ImageRef, Reason, SourceReport
 from chat.models import Attachment, Mark, Message, StepReasoning, Summary
 from chat.models.summary import NO_MARKS, MarkedMessage, Marks
 from files.models import File, FileText
 from files.services import store_tokens, tokens_of
 from llm.models import Model
 from llm.providers import wanted_in_later_turns
+from llm.providers.call_ids import json_object
 from llm.tokens import Tokenizer
 from llm.types.model_call import ReasoningState, ToolCall
 
@@ -57,6 +61,9 @@ SELECT m.*, 0 FROM chat_message m
 WHERE m.id = ANY(%(older)s) AND m.depth < COALESCE((SELECT min(depth) FROM branch), 2147483647)
 ORDER BY depth
 """
+
+# Ids that say nothing: those of servers that number the calls of each step, or send none (`llm.providers.openai`).
+_NUMBERED = re.compile(r"call_\d{1,3}(?:-\d+)?")
 
 _STORE = "UPDATE chat_message m SET tokens = m.tokens || v.tokens FROM (VALUES {}) AS v (id, tokens) WHERE m.id = v.id"
 
@@ -170,6 +177,39 @@ def _with_next_state(message: ContextMessage, states: dict[str, list[ReasoningSt
         return message
     state = left.pop(0)
     return replace(message, reasoning=state) if wanted_in_later_turns(state) else message
+
+
+def known_by(calls: Sequence[ToolCall]) -> str:
+    """By what a step's calls are known again when a program sends them back; empty where they could be any step's.
+
+    Programs may write the arguments anew, so their white space and order do not count.
+    """
+    if not calls or any(_NUMBERED.fullmatch(call.id) for call in calls):
+        return ""
+    return digest([[call.id, call.name, json_object(call.arguments)] for call in calls])
+
+
+def with_reasoning_of_calls(
+    messages: list[ContextMessage], user: User, model: Model, tokenizer: Tokenizer, *, whole: bool
+) -> list[ContextMessage]:
+    """With what the model thought before calls that a program has run, when the turn goes on in another request.
+
+    `whole`: the messages came with that request, so those of older turns have no rows that say what was thought.
+    """
+    asked = max((number for number, message in enumerate(messages) if message.role == "user"), default=-1)
+    called = [n for n, each in enumerate(messages) if each.tool_calls and (whole or n > asked)]
+    places = {name: number for number in called if (name := known_by(messages[number].tool_calls))}
+    if not places:
+        return messages
+    kept = StepReasoning.objects.filter(_by(model), calls__in=places, turn__conversation__owner=user).order_by("pk")
+    for row in kept:
+        number, state = places[row.calls], ReasoningState(tuple(row.items), row.tokens)
+        if number > asked or wanted_in_later_turns(state):
+            messages[number] = replace(messages[number], reasoning=state)
+        if number > asked and row.reminder:
+            reminder = Block(row.reminder, tokenizer.count(row.reminder))
+            messages[number - 1] = replace(messages[number - 1], reminder=reminder)
+    return messages
 
 
 def _as_history(messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: Tokenizer, overhead: int) -> int:

@@ -5,8 +5,10 @@ messages; the text of a message that is stored anyway is not stored again but fo
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NotRequired, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 from uuid import UUID
+
+from django.utils import timezone
 
 from chat.context.build import ReportEntry, SourceEntry
 from chat.context.cache import CacheEntry
@@ -15,7 +17,7 @@ from chat.context.types import Document, PromptMessage
 from chat.models import Message, Summary, Turn
 from chat.models.tree import branch_rows
 from chat.prompts.builder import Planned
-from chat.prompts.history import expand
+from chat.prompts.history import NO_VISION, expand
 from chat.prompts.turn_context import TurnContext
 from files.models import File
 from llm.services import Cut
@@ -23,6 +25,7 @@ from llm.services import Cut
 FILES = ("project_files", "file")  # sections whose text is made of files
 FILE_KINDS = ("project_file", "file", "image")
 TITLE = 80  # characters of a message that name it in a list
+INTERNAL = ("numbers", "made_with", "at")  # members of a call that nobody is shown
 GONE = "[This text is not stored any more.]"
 
 
@@ -85,6 +88,9 @@ class CallReport(ReportEntry):
     usage: dict[str, int]
     provider_count: int | None  # the prompt with its tools, as the provider counted it before it was sent
     cache: NotRequired[CacheEntry]
+    # Shown to nobody; for planning the same again:
+    made_with: NotRequired[dict[str, Any]]  # see `chat.prompts.turn_context.TurnContext.made_with`
+    at: NotRequired[float]  # seconds since the epoch
 
 
 class ShortCall(TypedDict):
@@ -140,6 +146,8 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "cut": "",
         "usage": {},
         "provider_count": None,
+        "made_with": context.made_with(),
+        "at": timezone.now().timestamp(),
     }
 
 
@@ -272,7 +280,7 @@ def resolved(call: CallReport, draft: str | None = None) -> ResolvedReport:
     }
     texts = _texts(pk for pk in wanted if pk is not None) | ({"draft": draft} if draft is not None else {})
     files = _files(_row_id(source.get("id")) for source in sources if source["kind"] in FILE_KINDS)
-    report = cast("ResolvedReport", {name: value for name, value in call.items() if name != "numbers"})
+    report = cast("ResolvedReport", {name: value for name, value in call.items() if name not in INTERNAL})
     report["sources"] = [_source(source, texts, files) for source in sources]
     report["messages"] = [_message(message, texts, _documents(call, message, files)) for message in call["messages"]]
     return report
@@ -294,8 +302,15 @@ def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File
     found = [(files[pk], pk) for pk in ids if pk in files]
     if len(found) < len(ids):
         return GONE
-    documents = [Document(pk, file.name, file.content.text if hasattr(file, "content") else "") for file, pk in found]
+    documents = [Document(pk, file.name, _text_of(file)) for file, pk in found]
     return documents_text(documents, Numbers(call.get("numbers", {})))
+
+
+def _text_of(file: File) -> str:
+    """As it was sent; an image is a document where the model does not see it."""
+    if file.is_image:
+        return NO_VISION
+    return file.content.text if hasattr(file, "content") else ""
 
 
 def _row_id(source: str | None) -> UUID | None:

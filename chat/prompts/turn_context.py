@@ -13,9 +13,10 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.context.rendering import Numbers
-from chat.context.types import Room
-from chat.models import Conversation, Mention, RunStep, Turn
+from chat.context.types import ContextRequest, Room
+from chat.models import Conversation, Mention, Message, RunStep, Summary, Turn
 from chat.models.conversation_state import ChatScope, scope_of
+from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
 from chat.tools.toolbox import NO_TOOLS, Toolbox, toolbox_for, with_external_tools, with_known_tools, with_server_tools
 from files.models import File
@@ -26,7 +27,7 @@ from llm.tokens import Tokenizer
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import default_profile, reminders_for
-from projects.models import Project, codes
+from projects.models import Project, ProjectFile, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
 
 # Tokens to expect of a step's reasoning by its effort, and by that of providers where none is said: our judgement.
@@ -35,6 +36,12 @@ USUAL = "medium"
 LARGEST_PART = 4  # reasoning has at most this part of the window
 RESIDUE = Decimal("0.01")  # what a learnt ratio leaves uncertain
 MAX_TOOLS = 128  # of a program's own
+# What a plan reads of a profile and a model beside their names: kept with every report, since both rows may change.
+OF_PROFILE = (
+    *("window", "reserved_output", "buffer", "message_overhead", "safety_margin", "catch_all_margin"),
+    *("project_share", "omission_note", "effort", "max_cycles"),
+)
+OF_MODEL = ("tokenizer", "vision", "tools", "max_output", "efforts", "effort", "token_ratio", "ratio_samples")
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -136,6 +143,11 @@ class TurnContext:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
 
     @property
+    def for_program(self) -> bool:
+        """Whether the conversation is one request of a program that speaks OpenAI's protocol."""
+        return self.conversation is not None and self.conversation.origin == Conversation.Origin.API
+
+    @property
     def exact(self) -> bool:
         return bool(self.model.tokenizer)
 
@@ -161,7 +173,7 @@ class TurnContext:
             return ChosenEffort(demanded)
         persona = self.persona.effort if self.persona is not None else ""
         wanted = [each for each in (self.asked_effort, persona, self.profile.effort, self.model.effort) if each]
-        offered = [each for each in EFFORTS if each in self.model.efforts]
+        offered = [each for each in EFFORTS if each in self.model.offered_efforts]
         taken = next((each for each in wanted if each in offered), "")
         note = ""
         if wanted and wanted[0] != taken and (offered or self.asked_effort):
@@ -177,10 +189,31 @@ class TurnContext:
     def reasoning_tokens(self) -> int:
         """Of the answer's room, what is kept for reasoning, which counts as part of the answer everywhere."""
         sent = self.effort.sent
-        if not (sent or self.model.efforts):
+        if not (sent or self.model.offered_efforts):
             return 0
         share = min(self.model.window, self.profile.window or self.model.window) // LARGEST_PART
         return min(THOUGHT[sent or USUAL], share, (self.model.max_output or 2 * share) // 2)
+
+    def summary_above(self, leaf: Message, marks: Marks) -> Summary | None:
+        return in_force(leaf.conversation_id, leaf.pk, marks) if self.summarised else None
+
+    def project_entries(self) -> list[ProjectFile]:
+        return list(ProjectFile.objects.filter(project=self.project).select_related("file"))
+
+    def completed(self, frame: ContextRequest) -> ContextRequest:
+        """What is planned with instead of `frame`, which is a prompt without its messages: the same, but where a stored
+        turn is planned again (`chat.replay`)."""
+        return frame
+
+    def made_with(self) -> dict[str, Any]:
+        """What a plan goes by and its report does not say, for planning the same again; decimals as text."""
+        profile = {name: getattr(self.profile, name) for name in OF_PROFILE}
+        return {
+            "profile": {name: str(value) if isinstance(value, Decimal) else value for name, value in profile.items()},
+            "model": {"window": self.model.window, **{name: getattr(self.model, name) for name in OF_MODEL}},
+            "true_ratio": str(self.true_ratio) if self.true_ratio is not None else None,
+            "margin": str(self.margin),
+        }
 
     def documents(self) -> Documents:
         """New for each plan, whose reports it collects; numbers go on from the conversation's."""

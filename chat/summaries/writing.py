@@ -12,7 +12,7 @@ from chat.context.rendering import STUB, cut_middle
 from chat.context.summary import SECTION_SHARES
 from chat.models import Attachment, Conversation, ModelCall
 from chat.models import Message as Row
-from chat.prompts.asking import Said, ask
+from chat.prompts.asking import Charge, Said, ask
 from chat.prompts.history import expand
 from core.errors import ModelError
 from llm import tokens
@@ -185,8 +185,8 @@ async def write(brief: Brief, before: str, chunk: Sequence[Piece]) -> list[dict[
 async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
     model = brief.model
     request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
-    purpose = ModelCall.Purpose.SUMMARY
-    said = await ask(model, request, brief.conversation, purpose=purpose, longest=LONGEST_READ, patience=brief.patience)
+    charge = Charge(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id)
+    said = await ask(model, request, charge, longest=LONGEST_READ, patience=brief.patience)
     if said.unread:
         raise Rejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
     return said

@@ -47,7 +47,7 @@ from llm.services import (
     outage_of,
     shared_client,
 )
-from llm.types.model_call import Message, ModelRequest, ParametersLeftOut, StepFinished
+from llm.types.model_call import HandedOver, Message, ModelRequest, ParametersLeftOut, StepFinished
 from llm.types.tools import Tool
 
 EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
@@ -177,6 +177,9 @@ class _Run:
                         self.reports[-1]["notes"].append(reports.left_out(event.names))
                     elif isinstance(event, StepFinished):
                         await self._finished(event)
+                    elif isinstance(event, HandedOver):
+                        said = self._of_this_model(event.added)
+                        await on_database(store.keep_reasoning, self.turn, said, self._reminders)
                     self.answer.add(event)
                     self._news.set()
             return self._complete()
@@ -271,7 +274,7 @@ class _Run:
         refused = ""
         if cycle.refused is not None and cycle.refused.code == "context_too_long":
             refused = learn_refusal(context.model, cycle.refused.limit)
-        store.keep_reasoning(self.turn, added)
+        store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
         step = builder.Step(
             searched=any(call.name in context.toolbox.searching for each in added for call in each.tool_calls),

@@ -32,6 +32,7 @@ from chat.models import (
 )
 from chat.models.conversation import total_cost
 from chat.models.conversation_state import scope_of, settle
+from chat.prompts.history import known_by
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
 from core.background import claim as claim_row
@@ -54,6 +55,7 @@ class Ending:
 
 
 NOTHING = {"input": 0, "output": 0}  # tokens
+NO_CACHE = {"expected": 0}  # of reports of earlier versions
 INTERRUPTED = Ending(
     Turn.Status.INTERRUPTED,
     "interrupted",
@@ -224,7 +226,8 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
 def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
     """A row for each model call. One that was refused, or failed before it wrote anything, costs nothing anywhere.
 
-    A call in the middle of which the turn was stopped, or lost its worker, is counted as far as it came.
+    A call in the middle of which the turn was stopped, or lost its worker, is counted as far as it came, with what the
+    provider's cache was expected to serve.
     """
     scope = scope_of(turn.conversation)
     written = _written(outcome.parts)
@@ -244,7 +247,11 @@ def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
             continue
         model = _asked(turn, call)
         tokenizer = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL)
-        counted = Usage(call["used"] + call["tools_tokens"], 0 if said.output else tokenizer.count(answer))
+        counted = Usage(
+            call["used"] + call["tools_tokens"],
+            0 if said.output else tokenizer.count(answer),
+            cached_input=call.get("cache", NO_CACHE)["expected"],
+        )
         spent.append(ModelCall.of(model, said, counted, number=number, **named))
     return spent
 
@@ -289,12 +296,17 @@ def _tell(turn: Turn, ending: Ending) -> None:
     emit(owner_id=place.owner_id, event="turn.finished", ids={**ids, "status": str(ending.status)}, paths=paths)
 
 
-def keep_reasoning(turn: Turn, added: Sequence[LoopMessage]) -> None:
+def keep_reasoning(turn: Turn, added: Sequence[LoopMessage], reminders: Mapping[int, str]) -> None:
     """Stores what the provider wants back of the newest step. Before the next step, so that a dead worker's turn, too,
-    can be gone on from."""
-    asked = [message for message in added if message.tool_calls]
-    if asked and (state := asked[-1].reasoning) is not None:
-        kept = {"items": storable(list(state.items)), "tokens": state.tokens}
+    can be gone on from. `reminders` as those of `chat.prompts.builder.Step`."""
+    asked = [number for number, message in enumerate(added) if message.tool_calls]
+    if asked and (state := added[asked[-1]].reasoning) is not None:
+        kept = {
+            "items": storable(list(state.items)),
+            "tokens": state.tokens,
+            "calls": known_by(added[asked[-1]].tool_calls),
+            "reminder": reminders.get(asked[-1], ""),
+        }
         StepReasoning.objects.update_or_create(turn=turn, number=len(asked), defaults=kept)
 
 

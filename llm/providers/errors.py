@@ -56,6 +56,8 @@ _PARAMETERS = tuple(
     for pattern in (
         r"unsupported (?:parameter|value): ['\"`]([\w.]+)['\"`]",  # OpenAI
         r"unknown parameter: ['\"`]([\w.]+)['\"`]",  # OpenAI
+        r"unrecognized request arguments? supplied: (\w+)",  # Azure
+        r"unknown name ['\"](\w+)['\"]",  # Google
         r"(prompt_cache_breakpoint|cache_control)\b",  # whatever is said of it; these are ours, nobody asked for them
         r"property ['\"`]([\w.]+)['\"`] is unsupported",  # Groq
         r"^['\"`]?([\w.]+)['\"`]?: extra inputs are not permitted",  # Anthropic, vLLM

@@ -34,6 +34,13 @@ from llm.types.model_call import (
     Usage,
 )
 
+# Members of a request that only some servers know; those that refuse them do not get them again.
+SHOWN_THOUGHTS, TEMPLATE_SWITCH = "extra_body", "chat_template_kwargs"
+_SOME_KNOW = ("stream_options", SHOWN_THOUGHTS, TEMPLATE_SWITCH)
+# Open models whose chat template has a switch for thinking, by their names.
+_SWITCHED = re.compile(r"qwen-?3|qwq|glm-?[4-9]|gemma-?[4-9]|granite|hunyuan|nemotron|smollm-?3|exaone|ernie")
+_THOUGHT_TAG = re.compile(r"^\s*</?thought>|</thought>\s*$")  # around what Gemini shows of its thoughts
+
 Filler = Mapping[str, Mapping[str, Any]]  # members of a message with calls, and of its first call
 
 # DeepSeek wants the field with every call of the conversation, and takes it empty from other models; Google wants a
@@ -85,9 +92,8 @@ class Client(HttpClient):
         self._limits: dict[str, str] = defaultdict(lambda: "max_tokens")
         self._responses = responses.Client(base_url=base_url, api_key=api_key, timeout=timeout)
         self._of_responses: set[str] = set()  # models that are not to be had, or not with tools, by this protocol
-        # Models by what they refused: calls without the reasoning that led to them, ids, an order of messages, being
-        # asked for usage.
-        names = ("reasoning_missing", CALL_ID, "stream_options", ONE_SYSTEM_MESSAGE, TAKING_TURNS)
+        # Models by what they refused: calls without the reasoning that led to them, ids, an order of messages, members.
+        names = ("reasoning_missing", CALL_ID, ONE_SYSTEM_MESSAGE, TAKING_TURNS, *_SOME_KNOW)
         self._peculiar: dict[str, set[str]] = {name: set() for name in names}
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
@@ -102,8 +108,9 @@ class Client(HttpClient):
         _fill_reasoning(body["messages"], fill)
         if request.model in self._peculiar[CALL_ID] or _SHORT_IDS.search(request.model.lower()):
             _shorten_ids(body["messages"])
-        if request.model in self._peculiar["stream_options"]:
-            del body["stream_options"]
+        for name in _SOME_KNOW:
+            if request.model in self._peculiar[name]:
+                _leave_out(name, body, request.sampling.reasoning_effort)
         return self._client.chat.completions.with_streaming_response.create(**body | limit)
 
     def _ordered(self, request: ModelRequest) -> ModelRequest:
@@ -153,6 +160,13 @@ class Client(HttpClient):
         await self._responses.close()
 
 
+def _leave_out(name: str, body: dict[str, Any], effort: str | None) -> None:
+    for place in (body, body.get("extra_body", {})):
+        place.pop(name, None)
+    if name == TEMPLATE_SWITCH and effort is not None:
+        body["reasoning_effort"] = effort  # without the switch no thinking is an effort like the others
+
+
 def filler(model: str) -> Filler:
     """What a model wants in the place of reasoning behind calls that another model made."""
     return next((fill for name, fill in _FILLERS_OF.items() if name in model.lower()), {})
@@ -196,14 +210,22 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
 
 
 def _sampling(request: ModelRequest) -> dict[str, Any]:
-    """DeepSeek has a switch for thinking, which is on by itself; how long it thinks is said as elsewhere."""
-    members = request.sampling.given()
-    effort = members.get("reasoning_effort")
-    if effort is not None and "deepseek" in request.model.lower():
-        if effort == "none":
-            del members["reasoning_effort"]
-        members["extra_body"] = {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
-    return members
+    """DeepSeek and the templates of open models have a switch for thinking; how long it takes is said as elsewhere.
+
+    Gemini's models show what they think only when they are asked to.
+    """
+    given, name = request.sampling.given(), request.model.lower()
+    effort, body = given.get("reasoning_effort"), dict[str, Any]()
+    switched = "deepseek" in name or bool(_SWITCHED.search(name))
+    if effort is not None and "deepseek" in name:
+        body["thinking"] = {"type": "disabled" if effort == "none" else "enabled"}
+    elif effort is not None and switched:
+        body[TEMPLATE_SWITCH] = {"enable_thinking": effort != "none"}
+    elif effort != "none" and "gemini" in name:
+        body[SHOWN_THOUGHTS] = {"google": {"thinking_config": {"include_thoughts": True}}}
+    if effort == "none" and switched:
+        del given["reasoning_effort"]
+    return given | ({"extra_body": body} if body else {})
 
 
 def _one_system_message(messages: tuple[Message, ...]) -> Iterator[Message]:
@@ -313,7 +335,7 @@ class OpenAIReader(StepReader):
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
         self._reason: str | None = None
-        self._declined = False
+        self._declined = self._thinking = False
         self._usage: Usage | None = None
         self._cache_told = False
         self._calls: list[_Call] = []
@@ -338,6 +360,8 @@ class OpenAIReader(StepReader):
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[StepEvent]:
         delta = choice.get("delta") or {}
+        if self._google(delta):
+            yield ReasoningDelta(_THOUGHT_TAG.sub("", _text(delta.pop("content", None) or "")))
         self._keep_reasoning(delta)
         if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
             yield ReasoningDelta(_text(reasoning))
@@ -353,6 +377,14 @@ class OpenAIReader(StepReader):
             if reason in _FAILED:
                 raise errors.from_event(choice, self._api_key)
             self._reason = _text(reason)
+
+    def _google(self, delta: dict[str, Any]) -> bool:
+        """Whether its text is a thought. The text behind thoughts begins with the end of their tag."""
+        thought = members(members(delta.get("extra_content")).get("google")).get("thought") is True
+        if self._thinking and not thought and isinstance(delta.get("content"), str):
+            delta["content"] = _THOUGHT_TAG.sub("", delta["content"])
+        self._thinking = thought or (self._thinking and not delta.get("content"))
+        return thought
 
     def _keep_reasoning(self, delta: dict[str, Any]) -> None:
         for name in _REASONING:

@@ -302,7 +302,14 @@ class ToolRunFinished:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-LoopEvent = StepEvent | StepStarted | ToolRunStarted | ToolRunFinished
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The turn ends with calls that whoever asks runs. `added`: all that it has added, the step with the calls last."""
+
+    added: tuple[Message, ...]
+
+
+LoopEvent = StepEvent | StepStarted | ToolRunStarted | ToolRunFinished | HandedOver
 
 
 @dataclass(frozen=True, slots=True)

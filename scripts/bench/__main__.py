@@ -43,6 +43,8 @@ def with_services(wanted: list[str]) -> None:
             urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
             if "plan" in wanted:
                 show("Plan (rows to prompt)", separately("scripts.bench.plan", **urls))
+            if "replay" in wanted:
+                show("Replay (stored turns planned again)", separately("scripts.bench.replay", **urls))
             if "files" in wanted:
                 show("Files (upload to readable and searchable)", files.rows(caller))
             if "page" in wanted:
@@ -60,12 +62,14 @@ def with_services(wanted: list[str]) -> None:
 
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
-    wanted = wanted or ["context", "plan", "files", "page", "turn", "hanging", "search"]
+    wanted = wanted or ["context", "rendering", "plan", "replay", "files", "page", "turn", "hanging", "search"]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
+    if "rendering" in wanted:
+        show("Rendering (400,000 hostile characters)", separately("scripts.bench.rendering"))
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
-    if {"plan", "files", "page", "turn", "hanging"} & set(wanted):
+    if {"plan", "replay", "files", "page", "turn", "hanging"} & set(wanted):
         with_services(wanted)
 
 

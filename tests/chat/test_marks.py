@@ -285,11 +285,16 @@ def test_no_summary_tells_of_what_is_left_out_and_pinned_turns_survive_it(
         return prompt_of(application, text)
 
     first = seen()
-    assert "user 2:" in first and "user 4:" not in first and "user 3:" not in first and "Everything" in first
+    assert (
+        "user 2:" in first
+        and "user 4:" not in first
+        and "user 3:" not in first
+        and "Summary of this conversation" in first
+    )
     mark(person.caller, str(questions[4].pk), None)
     mark(person.caller, str(questions[2].pk), None)
     again = seen()  # what the summary left aside is not hidden
-    assert "user 2:" in again and "user 4:" in again and "Everything" in again
+    assert "user 2:" in again and "user 4:" in again and "Summary of this conversation" in again
     mark(person.caller, str(questions[3].pk), "excluded")
     last = seen()  # that summary tells of it, so it does not hold
-    assert "Everything" not in last and "user 3:" not in last
+    assert "Summary of this conversation" not in last and "user 3:" not in last

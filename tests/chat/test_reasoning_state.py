@@ -1,5 +1,6 @@
 """Turns with tools at providers that want their reasoning back, as strict as the real ones."""
 
+import json
 import signal
 from typing import Any
 from uuid import uuid4
@@ -10,6 +11,7 @@ from django.test import Client
 from chat.models import Message, StepReasoning, Turn
 from llm.models import Model, Provider
 from tests.application import Application
+from tests.chat.openai_clients import WEATHER, asked
 from tests.conftest import Person, Workspace
 from tests.product import Product, until
 
@@ -23,6 +25,17 @@ VENDORS = {
     "qwen4:8b": ("ollama", ""),
     "qwen4-32b": ("openai", "vllm"),
     "gpt-oss-20b": ("openai", "llamacpp"),
+}
+# What a request holds for each step whose reasoning goes back.
+KEPT = {
+    "gpt-5.6-terra": '"encrypted_content": ',
+    "gpt-5.6-sol": '"encrypted_content": ',
+    "claude-opus-5-5": '"signature": ',
+    "gemini-3-pro": '"thought_signature": "signed-by-gemini',
+    "deepseek-v4": '"reasoning_content": "Step',
+    "qwen4:8b": '"thinking": "Step',
+    "qwen4-32b": '"reasoning": "Step',
+    "gpt-oss-20b": '"reasoning_content": "Step',
 }
 LOOP: dict[str, Any] = {
     "steps": [
@@ -55,8 +68,8 @@ def place_of(person: Person) -> str:
 
 def answered(person: Person, place: str, model: Model, **more: Any) -> dict[str, Any]:
     script = {**LOOP, "note": uuid4().hex}
-    asked = person.caller.ask("What is there to do?", script, place, models=[str(model.pk)], **more)
-    ended: dict[str, Any] = person.caller.ended(asked["id"])
+    turn = person.caller.ask("What is there to do?", script, place, models=[str(model.pk)], **more)
+    ended: dict[str, Any] = person.caller.ended(turn["id"])
     assert ended["status"] == "done", ended
     return ended
 
@@ -128,6 +141,42 @@ def test_the_panel_says_it_before_and_after_sending(application: Application, pe
     assert "What deepseek-v4 reasoned before calling tools is not sent to qwen4:8b" in plan
 
 
+@pytest.mark.parametrize("name", VENDORS)
+def test_a_program_that_runs_the_tools_itself_does_not_cost_the_model_what_it_thought(
+    name: str, application: Application, person: Person
+) -> None:
+    """Each step is a request of its own; its persona reminds of the time, and later the program asks for more."""
+    model = model_of(application, name)
+    secretary = {"name": "Secretary", "instructions": "Be brief.", "date_awareness": "minute", "reminder": "One line."}
+    persona = person.caller.post("personas/", {**secretary, "model": str(model.pk)}, expect=201)
+    offered = person.caller.server.http("/v1/", headers={"Authorization": f"Bearer {person.token}"})
+    calls = [{"name": "get_weather", "arguments": {"town": "Conwy", "at": str(n)}} for n in range(2)]
+    read: dict[str, Any] = {"usage": {"input": 900, "output": 90}}
+    steps = [{"reasoning": f"Step {n}.", "text": "I look.", "tool_calls": calls, **read} for n in range(3)]
+    messages = asked("Weather?", *steps, {"reasoning": "Enough.", "text": "Rain.", **read})
+    application.model.forget()
+    for number in range(5):
+        body = {"model": persona["id"], "messages": messages, "tools": [WEATHER]}
+        answer = offered.post("chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        said = answer.json()["choices"][0]["message"]
+        messages.append({"role": "assistant", **{key: said.get(key) for key in ("content", "tool_calls")}})
+        called = [call["id"] for call in said.get("tool_calls", ())]
+        messages += [{"role": "tool", "tool_call_id": call, "content": "Rain."} for call in called]
+        if number == 3:
+            assert said["content"] == "Rain."
+            messages += asked("And tomorrow?", {"text": "Sun.", **read})
+    assert messages[-1]["content"] == "Sun."
+    turns = Turn.objects.filter(conversation__owner=person.user).order_by("created")
+    notes = [note for turn in turns for call in turn.report["calls"] for note in call["notes"]]
+    assert notes == [] and StepReasoning.objects.filter(turn__in=turns).count() == 3
+    refused = [record for record in application.model.requests() if record.status == 400]
+    assert len(refused) <= (name == "gpt-5.6-terra")
+    answered = [json.dumps(record.body) for record in application.model.requests() if record.status == 200]
+    forever = 3 if name in ("deepseek-v4", "gpt-oss-20b") else 0  # the field of the second is that of the first
+    assert [body.count(KEPT[name]) for body in answered] == [0, 1, 2, 3, forever]
+
+
 @pytest.mark.product
 def test_conversations_go_on_after_a_worker_was_killed_between_two_calls(
     product: Product, workspace: Workspace, person: Person
@@ -148,8 +197,8 @@ def test_conversations_go_on_after_a_worker_was_killed_between_two_calls(
     product.end("worker", signal.SIGKILL)
     product.start_worker()
     workspace.model.forget()
-    for name, (model, where, asked) in begun.items():
-        assert person.caller.ended(asked["id"], seconds=90)["status"] == "interrupted"
+    for name, (model, where, turn) in begun.items():
+        assert person.caller.ended(turn["id"], seconds=90)["status"] == "interrupted"
         answered(person, where, model)
         refused = [each for each in workspace.model.requests() if each.status == 400]
         # The new worker has to find out the protocol of this one again.

@@ -27,6 +27,7 @@ from llm.types.tools import ToolOutput
 from tests.llm.conftest import Connect, asking, events_of, text_of
 from tests.scripted_model import ScriptedModel
 
+THOUGHTS = {"google": {"thinking_config": {"include_thoughts": True}}}
 SHOWN = {"type": "adaptive", "display": "summarized"}
 # How a provider is reached: its kind, whose rules the server has, and the model's name.
 SERVERS = {
@@ -40,6 +41,7 @@ SERVERS = {
     "vllm": ("openai", "vllm", "Qwen/Qwen4-32B"),
     "llama.cpp": ("openai", "llamacpp", "gpt-oss-20b"),
     "mistral": ("openai", "mistral", "magistral-medium-3"),
+    "qwen3": ("openai", "llamacpp", "Qwen3.6-27B"),
 }
 EFFORTS_SENT: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("responses", "high", {"reasoning": {"effort": "high", "summary": "auto"}}),
@@ -49,8 +51,11 @@ EFFORTS_SENT: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("claude-sonnet-5-5", "none", {"output_config": None, "thinking": {"type": "between_tools"}}),
     ("deepseek", "none", {"thinking": {"type": "disabled"}, "reasoning_effort": None}),
     ("deepseek", "high", {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
-    ("gemini", "low", {"reasoning_effort": "low"}),
+    ("gemini", "low", {"reasoning_effort": "low", "extra_body": THOUGHTS}),
+    ("gemini", "none", {"reasoning_effort": "none", "extra_body": None}),
     ("vllm", "low", {"reasoning_effort": "low"}),
+    ("qwen3", "low", {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": True}}),
+    ("qwen3", "none", {"reasoning_effort": None, "chat_template_kwargs": {"enable_thinking": False}}),
     ("ollama", "none", {"think": False}),
 )
 WEATHER = ToolDefinition("weather", "Tells the weather.", {"type": "object", "properties": {"city": {}}})
@@ -143,6 +148,18 @@ async def test_an_effort_is_said_as_each_protocol_says_it(connect: Connect, scri
         assert {name: body.get(name) for name in wanted} == wanted, server
         thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
         assert thought == ("" if effort == "none" else "Hm."), server
+
+
+async def test_a_switch_that_a_server_does_not_know_is_said_as_an_effort(
+    connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    provider = connect("openai", dialect="groq")
+    for effort in ("none", "low"):
+        await events_of(provider, asking(model="qwen3-32b", sampling=Sampling(reasoning_effort=effort)))
+    bodies = [record.body for record in scripted_model.requests() if record.method == "POST"]
+    assert statuses(scripted_model) == [400, 200, 200]
+    assert [body.get("reasoning_effort") for body in bodies] == [None, "none", "low"]
+    assert ["chat_template_kwargs" in body for body in bodies] == [True, False, False]
 
 
 async def test_an_effort_that_a_model_refuses_is_left_out_and_others_are_not(

@@ -6,10 +6,11 @@ pages on reasoning, and what their services answer to clients that do not keep t
 
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from .script import Failure, prompt_tokens
+from .script import Failure, Piece, prompt_tokens
 
 UNSIGNED = "skip_thought_signature_validator"  # Google's word for calls that another model made
 WINDOW = 32_768  # tokens, with which the servers of open models were started
@@ -32,7 +33,19 @@ def reasoning_delta(dialect: str, text: str) -> dict[str, Any]:
     """A piece of reasoning in the field that the vendor's servers have for it."""
     if dialect == "mistral":
         return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}
+    if dialect == "gemini":
+        return {"content": text, "extra_content": {"google": {"thought": True}}}
     return {"reasoning" if dialect in ("groq", "vllm") else "reasoning_content": text}
+
+
+def tagged(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Gemini's thoughts begin with a tag, whose end begins the text behind them."""
+    before = ""
+    for piece in pieces:
+        tag = "<thought>" if piece.kind == "reasoning" != before else ""
+        tag = "</thought>" if before == "reasoning" and piece.kind == "text" else tag
+        yield replace(piece, text=tag + piece.text)
+        before = piece.kind
 
 
 def signature(call_id: str) -> str:
@@ -49,7 +62,17 @@ def mistral_call_id(call_id: str) -> str:
 
 
 def thinks(dialect: str, body: Mapping[str, Any]) -> bool:
+    """Whether what it thinks is sent. Gemini shows it when asked to; open models have a switch in their template."""
+    if dialect == "gemini":
+        return bool(_thinking_config(body).get("include_thoughts"))
+    if dialect in ("vllm", "llamacpp"):
+        return (body.get("chat_template_kwargs") or {}).get("enable_thinking") is not False
     return dialect != "deepseek" or (body.get("thinking") or {}).get("type") != "disabled"
+
+
+def _thinking_config(body: Mapping[str, Any]) -> dict[str, Any]:
+    google: dict[str, Any] = (body.get("extra_body") or {}).get("google") or {}
+    return google.get("thinking_config") or {}
 
 
 def _deepseek(body: Mapping[str, Any]) -> str | None:
@@ -70,7 +93,13 @@ def _deepseek(body: Mapping[str, Any]) -> str | None:
 
 
 def _gemini(body: Mapping[str, Any]) -> str | None:
-    """Looks at the current turn: what stands behind the newest message of a person that is no reminder."""
+    """Of messages looks at the current turn: what stands behind the newest of a person that is no reminder."""
+    if unknown := body.keys() - _GEMINI:
+        return f'Invalid JSON payload received. Unknown name "{min(unknown)}": Cannot find field.'
+    if body.get("reasoning_effort") not in (None, "none", "minimal", "low", "medium", "high"):
+        return f"Invalid reasoning_effort: {body['reasoning_effort']}"
+    if (body.get("extra_body") or {}).keys() - {"google"} or _thinking_config(body).keys() - {"include_thoughts"}:
+        return 'Invalid JSON payload received. Unknown name "extra_body": Cannot find field.'
     for message in _current(body["messages"]):
         calls = message.get("tool_calls") or ()
         if not calls:
@@ -92,7 +121,17 @@ def _current(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any
     return messages
 
 
+_GEMINI = {
+    *("model", "messages", "stream", "stream_options", "temperature", "top_p", "max_tokens", "stop", "seed", "tools"),
+    *("tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort", "presence_penalty", "extra_body"),
+    "frequency_penalty",
+}
+
+
 def _groq(body: Mapping[str, Any]) -> str | None:
+    for name in ("chat_template_kwargs", "extra_body"):
+        if name in body:
+            return f"property '{name}' is unsupported"
     for number, message in enumerate(body["messages"]):
         if "reasoning_content" in message:
             return f"'messages.{number}' : property 'reasoning_content' is unsupported"

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .script import Chosen, Failure, Piece, call_arguments, expected_text, pieces_of, rough_tokens
+from .script import Chosen, Failure, Piece, call_arguments, call_id, expected_text, pieces_of, rough_tokens
 
 DEFAULT_WINDOW = 4_096  # tokens, on a machine with little memory
 
@@ -23,7 +23,7 @@ class Answer:
     malformed = b'{"message":{"role":"assistant","content":"bro\n'
 
     def __init__(self, body: Mapping[str, Any], chosen: Chosen) -> None:
-        self._step, self._body = chosen.step, body
+        self._step, self._cycle, self._body = chosen.step, chosen.number, body
         silent = body.get("think") is False
         self._pieces = [each for each in pieces_of(chosen.step) if not (silent and each.kind == "reasoning")]
         self._head = {"model": body.get("model"), "created_at": "2026-11-22T12:00:00Z"}
@@ -43,7 +43,7 @@ class Answer:
         if piece.kind == "reasoning":
             message["thinking"] = piece.text
         elif piece.kind == "call":
-            message["tool_calls"] = [_call(self._step.tool_calls[piece.index])]
+            message["tool_calls"] = [self._call(piece.index)]
         return _line({**self._head, "message": message, "done": False})
 
     def tail(self) -> bytes:
@@ -52,8 +52,13 @@ class Answer:
     def whole(self) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": expected_text(self._step)}
         if self._step.tool_calls:
-            message["tool_calls"] = [_call(call) for call in self._step.tool_calls]
+            message["tool_calls"] = [self._call(index) for index in range(len(self._step.tool_calls))]
         return self._last(message)
+
+    def _call(self, index: int) -> dict[str, Any]:
+        call = self._step.tool_calls[index]
+        function = {"index": index, "name": call["name"], "arguments": json.loads(call_arguments(call))}
+        return {"id": call_id(call, index, self._cycle), "function": function}
 
     def _last(self, message: Mapping[str, Any]) -> dict[str, Any]:
         usage = self._step.usage
@@ -69,10 +74,6 @@ class Answer:
             "done_reason": reason,
             **(counts if usage is not False else {}),
         }
-
-
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    return {"function": {"name": call["name"], "arguments": json.loads(call_arguments(call))}}
 
 
 def window(body: Mapping[str, Any]) -> int:

@@ -37,6 +37,8 @@ class Answer:
         self._body = body
         silent = not dialects.thinks(dialect, body)
         self._pieces = [each for each in pieces_of(chosen.step) if not (silent and each.kind == "reasoning")]
+        if dialect == "gemini":
+            self._pieces = list(dialects.tagged(self._pieces))
         self._head = {"id": f"chatcmpl-{chosen.number}", "created": int(time.time()), "model": body.get("model")}
         self._opening = _event(self._chunk({"role": "assistant", "content": ""}))  # sent with whatever comes first
 
