@@ -48,6 +48,8 @@ _EFFORTS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (re.compile(r"^claude-\w+-(?:4[-.][7-9]|[5-9])(?:$|[-.])"), _WITH_HIGHEST),
     (re.compile(r"^claude-(?:opus|sonnet)-4[-.]6"), ("low", "medium", "high", "max")),
     (re.compile(r"^claude-opus-4[-.]5"), ("low", "medium", "high")),
+    (re.compile(r"^deepseek-v[4-9]"), ("none", "high", "max")),
+    (re.compile(r"^gpt-oss"), ("low", "medium", "high")),
     (re.compile(r"^gemini-3"), ("low", "medium", "high")),
     (re.compile(r"^gemini-2\.5-flash"), ("none", "low", "medium", "high")),
     (re.compile(r"^gemini-2\.5"), ("low", "medium", "high")),

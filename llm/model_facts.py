@@ -18,7 +18,7 @@ from llm.discovery.shapes import Facts
 from llm.models import Model, Provider
 from llm.providers import DEFAULT_BASE_URLS
 from llm.services import FOLLOWED, found_of, known_of, new_client
-from llm.types.model_call import Message, ModelRequest, ToolCallStarted, ToolDefinition
+from llm.types.model_call import Message, ModelRequest, ReasoningDelta, ToolCallStarted, ToolDefinition
 
 RETIRES_SOON = timedelta(days=30)
 TRY_SECONDS = 60.0  # a model may have to be loaded first
@@ -52,8 +52,8 @@ def read(provider: Provider, *, names: Collection[str] | None = None, trying: bo
     spoken_of = []
     for model in models:
         said = dict(discovery.facts.get(model.name, {}))
-        if trying and discovery.answered and _untold(model, said) and (called := calls_tools(model)) is not None:
-            said |= {"tools": called, TRIED_ON: timezone.localdate().isoformat()}
+        if trying and discovery.answered and _untold(model, said) and (tried := try_out(model)) is not None:
+            said |= {**tried, TRIED_ON: timezone.localdate().isoformat()}
         if said:
             spoken_of.append(_follow(model, said, discovery.source or "one call of a tool"))
     return spoken_of
@@ -99,27 +99,30 @@ def take_found(*, user: AbstractUser, model: Model) -> None:
     _take(row, found)
 
 
-def calls_tools(model: Model) -> bool | None:
-    """Whether it calls a tool when it is asked to; None where its server gave no answer to that."""
+def try_out(model: Model) -> Facts | None:
+    """Whether it calls a tool when it is asked to, and if it reasons then; None where its server gave no answer."""
     words = Message("user", "Call the tool `ready` now, without any arguments. Write nothing else.")
     request = ModelRequest(
         model.name, (words,), TRY_TOKENS, tools=(TRIED,), window=model.window, left=max(1, model.window - TRY_TOKENS)
     )
 
-    async def call() -> bool:
+    async def call() -> Facts:
         client = new_client(model.provider)
         try:
             async with asyncio.timeout(TRY_SECONDS):
-                return any([isinstance(event, ToolCallStarted) async for event in client.stream(request)])
+                kinds = {type(event) async for event in client.stream(request)}
         finally:
             await client.close()
+        reasons: Facts = {"reasoning": True} if ReasoningDelta in kinds else {}
+        return {"tools": ToolCallStarted in kinds, **reasons}
 
     try:
         return asyncio.run(call())
     except TimeoutError:
         return None
     except ModelError as error:
-        return False if error.code == "bad_model_request" else None  # it refuses tools, or does not answer at all
+        # It refuses tools, or does not answer at all.
+        return {"tools": False} if error.code == "bad_model_request" else None
 
 
 def read_all() -> None:

@@ -4,10 +4,17 @@ from typing import ClassVar
 
 from rest_framework import serializers
 
-from llm.models import Model
+from llm.models import Effort, Model
 
 
 class AbilitiesSerializer(serializers.ModelSerializer[Model]):
+    efforts = serializers.ListField(
+        source="offered_efforts",
+        child=serializers.ChoiceField(Effort.choices),
+        read_only=True,
+        help_text="Efforts of reasoning that can be chosen for it, from the least upwards.",
+    )
+
     class Meta:
         model = Model
         fields: ClassVar = ["vision", "tools", "reasoning", "several_system_messages", "efforts"]

@@ -405,7 +405,8 @@ class ModelCall(models.Model):
     @classmethod
     def of(cls, model: Model, said: Usage, counted: Usage, **named: Any) -> Self:
         """A row, not stored yet, of what the provider `said`; where that is nothing, of what we `counted`."""
-        usage = replace(said, input=said.input or counted.input, output=said.output or counted.output).sensible()
+        read = said if said.input else replace(counted, reasoning=said.reasoning)
+        usage = replace(read, output=said.output or counted.output).sensible()
         return cls(
             **named,
             **asdict(usage),

@@ -1,7 +1,7 @@
 """What the product itself asks a model, as for a title or a summary: one call, written down in the ledger."""
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
@@ -44,9 +44,11 @@ async def ask(
 ) -> Said:
     """Asks the model; an answer of more than `longest` characters is cut off.
 
+    It reasons as little as it can be told to: what is asked here is not worth more.
     `patience` as in `llm.services.shared_client`. Raises `core.errors.ModelError`.
     """
     said, refused = Said(), False
+    request = replace(request, sampling=replace(request.sampling, reasoning_effort=model.least_effort))
     try:
         async with aclosing(shared_client(model.provider, patience).stream(request)) as events:
             async for event in events:

@@ -163,7 +163,7 @@ def _prompts(context: TurnContext, step: Step = FIRST_STEP) -> tuple[Block | Non
     """S and CA. A persona in the system prompt's place leaves the project's instructions alone in CA."""
     persona = context.persona.instructions.strip() if context.persona else ""
     project = context.project.instructions.strip() if context.project else ""
-    base = context.system_prompt.text if context.system_prompt else ""
+    base = context.system_prompt.text.strip() if context.system_prompt else ""
     if _replaces(context):
         base, persona = persona, ""
     together = "\n\n".join(text for text in (persona, project, context.options.instructions) if text)

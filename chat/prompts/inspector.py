@@ -208,6 +208,8 @@ class Panel:
         cost = plan.get("cost")
         if cost is None:
             return ""
+        if not Decimal(cost["at_most"]):
+            return f"{cost_ahead(plan)}."
         most = {"most": dollars(Decimal(cost["at_most"]), up=True), "tokens": grouped(cost["longest_answer"])}
         at_most = _("At most %(most)s, with %(tokens)s tokens of answer, the most there can be.") % most
         return f"{cost_ahead(plan)}. {at_most}"
@@ -325,6 +327,8 @@ def cost_ahead(plan: Mapping[str, Any]) -> str:
     cost = plan.get("cost")
     if cost is None:
         return ""
+    if not Decimal(cost["at_most"]):
+        return dollars(Decimal(0))
     amounts = {name: dollars(Decimal(cost[name])) for name in ("prompt", "answer_per_1000")}
     return _("%(prompt)s + %(answer_per_1000)s per 1,000 tokens of answer") % amounts
 

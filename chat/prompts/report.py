@@ -17,7 +17,7 @@ from chat.context.types import Document, PromptMessage
 from chat.models import Message, Summary, Turn
 from chat.models.tree import branch_rows
 from chat.prompts.builder import Planned
-from chat.prompts.history import expand
+from chat.prompts.history import NO_VISION, expand
 from chat.prompts.turn_context import TurnContext
 from files.models import File
 from llm.services import Cut
@@ -302,8 +302,15 @@ def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File
     found = [(files[pk], pk) for pk in ids if pk in files]
     if len(found) < len(ids):
         return GONE
-    documents = [Document(pk, file.name, file.content.text if hasattr(file, "content") else "") for file, pk in found]
+    documents = [Document(pk, file.name, _text_of(file)) for file, pk in found]
     return documents_text(documents, Numbers(call.get("numbers", {})))
+
+
+def _text_of(file: File) -> str:
+    """As it was sent; an image is a document where the model does not see it."""
+    if file.is_image:
+        return NO_VISION
+    return file.content.text if hasattr(file, "content") else ""
 
 
 def _row_id(source: str | None) -> UUID | None:

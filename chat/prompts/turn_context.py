@@ -173,7 +173,7 @@ class TurnContext:
             return ChosenEffort(demanded)
         persona = self.persona.effort if self.persona is not None else ""
         wanted = [each for each in (self.asked_effort, persona, self.profile.effort, self.model.effort) if each]
-        offered = [each for each in EFFORTS if each in self.model.efforts]
+        offered = [each for each in EFFORTS if each in self.model.offered_efforts]
         taken = next((each for each in wanted if each in offered), "")
         note = ""
         if wanted and wanted[0] != taken and (offered or self.asked_effort):
@@ -189,7 +189,7 @@ class TurnContext:
     def reasoning_tokens(self) -> int:
         """Of the answer's room, what is kept for reasoning, which counts as part of the answer everywhere."""
         sent = self.effort.sent
-        if not (sent or self.model.efforts):
+        if not (sent or self.model.offered_efforts):
             return 0
         share = min(self.model.window, self.profile.window or self.model.window) // LARGEST_PART
         return min(THOUGHT[sent or USUAL], share, (self.model.max_output or 2 * share) // 2)

@@ -18,6 +18,10 @@ ITEM = (
 DRAFT_AGAIN = "{code} has no checklist yet. Call draft_checklist with its items, or say what you lack for it."
 ITEM_AGAIN = "{code} is not marked yet. If it is complete, call mark_item now; else say what is missing."
 
+DRAFT_UNREAD = (
+    "The model's server did not read the whole prompt from which this checklist was drafted, so something may be "
+    "missing in it. Look at it, add what is missing, then start."
+)
 NO_CHECKLIST = "There is no checklist. Try again, or write its items yourself and then start."
 UNFINISHED = (
     "The model was asked twice about {code} and did not mark it as done. Answer what it lacks, tick the item yourself, "

@@ -199,8 +199,9 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
     task, items = run.task, checklist(run.task)
     if run.started is None and not items:
         return _begin(run, None, ask)
-    if run.started is None and not run.starts_itself:
-        become(run, Run.Status.READY)
+    unread = run.started is None and run.steps.filter(code="", turn__context_unread__gt=0).exists()
+    if run.started is None and (unread or not run.starts_itself):
+        become(run, Run.Status.READY, *(("draft_unread", prompts.DRAFT_UNREAD) if unread else ()))
         mark(run, task, Task.Status.WAITING)
         return []
     if run.started is None:

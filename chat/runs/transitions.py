@@ -29,7 +29,7 @@ _AGAIN: Mapping[str, str] = {
 TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     Run.Status.DRAFTING: {
         Run.Status.DRAFTING: "the model is asked for the checklist, or reminded",
-        Run.Status.READY: "the checklist is drafted and its person is to look at it",
+        Run.Status.READY: "the checklist is drafted and its person is to look at it, also where its prompt was cut",
         Run.Status.RUNNING: "the checklist is there and the run starts by itself",
         Run.Status.WAITING: "the model asks, has drafted nothing, or cannot be asked",
         **_ENDS,

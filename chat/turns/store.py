@@ -55,6 +55,7 @@ class Ending:
 
 
 NOTHING = {"input": 0, "output": 0}  # tokens
+NO_CACHE = {"expected": 0}  # of reports of earlier versions
 INTERRUPTED = Ending(
     Turn.Status.INTERRUPTED,
     "interrupted",
@@ -225,7 +226,8 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
 def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
     """A row for each model call. One that was refused, or failed before it wrote anything, costs nothing anywhere.
 
-    A call in the middle of which the turn was stopped, or lost its worker, is counted as far as it came.
+    A call in the middle of which the turn was stopped, or lost its worker, is counted as far as it came, with what the
+    provider's cache was expected to serve.
     """
     scope = scope_of(turn.conversation)
     written = _written(outcome.parts)
@@ -245,7 +247,11 @@ def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
             continue
         model = _asked(turn, call)
         tokenizer = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL)
-        counted = Usage(call["used"] + call["tools_tokens"], 0 if said.output else tokenizer.count(answer))
+        counted = Usage(
+            call["used"] + call["tools_tokens"],
+            0 if said.output else tokenizer.count(answer),
+            cached_input=call.get("cache", NO_CACHE)["expected"],
+        )
         spent.append(ModelCall.of(model, said, counted, number=number, **named))
     return spent
 

@@ -194,8 +194,8 @@ def check_effort(effort: str | None, models: Sequence[Model] = ()) -> None:
         return
     if effort not in Effort.values:
         raise ProductError("bad_effort", f"“effort” is one of {', '.join(Effort.values)}, or empty.")
-    if models and not any(effort in model.efforts for model in models):
-        offered = ", ".join(models[0].efforts)
+    if models and not any(effort in model.offered_efforts for model in models):
+        offered = ", ".join(models[0].offered_efforts)
         raise ProductError(
             "effort_not_offered",
             f"{models[0].name} takes the efforts of reasoning {offered}, not {effort}. Choose one of them, or none."

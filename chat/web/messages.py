@@ -240,7 +240,7 @@ def choices(user: User, scope: ChatScope) -> dict[str, Any]:
     return {
         "models": models,
         "chosen_model": chosen,
-        "efforts": [each for each in Effort if any(each in model.efforts for model in models)],
+        "efforts": [each for each in Effort if any(each in model.offered_efforts for model in models)],
         "chosen_effort": scope.conversation.effort if scope.conversation else "",
         "personas": Persona.objects.visible_to(user),
         "chosen_persona": persona,

@@ -87,6 +87,8 @@ class Effort(TextChoices):
     MAX = "max", _("maximal")
 
 
+# Of a model that reasons and of which no more is known: that it can be switched off is more than nothing.
+OFF_AND_ON = (Effort.NONE.value, Effort.MEDIUM.value)
 LONGEST_EFFORT = 10  # characters
 
 
@@ -149,7 +151,7 @@ class Model(models.Model):
         verbose_name="efforts of reasoning",
         default=list,
         blank=True,
-        help_text="Those that its provider takes; none: there is nothing to choose.",
+        help_text="Those that its provider takes; none: off and on of a model that reasons, else nothing to choose.",
     )
     effort = effort_field(help_text="Where nobody chooses one; empty: as its provider does.")
     several_system_messages = models.BooleanField(
@@ -196,7 +198,7 @@ class Model(models.Model):
 
     def clean(self) -> None:
         self.efforts = [each for each in Effort.values if each in (self.efforts or ())]
-        if self.effort and self.effort not in self.efforts:
+        if self.effort and self.effort not in self.offered_efforts:
             raise ValidationError({"effort": "Choose one of the efforts that it takes, or leave it empty."})
         followed, known = self.fallback, set()
         while followed is not None and followed.pk not in known:
@@ -205,6 +207,17 @@ class Model(models.Model):
                 raise ValidationError({"fallback": sentence})
             known.add(followed.pk)
             followed = followed.fallback
+
+    @property
+    def offered_efforts(self) -> list[str]:
+        """The efforts of reasoning that can be chosen, from the least upwards."""
+        taken = self.efforts or (OFF_AND_ON if self.reasoning else ())
+        return [each for each in Effort.values if each in taken]
+
+    @property
+    def least_effort(self) -> str | None:
+        """With which the product itself asks for a title or a summary; None: nothing is said of it."""
+        return next(iter(self.offered_efforts), None)
 
     @property
     def window(self) -> int:

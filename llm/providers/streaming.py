@@ -22,7 +22,15 @@ import httpx2
 
 from core.errors import ModelError
 from llm.providers import errors
-from llm.types.model_call import EFFORTS, NO_SAMPLING, Allocated, ModelRequest, ParametersLeftOut, StepEvent
+from llm.types.model_call import (
+    EFFORTS,
+    NO_SAMPLING,
+    Allocated,
+    ModelRequest,
+    ParametersLeftOut,
+    StepEvent,
+    StepFinished,
+)
 
 MAX_EVENT = 8 * 1024 * 1024  # bytes of one event; more is a broken or hostile server
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
@@ -166,7 +174,10 @@ class StepReader(ABC):
                 yield from events
         if not (self.finished or self.done):
             raise errors.cut()
-        yield from self._close()
+        for event in self._close():
+            if isinstance(event, StepFinished) and event.usage is not None:
+                event = replace(event, usage=event.usage.sensible())
+            yield event
 
     def _events(self, payload: bytes) -> list[StepEvent]:
         try:

@@ -93,8 +93,10 @@ def test_an_image_goes_to_a_model_that_sees_and_is_a_marker_for_another(
     assert [part["type"] for part in parts].count("image_url") == 1
     blind = asked(person, person.caller.conversation(), f"See {mark}-2", files=[file["id"]])
     assert "cannot be shown" in documents(sent(application, f"{mark}-2")[-2])[0]["contents"]
-    sources = person.caller.get(f"turns/{blind['id']}/report/")["sources"]
-    assert [(s["state"], s["reason"]) for s in sources if s["kind"] == "image"] == [("left_out", "no_vision")]
+    report = person.caller.get(f"turns/{blind['id']}/report/")
+    images = [(each["state"], each["reason"]) for each in report["sources"] if each["kind"] == "image"]
+    assert images == [("left_out", "no_vision")]
+    assert [each["text"] for each in report["messages"]] == [each["content"] for each in sent(application, f"{mark}-2")]
 
 
 def test_project_files_and_instructions_move_above_the_newest_question(

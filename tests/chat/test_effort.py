@@ -1,15 +1,17 @@
 """How long a model reasons: who chooses it, what is sent, and what the plan and the report say of it."""
 
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.core.exceptions import ValidationError
 from django.test import Client
 
+from chat.conversations import titles
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import ChatScope
 from chat.prompts.turn_context import TurnContext, base_context
+from core import background
 from llm.known_models import efforts_of
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona
@@ -54,6 +56,38 @@ def test_the_persons_choice_is_sent_stored_and_remembered(
     again = person.caller.post(f"messages/{turn['message']}/regenerate/", {"effort": "medium"}, expect=202)["turns"][0]
     assert person.caller.ended(again["id"])["status"] == "done"
     assert sent(application) == "medium"
+
+
+def test_a_model_that_reasons_and_says_no_more_can_be_switched_off_and_on(
+    application: Application, person: Person
+) -> None:
+    model = made(application, name="qwen3-8b", efforts=[], reasoning=True)
+    shown = next(each for each in person.caller.get("models/")["results"] if each["id"] == str(model.pk))
+    assert shown["abilities"]["efforts"] == ["none", "medium"]
+    for effort, switch in (("none", False), ("medium", True)):
+        turn = person.caller.ask("Well?", {"reasoning": "Hm.", "text": "Yes."}, models=[str(model.pk)], effort=effort)
+        kinds = [part["type"] for part in person.caller.ended(turn["id"])["parts"]]
+        assert kinds == (["reasoning", "text"] if switch else ["text"])
+        body = application.model.requests()[-1].body
+        assert body["chat_template_kwargs"] == {"enable_thinking": switch}
+        assert body.get("reasoning_effort") == (effort if switch else None)
+    refused = {"text": "Well?", "models": [str(model.pk)], "effort": "high"}
+    problem = person.caller.post(f"conversations/{person.caller.conversation()}/turns/", refused, expect=400)
+    assert problem["code"] == "effort_not_offered" and "none, medium" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("efforts", "reasoning", "least"),
+    [(["high", "low"], True, "low"), (["none", "max"], False, "none"), ([], True, "none"), ([], False, None)],
+)
+def test_a_title_is_asked_for_with_the_least_effort(
+    application: Application, person: Person, efforts: list[str], reasoning: bool, least: str | None
+) -> None:
+    model = made(application, efforts=efforts, reasoning=reasoning)
+    turn = person.caller.ask("Go.", {"tokens": 1_500, "title": uuid4().hex}, models=[str(model.pk)])
+    person.caller.ended(turn["id"])
+    background.submit(titles.write(UUID(turn["id"]))).result()
+    assert application.model.requests("Write a title")[-1].body.get("reasoning_effort") == least
 
 
 def test_the_persona_comes_before_the_profile_and_that_before_the_model(
@@ -172,6 +206,8 @@ def test_an_admin_sets_what_a_model_takes_and_new_models_get_what_is_known() -> 
     assert efforts_of("openai/gpt-5") == ["minimal", "low", "medium", "high"]
     assert efforts_of("claude-opus-5-5-20261001") == ["low", "medium", "high", "xhigh", "max"]
     assert efforts_of("models/gemini-3-pro") == ["low", "medium", "high"]
+    assert efforts_of("deepseek-v4-flash") == ["none", "high", "max"]
+    assert efforts_of("openai/gpt-oss-20b") == ["low", "medium", "high"]
     assert efforts_of("llama3.2:3b") == efforts_of("gpt-4.1") == []
     with pytest.raises(ValidationError):
         Model(name="m", efforts=["low"], effort="high").clean()

@@ -98,9 +98,10 @@ def test_what_the_provider_does_not_say_is_counted_and_marked(person: Person, pr
 
 def test_more_cached_than_read_is_no_discount_beyond_the_prompt(person: Person, priced: Model) -> None:
     turn = asked(person, priced, {"usage": {"input": 100, "cached": 5_000, "output": 10, "reasoning": 99}})
-    person.caller.ended(turn["id"])
+    shown = person.caller.ended(turn["id"])["usage"]
     [call] = calls_of(turn["id"])
     assert (call.cached_input, call.reasoning, call.cost) == (100, 10, Decimal("0.00018"))
+    assert (shown["cached_input"], shown["reasoning"]) == (100, 10)
 
 
 def test_a_stopped_answer_is_counted_as_far_as_it_came(person: Person, priced: Model) -> None:
@@ -115,6 +116,22 @@ def test_a_stopped_answer_is_counted_as_far_as_it_came(person: Person, priced: M
     first, second = calls_of(turn["id"])
     assert (first.input, first.output, first.counted) == (900, 30, False)
     assert second.counted and second.input > 0 and second.output > 0
+
+
+def test_what_the_cache_will_have_served_of_a_stopped_answer_is_not_billed_as_plain(
+    person: Person, priced: Model
+) -> None:
+    text = "A long story. " * 1_000
+    first = asked(person, priced, {"text": "Yes.", "usage": {"input": 4_000, "cached": 0, "output": 2}}, text=text)
+    place = person.caller.ended(first["id"])["conversation"]
+    turn = person.caller.ask("On.", {"tokens": 4_000, "interval": 0.02}, place, models=[str(priced.pk)])
+    for event in person.caller.events(turn["id"]):
+        if event["type"] == "TEXT_MESSAGE_CONTENT":
+            person.caller.post(f"turns/{turn['id']}/stop/")
+    [call] = calls_of(turn["id"])
+    expected = Turn.objects.get(pk=turn["id"]).report["calls"][0]["cache"]["expected"]
+    assert call.counted and call.cached_input == expected > 3_000
+    assert call.cost == ((call.input - expected) * 3 + expected * Decimal("0.3") + call.output * 15) / 10**6
 
 
 def test_a_call_that_was_refused_costs_nothing(person: Person, priced: Model) -> None:

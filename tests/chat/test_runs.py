@@ -4,6 +4,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from chat.models import Run, Turn
@@ -33,6 +34,28 @@ def three(person: Person, application: Application, model: Model, *titles: str) 
 def with_caps(person: Person, model: Model, **caps: int) -> str:
     profile = BudgetProfile.objects.create(name=f"capped {uuid4().hex[:6]}", **caps)
     return str(Persona.objects.create(owner=person.user, name="P", model=model, budget_profile=profile).pk)
+
+
+@pytest.mark.parametrize(("read", "begins"), [(400, False), (9_000, True)])
+def test_a_checklist_from_a_prompt_that_was_not_read_whole_is_looked_at_before_it_begins(
+    application: Application, person: Person, model: Model, read: int, begins: bool
+) -> None:
+    draft = {"name": "draft_checklist", "arguments": {"items": [{"title": OK}]}}
+    usage = {"input": read, "output": 9}
+    steps = script({"tool_calls": [draft], "usage": usage}, {"text": "Planned.", "usage": usage})
+    made = work(person, application, model, notes=f"{steps}\n{'Think of all of it. ' * 180}")
+    begun = made.begin(start=True)
+    if begins:
+        made.until(begun["id"], "done")
+        return
+    ready = made.until(begun["id"], "ready")
+    assert ready["code"] == "draft_unread" and "did not read the whole prompt" in ready["detail"]
+    assert [item["title"] for item in made.items()] == [OK] and made.asked() == ["draft"]
+    browser = Client()
+    browser.force_login(person.user)
+    page = browser.get(f"/c/{ready['conversation']}/").content.decode()
+    assert "did not read the whole prompt" in page
+    assert made.caller.post(f"runs/{ready['id']}/start/")["status"] == "running"
 
 
 def test_a_model_task_is_drafted_shown_started_and_done_item_by_item(

@@ -213,6 +213,15 @@ def test_what_a_plan_costs_is_counted_as_the_model_counts(person: Person, priced
     assert Decimal(plan["cost"]["at_most"]) == Decimal(3 * prompt + 15 * 1_000) / 10**6
 
 
+def test_a_model_that_costs_nothing_is_said_to_in_one_word(person: Person, priced: Model) -> None:
+    free = {"input_price": 0, "output_price": 0}
+    model = Model.objects.create(provider=priced.provider, name=uuid4().hex, context_window=32_000, **free)
+    client = Client()
+    client.force_login(person.user)
+    shown = client.post(f"/c/{person.caller.conversation()}/plan/", {"text": "Hm?", "model": str(model.pk)})
+    assert "$0.00 ·" in shown.content.decode() and "per 1,000" not in shown.content.decode()
+
+
 def test_without_a_price_the_plan_says_nothing_of_money(person: Person) -> None:
     conversation = person.caller.post("conversations/", expect=201)["id"]
     plan = person.caller.post(f"conversations/{conversation}/plan/", {"text": "How much?"}, expect=200)
