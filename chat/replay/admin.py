@@ -80,7 +80,7 @@ class ReplayAdmin(RecordAdmin):
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return ("conversation_id", "most", *INSTEAD, "asks", "confirmed")
-        return ("author", "turns_of", "instead", "asks", "status_label", "progress", "detail", "created", "finished")
+        return ("author", "created", "turns_of", "instead", "asks")  # what changes meanwhile is in the results
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         if obj is not None:
