@@ -391,6 +391,6 @@ def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:
         ) % {"count": shortened}  # fmt: skip
     if searched:
         return ngettext(
-            "%(count)d project file is reached by search", "%(count)d project files are reached by search", searched
+            "%(count)d file is reached by search", "%(count)d files are reached by search", searched
         ) % {"count": searched}  # fmt: skip
     return _("everything fits")

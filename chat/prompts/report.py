@@ -134,7 +134,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "layout": context.profile.layout,
         "profile": context.profile.name,
         **report,
-        "sources": [*(_named(source, summary) for source in report["sources"]), *_tasks(context)],
+        "sources": [*(_named(source, planned) for source in report["sources"]), *_tasks(context)],
         "versions": {**report["versions"], **versions},
         "summary": _covered(summary) if summary is not None else None,
         "messages": [_stored_message(message) for message in planned.prompt.messages],
@@ -183,9 +183,13 @@ def fallen_back(first: str, second: str, why: str, *, thought: bool) -> list[str
     return said
 
 
-def _named(source: SourceEntry, summary: Summary | None) -> SourceEntry:
-    """The summary by its row."""
-    return {**source, "id": str(summary.pk)} if source["kind"] == "summary" and summary is not None else source
+def _named(source: SourceEntry, planned: Planned) -> SourceEntry:
+    """The summary by its row, and a file as found by search where the model is told of it."""
+    if source["kind"] == "summary" and planned.summary is not None:
+        return {**source, "id": str(planned.summary.pk)}
+    if source["kind"] == "file" and source["state"] == "left_out" and source.get("id") in planned.searched:
+        return {**source, "state": "by_search"}
+    return source
 
 
 def _tasks(context: TurnContext) -> list[SourceEntry]:
