@@ -316,6 +316,8 @@ def _row(source: SourceEntry) -> Row:
     words = str(STATES[source["state"]])
     if source["state"] == "shortened" and source.get("cut_from"):
         words = _("shortened from %(before)s tokens") % {"before": grouped(source["cut_from"])}
+    if source["state"] == "stubbed" and source["kind"] == "file":
+        words = _("only named")
     if reason := source.get("reason"):
         words = f"{words}: {REASONS[reason]}"
     return Row(label, source.get("title", ""), source.get("tokens"), words)
