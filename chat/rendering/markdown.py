@@ -20,25 +20,23 @@ from django.utils.translation import gettext as _
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_block import StateBlock
+from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 from mdit_py_plugins.dollarmath import dollarmath_plugin
-from mdit_py_plugins.tasklists import tasklists_plugin
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
-from pygments.util import ClassNotFound
 
 from chat.rendering import references
+from chat.rendering.highlighting import Allowance, highlighted
 
 MAX_CHARACTERS = 400_000  # a longer text is shown as it is
+MAX_STEPS = 40_000  # places where the parser looks what begins there, at most 2 s of CPU; more is shown as it is
 MAX_NESTING = 24  # lists and quotes in one another; what is deeper is left out of the tree by the parser
-MAX_HIGHLIGHTED = 100_000  # characters of one code block
 NEWLINE = re.compile(r"\r\n?")
 FENCE = re.compile(r"^ *(```|~~~)", re.MULTILINE)
 LINK = re.compile(r"(https?://|mailto:)[\w\[]", re.IGNORECASE)  # with a host or an address behind it
+TASK_ITEM = re.compile(r"\[([ xX])\][ \t]")
+LISTS, LISTS_CLOSED = {"bullet_list_open", "ordered_list_open"}, {"bullet_list_close", "ordered_list_close"}
 MAX_FORMULA = 4_000  # characters
 MAX_FORMULA_LINES = 100
 BRACKETS = {"\\(": ("math_inline", "\\)"), "\\[": ("math_inline_double", "\\]")}
@@ -67,7 +65,7 @@ CLEANER = nh3.Cleaner(
     },
     attributes={
         "a": {"href", "title", "class"},
-        "ol": {"start"},
+        "ol": {"start", "class"},
         "button": {"class", "data-copy"},
         "input": {"class", "checked", "disabled"},
         **{tag: {"class"} for tag in ("span", "div", "ul", "li", "th", "td", "code")},
@@ -126,6 +124,40 @@ def _bracket_formula_block(state: StateBlock, first: int, last: int, silent: boo
     return True
 
 
+class TooManySteps(Exception):
+    """Markup so dense that rendering it would take seconds."""
+
+
+def _count_step(state: StateBlock | StateInline, *_: Any) -> bool:
+    """A rule that never matches. The parser asks it first, at each line and each character that may be markup."""
+    state.env["steps"] = state.env.get("steps", 0) + 1
+    if state.env["steps"] > MAX_STEPS:
+        raise TooManySteps
+    return False
+
+
+def _task_items(state: StateCore) -> None:
+    """Items that begin with `[ ]` or `[x]` get a checkbox; their list gets a class. In one pass over the tokens."""
+    lists: list[Token] = []
+    for item, paragraph, inline in zip(state.tokens, state.tokens[1:], state.tokens[2:], strict=False):
+        if item.type in LISTS:
+            lists.append(item)
+        elif item.type in LISTS_CLOSED:
+            lists.pop()
+        if (item.type, paragraph.type, inline.type) != ("list_item_open", "paragraph_open", "inline"):
+            continue
+        found = TASK_ITEM.match(inline.content)
+        if found is None or not inline.children or not inline.children[0].content.startswith(found[0]):
+            continue
+        checked = ' checked="checked"' if found[1] in "xX" else ""
+        checkbox = Token("html_inline", "", 0)
+        checkbox.content = f'<input class="task-list-item-checkbox"{checked} disabled="disabled" type="checkbox">'
+        inline.children[0].content = inline.children[0].content[len("[ ]") :]
+        inline.children.insert(0, checkbox)
+        item.attrSet("class", "task-list-item")
+        lists[-1].attrSet("class", "contains-task-list")
+
+
 def _brackets(parser: MarkdownIt) -> None:
     parser.inline.ruler.before("escape", "bracket_formula", _bracket_formula)
     parser.block.ruler.before("fence", "bracket_formula", _bracket_formula_block, {"alt": ["paragraph"]})
@@ -137,10 +169,12 @@ class Renderer(RendererHTML):
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
         token = tokens[idx]
         language = (token.info.split() or [""])[0][:40]
-        return _code_block(token.content, language, plain=env.get("plain", False))
+        plain = env.get("plain", False)
+        code = escape(token.content, quote=False) if plain else highlighted(token.content, language, env["colours"])
+        return _code_block(code, language)
 
     def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
-        return _code_block(tokens[idx].content, "", plain=True)
+        return _code_block(escape(tokens[idx].content, quote=False), "")
 
     def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Env) -> str:
         token = tokens[idx]
@@ -186,26 +220,12 @@ def _cell(token: Token) -> str:
     return f'<{token.tag} class="{align}">' if align else f"<{token.tag}>"
 
 
-def _code_block(code: str, language: str, *, plain: bool) -> str:
+def _code_block(code: str, language: str) -> str:
+    """`code` is HTML."""
     label = f'<span class="lang">{escape(language or "text")}</span>'
     button = f'<button type="button" class="copy" data-copy>{_("Copy")}</button>'
-    lexer = None if plain or len(code) > MAX_HIGHLIGHTED else _lexer(language)
-    body = highlight(code, lexer, FORMATTER) if lexer else escape(code, quote=False)
     head = f'<div class="code-head">{label}{button}</div>'
-    return f'<div class="code">{head}<pre tabindex="0"><code>{body}</code></pre></div>'
-
-
-FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True)
-
-
-@lru_cache(maxsize=128)
-def _lexer(language: str) -> Lexer | None:
-    if not language:
-        return None
-    try:
-        return get_lexer_by_name(language.lower(), stripnl=False)
-    except ClassNotFound:
-        return None
+    return f'<div class="code">{head}<pre tabindex="0"><code>{code}</code></pre></div>'
 
 
 def _host(source: str) -> str:
@@ -223,7 +243,7 @@ class Parser(MarkdownIt):
 def _parser() -> Parser:
     parser = Parser("commonmark", {"html": False, "maxNesting": MAX_NESTING}, renderer_cls=Renderer)
     parser.enable(["table", "strikethrough"])
-    parser.use(tasklists_plugin)
+    parser.core.ruler.after("inline", "task_items", _task_items)
     # No digits beside a dollar sign: "$5 and $6" is money.
     parser.use(
         dollarmath_plugin,
@@ -236,6 +256,8 @@ def _parser() -> Parser:
     parser.use(_brackets)
     parser.inline.ruler.before("link", "citation", references.citation_rule)
     parser.inline.ruler.before("link", "mention", references.mention_rule)
+    parser.inline.ruler.before("text", "count_step", _count_step)
+    parser.block.ruler.before("table", "count_step", _count_step, {"alt": ["paragraph", "reference", "blockquote"]})
     for name in ("math_inline", "math_inline_double", "math_block"):
         parser.add_render_rule(name, getattr(Renderer, name))  # the plugin brings its own
     return parser
@@ -255,6 +277,7 @@ def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[tuple[T
     `plain_end`: no highlighting in the last block, which is about to be rendered many times.
     """
     tokens = PARSER.parse(text, env)
+    env["colours"] = Allowance()
     start = 0
     for end, token in enumerate(tokens, 1):
         if token.level or token.nesting > 0:
@@ -270,9 +293,13 @@ def render(text: str, sources: Mapping[int, references.Source] | None = None) ->
 
     `sources` are what its citations may lead to, by number.
     """
-    if len(text) > MAX_CHARACTERS:
-        return [f"<pre>{escape(_normal(text), quote=False)}</pre>"]
-    return [html for _, html in _blocks(_normal(text), {"sources": sources})]
+    text = _normal(text)
+    try:
+        if len(text) <= MAX_CHARACTERS:
+            return [html for _, html in _blocks(text, {"sources": sources})]
+    except TooManySteps:
+        pass
+    return [f"<pre>{escape(text, quote=False)}</pre>"]
 
 
 class BlockStream:
@@ -311,7 +338,11 @@ class BlockStream:
             return []
         self._tail = _normal(self._tail)
         env: Env = {"references": dict(self._references), "sources": self._sources}
-        blocks = list(_blocks(self._tail, env, plain_end=len(self._tail) > self.LONG_TAIL))
+        try:
+            blocks = list(_blocks(self._tail, env, plain_end=len(self._tail) > self.LONG_TAIL))
+        except TooManySteps:
+            self._characters = MAX_CHARACTERS  # the end shows it as it is
+            return []
         changed = list(self._place(self._finished, [html for _, html in blocks]))
         if len(blocks) > 1:
             self._advance(len(blocks) - 1, (blocks[-1][0].map or [0])[0], env["references"])

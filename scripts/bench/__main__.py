@@ -62,9 +62,11 @@ def with_services(wanted: list[str]) -> None:
 
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
-    wanted = wanted or ["context", "plan", "replay", "files", "page", "turn", "hanging", "search"]
+    wanted = wanted or ["context", "rendering", "plan", "replay", "files", "page", "turn", "hanging", "search"]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
+    if "rendering" in wanted:
+        show("Rendering (400,000 hostile characters)", separately("scripts.bench.rendering"))
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
     if {"plan", "replay", "files", "page", "turn", "hanging"} & set(wanted):

@@ -1,13 +1,15 @@
 """What a model writes becomes safe HTML, whole or in pieces."""
 
 import re
+from html import escape, unescape
 from itertools import pairwise
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chat.rendering.markdown import BlockStream, render
+from chat.rendering.highlighting import Allowance, highlighted
+from chat.rendering.markdown import MAX_CHARACTERS, BlockStream, render
 from chat.rendering.references import Sources
 
 ALLOWED_LINK = re.compile(r'href="(https?://|mailto:)', re.IGNORECASE)
@@ -175,6 +177,45 @@ def test_tasks_and_strikes_are_known() -> None:
     assert html.count('type="checkbox"') == 2
     assert html.count('checked="') == 1
     assert "<s>open</s>" in html
+
+
+def test_a_list_of_tasks_says_so_on_each_level() -> None:
+    (html,) = render("- [ ] a\n  1. plain\n  2. [X] b\n- c\n\n  [ ] no item")
+    assert html.startswith('<ul class="contains-task-list">')
+    assert '<ol class="contains-task-list">' in html
+    assert (html.count('class="task-list-item"'), html.count("[ ]")) == (2, 1)
+
+
+def test_code_has_colours_in_a_known_language_up_to_a_size() -> None:
+    for name in ("python", "PY", "c++", "ocaml", "ini"):
+        assert "<span class=" in render(f"```{name}\nlet x = 1\n```")[0].split("<code>")[1], name
+    for name in ("autoit", "devicetree", "nonsense", ""):  # Pygments knows the first two, and takes seconds for them
+        assert "<span" not in render(f"```{name}\nlet x = 1\n```")[0].split("<code>")[1], name
+    long = "x = 1\n" * 4_000
+    assert f"<code>{long}</code>" in render(f"```python\n{long}```")[0]
+
+
+def test_colours_end_where_their_time_does_and_the_code_stays_whole() -> None:
+    code = "x = 1 # <a>\n" * 100
+    colours = Allowance(left=1e-9)
+    html = highlighted(code, "python", colours)
+    assert unescape(re.sub("<[^>]*>", "", html)) == code
+    assert html.count("<span") == 1
+    assert highlighted(code, "python", colours) == escape(code, quote=False)
+
+
+@pytest.mark.parametrize("piece", ["![", "- a\n"])
+def test_markup_too_dense_to_render_is_shown_as_it_is(piece: str) -> None:
+    text = piece * (MAX_CHARACTERS // len(piece))
+    assert render(text) == [f"<pre>{escape(text, quote=False)}</pre>"]
+
+
+def test_a_stream_too_dense_to_render_is_shown_as_it_is_at_its_end() -> None:
+    text = "![" * (MAX_CHARACTERS // 2)
+    stream = BlockStream()
+    assert [list(stream.push(half)) for half in (text[:200_000], text[200_000:])] == [[], []]
+    assert stream.finish() == [(0, render(text)[0])]
+    assert stream.count == 1
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,19 @@ from uuid import uuid4
 import pytest
 
 from chat.context.types import ContextError, ContextMessage
+from chat.models import Turn
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder
 from chat.prompts.turn_context import base_context
 from chat.web.persona_and_project import project_meter
 from files.models import File, FileText
-from llm.models import Model
+from llm.models import Model, Provider
 from llm.tokens import CATCH_ALL
 from llm.types.model_call import ToolCall
 from personas.models import BudgetProfile, Persona
 from projects.models import Project, ProjectFile
 from tests.application import Application
+from tests.chat.citing import ANSWER, SEARCH, ask
 from tests.chat.conversations import past
 from tests.chat.documents import PREFIX, asked, picture, sent, upload
 from tests.conftest import Person
@@ -266,3 +268,23 @@ def test_what_fits_alone_fits_in_a_project_of_57_percent(
             assert not (result and result[0].state == "shortened" and "project_files" in prompt.report.sections)
             most = words
     assert most > 11_000
+
+
+def test_a_project_gives_way_also_in_the_middle_of_a_turn_whose_reasoning_is_bound_to_it(
+    application: Application, person: Person
+) -> None:
+    provider = Provider.objects.create(name=uuid4().hex, kind="anthropic", base_url=application.model.url)
+    model = Model.objects.create(
+        provider=provider, name="claude-opus-5-5", context_window=16_000, tools=True, max_output=1_024
+    )
+    filler = " ".join(f"Clause {number} is about nothing in particular." for number in range(900))
+    big = upload(person, "contract.txt", filler.encode())
+    searchable(person, big)
+    place = put_together(person, big)
+    looks = [{"reasoning": f"Step {n}.", "text": "", **SEARCH} for n in range(4)]
+    turn = ask(person, place, model, f"What is the fee? {uuid4().hex}", *looks, ANSWER)
+    calls = Turn.objects.get(pk=turn["id"]).report["calls"]
+    assert len(calls) == 5 and all(call["used"] <= call["limit"] for call in calls)
+    assert calls[0]["sections"]["project_files"] and "project_files" not in calls[-1]["sections"]
+    inline = ["project_files" in call["sections"] for call in calls]
+    assert inline == sorted(inline, reverse=True)

@@ -1,0 +1,42 @@
+"""Markdown that was written to be slow: what the greatest text of each kind costs. Prints rows as JSON."""
+
+import json
+import time
+
+import django
+
+django.setup()
+
+from chat.rendering.markdown import MAX_CHARACTERS, render  # noqa: E402 - translations are there after the set-up
+
+LIMIT = 2.0  # seconds of CPU
+BLANK_LINES = "\n" * 19_000
+HOSTILE = {
+    "task lists": "- [ ] a\n",
+    "tables of one cell": "a|b\n-|-\n",
+    "opened emphasis and links": "[*",
+    "opened images": "![",
+    "quotes in quotes": "> > a\n",
+    "formulas": "$$\na\n$$\n",
+    "paragraphs": "a\n\n",
+    "blank lines of Java": f"```java\n{BLANK_LINES}```\n",
+    "blank lines of C": f"```c\n{BLANK_LINES}```\n",
+    "lines of C#": "```csharp\n" + "a\n" * 9_000 + "```\n",
+}
+
+
+def main() -> None:
+    rows = []
+    for name, piece in HOSTILE.items():
+        text = (piece * (MAX_CHARACTERS // len(piece) + 1))[:MAX_CHARACTERS]
+        began = time.process_time()
+        render(text)
+        took = time.process_time() - began
+        rows.append(
+            {"name": name, "value": round(took, 2), "unit": "s CPU", "limit": LIMIT, "ratio": round(took / LIMIT, 2)}
+        )
+    print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()
