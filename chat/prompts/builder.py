@@ -105,9 +105,7 @@ def plan(
         messages = documents.attach(messages_of(rows, marks=marks, **counting))
         if context.model.provider.kind == Provider.Kind.OPENAI:
             messages = with_reasoning(messages, rows, context.model)
-        messages = with_reasoning_of_calls(
-            messages, context.user, context.model, context.tokenizer, whole=context.for_program
-        )
+        messages = _with_calls(context, messages)
         said = len(messages)
         messages += [documents.draft(added[0], files), *added[1:]] if added else []
         for number, text in step.reminders.items():
@@ -132,6 +130,11 @@ def plan(
 def _branch(context: TurnContext, leaf: MessageRow) -> Branch:
     marks = marks_on(leaf.conversation_id, leaf.pk)
     return Branch(leaf, context.summary_above(leaf, marks), marks)
+
+
+def _with_calls(context: TurnContext, messages: list[ContextMessage]) -> list[ContextMessage]:
+    by = (context.user, context.model, context.tokenizer)
+    return with_reasoning_of_calls(messages, *by, whole=context.for_program)
 
 
 def _unread_reasoning(context: TurnContext, rows: Sequence[MessageRow], prompt: Prompt) -> tuple[str, ...]:
