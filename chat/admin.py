@@ -9,17 +9,20 @@ from typing import Any, cast
 from django.contrib import admin
 from django.db.models import F, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
 from unfold.decorators import display
 
 from accounts.models import User
 from chat.models import Conversation, Import, Run, Share, Summary, SummaryJob, Turn
+from chat.replay import admin as replay_admin
 from chat.runs.limits import used
 from chat.runs.services import stop_run
 from chat.usage import admin as usage_admin
-from core.admin import STATES, Confirmation, RecordAdmin, acting, confirmed
+from core.admin import STATES, Confirmation, RecordAdmin, acting, button, confirmed
 from personas.models import Persona
 
-__all__ = ["usage_admin"]  # Django looks for admin pages here alone
+__all__ = ["replay_admin", "usage_admin"]  # Django looks for admin pages here alone
 
 
 @admin.register(Conversation)
@@ -30,12 +33,20 @@ class ConversationAdmin(RecordAdmin):
     search_fields = ("=id", "=owner__username")
     search_help_text = "The id of a conversation, or a user name"
     fields = ("id", "owner", "persona_name", "state_label", "archived", "created", "updated")
+    actions_detail: Any = ("replay",)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         found: Conversation | None = super().get_object(request, object_id, from_field)
         if found is not None:
             found.title = f"Conversation {found.pk}"  # the real one begins with what the person wrote
         return found
+
+    def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return acting(request).has_perm("chat.add_replay")
+
+    @button("Plan its turns again", icon="science", permission="replay")
+    def replay(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return redirect(reverse("admin:chat_replay_add", query={"conversation_id": object_id}))
 
     @display(description="Persona")
     def persona_name(self, conversation: Conversation) -> str:

@@ -33,6 +33,7 @@ GROUPS = {
         "chat.Conversation": "forum",
         "chat.Turn": "bolt",
         "chat.ModelCall": "payments",
+        "chat.Replay": "science",
         "chat.Share": "link",
         "chat.Import": "upload",
         "chat.Summary": "compress",

@@ -47,6 +47,7 @@ class Migration(migrations.Migration):
                 ('system_prompt', models.ForeignKey(blank=True, help_text='Empty: the version that was sent.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='personas.systemprompt')),
             ],
             options={
+                'verbose_name_plural': 'prompt lab',
                 'ordering': ['-id'],
             },
         ),

@@ -72,6 +72,7 @@ class Replay(models.Model):
 
     class Meta:
         ordering: ClassVar = ["-id"]
+        verbose_name_plural = "prompt lab"
         indexes: ClassVar = [
             models.Index(
                 fields=["heartbeat"], condition=Q(status__in=["queued", "running"]), name="replay_live_heartbeat"

@@ -65,13 +65,15 @@ FIRST_STEP = Step()
 class Planned(NamedTuple):
     """`documents` knows the numbers that the plan has given; a turn keeps them with its conversation.
 
-    `summary` stands in the prompt for everything above it. `notes`: sentences on what was not sent.
+    `summary` stands in the prompt for everything above it. `notes`: sentences on what was not sent. `searched`: ids of
+    attachments that are not in the prompt but in its list of files.
     """
 
     prompt: Prompt
     documents: Documents
     summary: Summary | None = None
     notes: tuple[str, ...] = ()
+    searched: frozenset[str] = frozenset()
 
 
 def plan(
@@ -116,12 +118,13 @@ def plan(
         if context.project is not None or documents.attached or older:
             question = "" if context.model.tools else _asked(leaf, added)
             first = messages[:said] if context.model.provider.append_only and not step.first else ()
-            prompt = PromptFiles(project, documents, question, older).build(request, first)
+            reach = PromptFiles(project, documents, question, older)
+            prompt, searched = reach.build(request, first), reach.listed
         else:
-            prompt = build(request)
+            prompt, searched = build(request), frozenset()
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
         if not prompt.wants_older or read > PRIORITY_READS * room:
-            return Planned(prompt, documents, summary, _unread_reasoning(context, rows, prompt))
+            return Planned(prompt, documents, summary, _unread_reasoning(context, rows, prompt), searched)
         read *= 2
 
 

@@ -116,13 +116,15 @@ def _as_id(source: str) -> UUID | None:
 class PromptFiles:
     """The files of one prompt. `question`: to search for, empty for a model that can search by itself.
 
-    `older`: attachments of the branch above the messages that the engine is given, newest first.
+    `older`: attachments of the branch above the messages that the engine is given, newest first. `listed`: the ids of
+    the attachments that the model is told of, once the prompt is built.
     """
 
     project: ProjectFiles
     made: Documents
     question: str = ""
     older: Sequence[File] = ()
+    listed: frozenset[str] = frozenset()
     _counted: dict[str, int] = field(default_factory=dict)
 
     def build(self, request: ContextRequest, first: Sequence[ContextMessage] = ()) -> Prompt:
@@ -169,6 +171,8 @@ class PromptFiles:
             prompt = build(settled)
             unseen = self._out_of_sight(settled, prompt)
             if unseen <= listed:
+                texts = (str(file.pk) for file in attached if not file.is_image)
+                self.listed = frozenset(texts) if listing is not None else frozenset()
                 return settled, prompt
             listed |= unseen
 

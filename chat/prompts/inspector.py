@@ -278,6 +278,8 @@ def _row(source: SourceEntry) -> Row:
     words = str(STATES[source["state"]])
     if source["state"] == "shortened" and source.get("cut_from"):
         words = _("shortened from %(before)s tokens") % {"before": grouped(source["cut_from"])}
+    if source["state"] == "stubbed" and source["kind"] == "file":
+        words = _("only named")
     if reason := source.get("reason"):
         words = f"{words}: {REASONS[reason]}"
     return Row(label, source.get("title", ""), source.get("tokens"), words)
@@ -353,6 +355,6 @@ def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:
         ) % {"count": shortened}  # fmt: skip
     if searched:
         return ngettext(
-            "%(count)d project file is reached by search", "%(count)d project files are reached by search", searched
+            "%(count)d file is reached by search", "%(count)d files are reached by search", searched
         ) % {"count": searched}  # fmt: skip
     return _("everything fits")

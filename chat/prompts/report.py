@@ -134,7 +134,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "layout": context.profile.layout,
         "profile": context.profile.name,
         **report,
-        "sources": [*(_named(source, summary) for source in report["sources"]), *_tasks(context)],
+        "sources": [*(_named(source, planned) for source in report["sources"]), *_tasks(context)],
         "versions": {**report["versions"], **versions},
         "summary": _covered(summary) if summary is not None else None,
         "messages": [_stored_message(message) for message in planned.prompt.messages],
@@ -183,9 +183,13 @@ def fallen_back(first: str, second: str, why: str, *, thought: bool) -> list[str
     return said
 
 
-def _named(source: SourceEntry, summary: Summary | None) -> SourceEntry:
-    """The summary by its row."""
-    return {**source, "id": str(summary.pk)} if source["kind"] == "summary" and summary is not None else source
+def _named(source: SourceEntry, planned: Planned) -> SourceEntry:
+    """The summary by its row, and a file as found by search where the model is told of it."""
+    if source["kind"] == "summary" and planned.summary is not None:
+        return {**source, "id": str(planned.summary.pk)}
+    if source["kind"] == "file" and source["state"] == "left_out" and source.get("id") in planned.searched:
+        return {**source, "state": "by_search"}
+    return source
 
 
 def _tasks(context: TurnContext) -> list[SourceEntry]:
@@ -217,7 +221,7 @@ def _stored_message(message: PromptMessage) -> MessageEntry:
         "tokens": message.tokens,
         "state": message.state,
     }
-    if message.section not in FILES and (message.source is None or message.state != "full"):
+    if message.state != "full" or (message.source is None and message.section not in FILES):
         entry["text"] = message.text
     return entry
 
@@ -293,7 +297,7 @@ def _files(ids: Iterable[UUID | None]) -> dict[str, File]:
 
 def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File]) -> str | None:
     """The text of a message of files, made again from the files as they are stored; None for other messages."""
-    if message["section"] not in FILES:
+    if message["section"] not in FILES or message["state"] != "full":
         return None
     ids = (message["source"] or "").split("+")
     if message["section"] == "project_files":

@@ -215,8 +215,8 @@ def differences(then: CallReport, now: CallReport) -> list[Problem]:
     problems = [
         Problem(
             f"{name[0]}_changed",
-            f"{name[0].replace('_', ' ').capitalize()}{f' {name[1]}' if name[1] else ''}: "
-            f"{_state(before.get(name))} then, {_state(after.get(name))} now.",
+            f"The source {_named(*name)} is not as it was: {_state(before.get(name))} then, "
+            f"{_state(after.get(name))} now.",
         )
         for name in dict.fromkeys([*before, *after])
     ]
@@ -260,6 +260,10 @@ def _compared(call: CallReport) -> Iterable[SourceEntry]:
 
 def _fact(source: SourceEntry) -> tuple[Any, ...]:
     return (source["kind"], *(source.get(name) for name in ("id", "state", "tokens", "reason", "cut_from")))
+
+
+def _named(kind: str, pk: str | None) -> str:
+    return " ".join(filter(None, [kind.replace("_", " "), pk]))
 
 
 def _state(fact: tuple[Any, ...] | None) -> str:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -22,6 +23,7 @@ from chat.replay.past import AS_IT_WAS, Changed, Problem, Variation
 from chat.replay.planning import Again, Figures, Replayer, figures, stored_turns
 from core.background import claim, enqueue, heartbeat, on_database, silent, submit
 from core.errors import NotFound, ProductError
+from core.i18n import dollars
 from core.permissions import require_right
 
 AMONG = 20_000  # newest turns, of which a sample is taken
@@ -141,14 +143,25 @@ def variation_of(job: Replay) -> Variation:
     return Variation(job.model, job.profile, job.layout, job.policy, job.system_prompt)
 
 
-@transaction.atomic
-def start_replay(*, user: User, job: Replay) -> Replay:
-    """Stores a row whose fields are set, and has a worker carry it out.
+def cells(sent: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[str, ...]:
+    """Figures side by side, for people: tokens, cached share, left out and cost, each of what was sent first."""
+    names = ("tokens", "cached_share", "left_out", "cost")
+    return tuple(_cell(figures.get(name)) for name in names for figures in (sent, planned))
+
+
+def _cell(value: Any) -> str:
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else dollars(Decimal(value))
+
+
+def check(*, user: User, job: Replay) -> int:
+    """How many turns it is about.
 
     What people write is theirs: whoever wants answers to be asked for gets them in conversations of their own alone.
-    Raises `too_many_to_ask`, `not_yours_to_ask` (403) and `nothing_to_replay`.
+    Raises `bad_number_of_turns`, `too_many_to_ask`, `not_yours_to_ask` (403) and `nothing_to_replay`.
     """
     require_right(user, "add", Replay)
+    if not 1 <= job.most <= Replay.MOST:
+        raise ProductError("bad_number_of_turns", f"Choose from 1 to {Replay.MOST:,} turns.")
     if job.asks and job.most > Replay.MOST_ASKED:
         detail = f"At most {Replay.MOST_ASKED} turns can be asked anew at once. Choose fewer, or do not ask the model."
         raise ProductError("too_many_to_ask", detail)
@@ -156,7 +169,13 @@ def start_replay(*, user: User, job: Replay) -> Replay:
         detail = "This is somebody else's conversation, whose texts are theirs. Plan it without asking the model."
         raise ProductError("not_yours_to_ask", detail, status=403)
     job.author = user
-    job.total = len(_chosen(job))
+    return len(_chosen(job))
+
+
+@transaction.atomic
+def start_replay(*, user: User, job: Replay) -> Replay:
+    """Stores a row whose fields are set, and has a worker carry it out. Raises what `check` raises."""
+    job.total = check(user=user, job=job)
     job.save(force_insert=True)
     transaction.on_commit(partial(enqueue, "chat.tasks.replay", job.pk))
     return job

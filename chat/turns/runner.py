@@ -184,9 +184,8 @@ class _Run:
                     self._news.set()
             return self._complete()
         except ProductError as error:
-            retryable = getattr(error, "retryable", True)
             logger.warning("turn %s failed: %s", self.turn.pk, error)
-            return Ending(Turn.Status.FAILED, error.code, error.detail, retryable)
+            return store.of_error(error, self._why, self.context.model.name if self._instead else "")
         except Exception:
             logger.exception("turn %s failed", self.turn.pk)
             return UNEXPECTED
@@ -210,7 +209,7 @@ class _Run:
         self.reports[-1]["notes"].append(self._instead[0])
 
     async def _fall_back(self, failed: Model, model: Model, why: ModelError, *, thought: bool = False) -> None:
-        self._instead = reports.fallen_back(failed.name, model.name, why.detail, thought=thought)
+        self._why, self._instead = why, reports.fallen_back(failed.name, model.name, why.detail, thought=thought)
         await on_database(store.fall_back, self.turn, model, why.code)
         names = {"model": model.name, "instead_of": failed.name}
         self.answer.emit(EventType.MODEL_FALLBACK, **names, code=why.code, detail=why.detail)

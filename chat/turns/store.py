@@ -37,6 +37,7 @@ from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
 from core.background import claim as claim_row
 from core.background import silent, unclaimed
+from core.errors import ModelError, ProductError
 from llm import tokens
 from llm.models import Model, Provider
 from llm.types.model_call import Message as LoopMessage
@@ -89,6 +90,19 @@ def of_empty_answer(finish_reason: str) -> Ending:
         case _:
             code, detail = "empty_answer", "The model finished without writing anything. Try again."
     return Ending(Turn.Status.FAILED, code, detail, retryable=True)
+
+
+def of_error(error: ProductError, why: ModelError | None, model: str) -> Ending:
+    """How a turn ends that failed so. `why`: for which `model` was asked, a fallback; empty when none was.
+
+    Where the prompt cannot be made for that one, the model that was chosen is still worth waiting for.
+    """
+    if why is None or not model or isinstance(error, ModelError):
+        return Ending(Turn.Status.FAILED, error.code, error.detail, getattr(error, "retryable", True))
+    reason, problem = why.detail, error.detail
+    return Ending(
+        Turn.Status.FAILED, why.code, f"{reason} “{model}” cannot take its place (“{problem}”).", retryable=True
+    )
 
 
 def last_event(ending: Ending, usage: dict[str, int], finish: str = "stop") -> tuple[EventType, dict[str, Any]]:

@@ -10,12 +10,14 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils.translation import override
 
 from chat.conversations import titles
 from chat.models import Message, StepReasoning, Summary, Turn
 from chat.summaries.services import summarise_now
 from core.background import submit
 from core.errors import ModelError
+from core.i18n import translated
 from llm import services
 from llm.models import Model, Provider
 from llm.services import available, note_outage, outage_of
@@ -195,6 +197,18 @@ def test_the_other_model_is_planned_for_by_its_own_window_and_abilities(person: 
     assert second["used"] <= second["limit"] < first["used"]
     assert turn.context_left_out > 0
     assert second["tools"] == []
+
+
+def test_a_fallback_that_is_too_small_for_the_prompt_leaves_the_reason_of_the_chosen_one(
+    person: Person, make: Make
+) -> None:
+    model = make(url=DOWN, fallback=make(context_window=2_000))
+    turn = ended(person, person.caller.ask("word " * 3_000, models=[str(model.pk)])["id"])
+    assert (turn.status, turn.answer.error_code) == ("failed", "provider_unreachable")
+    assert turn.model is not None and turn.answer.error_detail.startswith("The model's provider cannot be reached.")
+    assert f"“{turn.model.fallback}” cannot take its place (“What must be sent has" in turn.answer.error_detail
+    with override("vi"):
+        assert "cannot" not in translated(turn.answer.error_detail)
 
 
 def test_another_attempt_is_for_the_model_that_was_chosen(person: Person, make: Make) -> None:

@@ -126,13 +126,31 @@ def test_whoever_reads_a_shared_page_or_an_export_is_told(
     assert markdown.count("*(") == bool(exported) and exported in markdown
 
 
-def test_exports_and_programs_are_told(application: Application, person: Person, claude: Model) -> None:
+def test_exports_are_told(person: Person, claude: Model) -> None:
     turn = answered(person, {"text": "Once upon a time", "finish": "context_window"}, claude)
     place = f"conversations/{turn['conversation']}/export/"
     assert person.caller.get(place)["messages"][-1]["finish_reason"] == "context_window"
     assert "*(Not finished)*" in person.caller.http.get(place, params={"kind": "md"}).text
-    question = "Go.\nscript: " + json.dumps({"text": "Once", "finish": "context_window"})
+
+
+@pytest.mark.parametrize(
+    ("finish", "said"),
+    [
+        ("stop", "stop"),
+        ("length", "length"),
+        ("context_window", "length"),
+        ("pause", "length"),
+        ("refusal", "content_filter"),
+    ],
+)
+def test_programs_of_openais_protocol_are_told_in_its_words(
+    finish: str, said: str, application: Application, person: Person, claude: Model
+) -> None:
+    question = "Go.\nscript: " + json.dumps({"text": "Once", "finish": finish})
     body = {"model": str(claude.pk), "messages": [{"role": "user", "content": question}]}
     with application.http("/v1/", headers={"Authorization": f"Bearer {person.token}"}) as http:
-        answer = http.post("chat/completions", json=body).json()
-    assert answer["choices"][0]["finish_reason"] == "length"
+        whole = http.post("chat/completions", json=body).json()
+        lines = http.post("chat/completions", json={**body, "stream": True}).text.splitlines()
+    assert whole["choices"][0]["finish_reason"] == said
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks][-2:] == [None, said]

@@ -12,7 +12,7 @@ from chat.context.build import POLICIES
 from chat.context.rendering import LAYOUTS
 from chat.models import Replay
 from chat.replay.past import Variation
-from chat.replay.services import Result, Totals, answered, chosen, conversation_of, planned
+from chat.replay.services import Result, Totals, answered, cells, chosen, conversation_of, planned
 from core.background import submit
 from core.errors import ProductError
 from llm.models import Model
@@ -66,7 +66,7 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps({"totals": totals.as_json()}))
             return
-        self._line(("all that can be compared", *figures_of(totals.sent.as_json(), totals.planned.as_json())))
+        self._line(("all that can be compared", *cells(totals.sent.as_json(), totals.planned.as_json())))
         self.stdout.write(f"{totals.compared} of {totals.turns} turns can be compared.")
 
     def _json(self, result: Result) -> None:
@@ -84,7 +84,7 @@ class Command(BaseCommand):
 
     def _row(self, result: Result) -> None:
         sent, now = (each.as_json() if each is not None else {} for each in (result.sent, result.planned))
-        self._line((str(result.turn.pk), *figures_of(sent, now)))
+        self._line((str(result.turn.pk), *cells(sent, now)))
         for problem in result.problems:
             self.stdout.write(f"  {problem.detail} ({problem.code})")
         if result.answer:
@@ -97,16 +97,6 @@ class Command(BaseCommand):
             for place, (cell, width) in enumerate(zip(cells, WIDTHS, strict=True))
         ]
         self.stdout.write(" ".join(padded).rstrip())
-
-
-def figures_of(sent: dict[str, Any], now: dict[str, Any]) -> tuple[str, ...]:
-    """Each of what was sent, then of what is planned."""
-    names = ("tokens", "cached_share", "left_out", "cost")
-    return tuple(_cell(figures.get(name)) for name in names for figures in (sent, now))
-
-
-def _cell(value: Any) -> str:
-    return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"${float(value):.6f}"
 
 
 def how_many(options: dict[str, Any]) -> int:
