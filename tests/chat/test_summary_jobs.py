@@ -148,6 +148,6 @@ def test_a_turn_full_of_tool_results_is_no_reason_to_summarise(application: Appl
     context = decided_for(SummaryJob(conversation=row, model=ended.model))
     result = {"section": "current", "source": "r", "role": "tool", "tokens": 1_400, "state": "full"}
     assert call["used"] + result["tokens"] > 1_500  # the ceiling
-    heavy = {**call, "used": call["used"] + 1_400, "messages": [*call["messages"], result]}
+    heavy: Any = {**call, "used": call["used"] + 1_400, "messages": [*call["messages"], result]}
     assert due.job_after(context, heavy, ended.user_message_id, "Found.") is None
     assert due.job_after(context, heavy, ended.user_message_id, f"Found: {FILLER * 5}") is not None
