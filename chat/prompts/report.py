@@ -221,7 +221,7 @@ def _stored_message(message: PromptMessage) -> MessageEntry:
         "tokens": message.tokens,
         "state": message.state,
     }
-    if message.section not in FILES and (message.source is None or message.state != "full"):
+    if message.state != "full" or (message.source is None and message.section not in FILES):
         entry["text"] = message.text
     return entry
 
@@ -297,7 +297,7 @@ def _files(ids: Iterable[UUID | None]) -> dict[str, File]:
 
 def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File]) -> str | None:
     """The text of a message of files, made again from the files as they are stored; None for other messages."""
-    if message["section"] not in FILES:
+    if message["section"] not in FILES or message["state"] != "full":
         return None
     ids = (message["source"] or "").split("+")
     if message["section"] == "project_files":
