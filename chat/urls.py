@@ -50,6 +50,7 @@ urlpatterns = [
     path("messages/<uuid:pk>/choose/", branches.choose, name="choose"),
     path("messages/<uuid:pk>/continue/", branches.go_on, name="continue"),
     path("messages/<uuid:pk>/feedback/", branches.feedback, name="feedback"),
+    path("messages/<uuid:pk>/mark/", branches.mark, name="mark"),
     path("messages/<uuid:pk>/delete/", branches.delete, name="delete_message"),
     path("plan/", conversation.plan, name="plan_new"),
     path("c/<uuid:pk>/plan/", conversation.plan, name="plan"),

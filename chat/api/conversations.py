@@ -30,6 +30,7 @@ from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, plan_ahead
 from chat.realtime import event_stream
+from chat.sending.offers import offers
 from chat.sending.services import no_next, queue, remove_next, send
 from chat.turns.services import decide_call, stop_turn
 from chat.turns.submit import Ask, regenerate
@@ -39,6 +40,7 @@ from core.requests import ByUpdate, MoneyField, SentenceField, VisibleField, ide
 from llm.models import Effort, Model
 from llm.types.model_call import FinishReason
 from personas.models import Persona
+from personas.services import model_for
 from projects.models import Project
 
 DeepestFirst = pages("-depth", "-id")
@@ -294,8 +296,11 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     def plan(self, request: Request, pk: str) -> Response:
         """What the next turn would send for a draft: room used, what would be left out and why."""
         body = valid(DraftSerializer, request)
-        model, draft = services.visible_model(body["model"]), Draft(body["text"], body["files"], body["effort"])
-        return Response(plan_ahead(user=self.person, scope=scope_of(self.get_object()), draft=draft, model=model))
+        draft, scope = Draft(body["text"], body["files"], body["effort"]), scope_of(self.get_object())
+        model = services.visible_model(body["model"]) or model_for(scope.persona)
+        asked: Any = {"user": self.person, "scope": scope, "draft": draft, "model": model}
+        plan = plan_ahead(**asked)
+        return Response({**plan, "offers": offers(**asked, plan=plan)})
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=DeepestFirst, filter_backends=[])

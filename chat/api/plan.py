@@ -160,8 +160,24 @@ class ExpectedCostSerializer(serializers.Serializer[dict[str, Any]]):
     longest_answer = serializers.IntegerField(help_text="Tokens: the model's own limit, else the room that is left.")
 
 
+class OfferSerializer(serializers.Serializer[dict[str, Any]]):
+    kind = serializers.ChoiceField(
+        choices=["remove_file", "model", "leave_out", "summarise"],
+        help_text="remove_file: of the draft; model: one with a larger window; leave_out: a file of an earlier turn.",
+    )
+    id = serializers.CharField(allow_null=True, help_text="Of the file or model.")
+    title = serializers.CharField(allow_blank=True)
+    message = serializers.UUIDField(required=False, help_text="Of leave_out: the question that the file is part of.")
+    frees = serializers.IntegerField(help_text="Tokens.")
+    fits = serializers.BooleanField(help_text="Whether the draft then fits.")
+
+
 class PlanSerializer(ReportSerializer):
-    """Of a draft that does not fit there is only `fits`, `limit`, `error` and `documents`."""
+    """Of a draft that does not fit there is only `fits`, `limit`, `error`, `documents` and `offers`."""
+
+    offers = OfferSerializer(
+        many=True, help_text="What would make the draft fit, or leave less of the conversation out."
+    )
 
     cost = ExpectedCostSerializer(allow_null=True, required=False, help_text="Null without a price.")
     fits = serializers.BooleanField()

@@ -103,13 +103,12 @@ class Report:
     @cached_property
     def dropped(self) -> list[str]:
         """The ids of the messages and files that were left out, oldest first, a turn's files before its message."""
-        sent = self._sent_ids
-        return [
-            source
-            for message in self._request.messages
-            if message.id not in sent
-            for source in (*(file.id for file in message.files), message.id)
-        ]
+        sent, dropped = self._sent_ids, list[str]()
+        for message in self._request.messages:
+            gone = message.id not in sent
+            dropped += [file.id for file in message.files if gone or file.excluded]
+            dropped += [message.id] if gone else []
+        return dropped
 
     @cached_property
     def exact(self) -> bool:
@@ -151,15 +150,20 @@ class Report:
             placed, reason = sent.get(message.id), self._reason(index, message)
             exact = self._request.exact
             for file in message.files:
-                yield _attached("file", file.id, file.tokens, placed is not None, reason, exact)
+                if placed is not None and message.id in self._history.stubbed and not file.excluded:
+                    yield SourceReport("file", file.id, "stubbed", None, exact=exact)
+                    continue
+                why = "by_user" if file.excluded else reason
+                yield _attached("file", file.id, file.tokens, placed is not None and not file.excluded, why, exact)
             for image in message.images:
-                yield _attached(
-                    "image", image.id, image.tokens, placed is not None and bool(placed.images), reason, False
-                )
+                why, there = "by_user" if image.excluded else reason, placed is not None and bool(placed.images)
+                yield _attached("image", image.id, image.tokens, there and not image.excluded, why, False)
             yield self._source("message", message.id, placed, reason)
 
     def _reason(self, index: int, message: ContextMessage) -> Reason:
         """Why a message is not sent, if it is not."""
+        if message.id in self._history.marked:
+            return self._history.marked[message.id]
         gap = self._history.gap
         if gap is not None and index < gap:
             return "behind_gap"
@@ -228,10 +232,12 @@ def build(request: ContextRequest) -> Prompt:
     history.orphans |= current.orphans
     left -= history.tokens
     wants_older = request.unloaded > 0 and history.gap is None and left >= renderer.overhead
-    note = _omission_note(renderer, history, left)
-    left -= sum(sent.tokens for sent in note)
-
-    sections["history"] = note + history.messages
+    note = _omission_note(renderer, left)
+    place = _place_of_note(request, history, current_start) if note else None
+    sections["history"] = history.messages
+    if place is not None:
+        sections["history"] = [*history.messages[:place], *note, *history.messages[place:]]
+        left -= cost(note)
     messages = [sent for slot in LAYOUTS[request.layout] for sent in sections.get(slot, ())]
     report = Report(request, messages, history, limit=limit, used=limit - left)
     return Prompt(messages, report, wants_older, _borders(sections, LAYOUTS[request.layout]))
@@ -264,16 +270,38 @@ def _borders(sections: Sections, layout: tuple[Section, ...]) -> tuple[int, ...]
     return tuple(sorted({border for border in (ends["system"], ends[above[-1]] if above else 0, stable) if border}))
 
 
-def _omission_note(renderer: Renderer, history: History, left: int) -> list[PromptMessage]:
-    """The line that stands where messages are missing, if there are any and it fits in what is left (“The room”)."""
-    request = renderer.request
-    left_out = history.left_out or history.orphans or request.unloaded
-    if not (request.omission_note and left_out):
-        return []
-    tokens = renderer.tokenizer.count(OMISSION_NOTE) + renderer.overhead
-    if tokens > left:
-        return []
-    return [PromptMessage("omitted", None, "user", tokens, OMISSION_NOTE)]
+def _omission_note(renderer: Renderer, left: int) -> list[PromptMessage]:
+    """The line that stands where messages are missing, if it is wanted and fits in what is left (“The room”)."""
+    tokens = renderer.tokenizer.count(OMISSION_NOTE) + renderer.overhead if renderer.request.omission_note else left + 1
+    return [PromptMessage("omitted", None, "user", tokens, OMISSION_NOTE)] if tokens <= left else []
+
+
+def _place_of_note(request: ContextRequest, history: History, current_start: int) -> int | None:
+    """Before how many of the history's messages the note stands: before the first, with its files, that is newer than
+    the newest message left out. None where nothing is left out but what a person leaves out."""
+    sent = {message.source for message in history.messages}
+    newest = next(
+        (
+            index
+            for index in range(len(request.messages) - 1, -1, -1)
+            if _is_missed(request.messages[index], index < current_start, sent, history)
+        ),
+        -1,
+    )
+    if newest < 0 and not request.unloaded:
+        return None
+    after = {message.id for message in request.messages[newest + 1 : current_start]}
+    place = next((n for n, message in enumerate(history.messages) if message.source in after), len(history.messages))
+    while 0 < place < len(history.messages) and history.messages[place].role == "tool":
+        place -= 1  # it never parts a call from its results
+    upload = place > 0 and place < len(history.messages) and history.messages[place - 1].section == "file"
+    return place - 1 if upload else place
+
+
+def _is_missed(message: ContextMessage, is_older: bool, sent: set[str | None], history: History) -> bool:
+    if not is_older:
+        return message.id in history.orphans
+    return message.id not in sent and history.marked.get(message.id) != "by_user"
 
 
 def _required_sections(renderer: Renderer, current: Turn) -> Sections:
@@ -352,11 +380,12 @@ def _refusal(sections: Sections, question: ContextMessage, limit: int, renderer:
     """Rule 2, the first file that does not fit after those before it, or rule 3, the cost of every section."""
     upload = sum(sent.tokens for sent in sections["current"] if sent.section == "file")
     room = limit - (_total(sections) - upload) - renderer.overhead
-    if not question.files or _total(sections) - upload > limit:
+    files = question.sent_files
+    if not files or _total(sections) - upload > limit:
         return _context_too_long(sections, renderer.request)
-    up_to = next(n for n in range(1, len(question.files) + 1) if renderer.files_tokens(question.files[:n]) > room)
-    file, before = question.files[up_to - 1], renderer.files_tokens(question.files[: up_to - 1])
-    together = renderer.files_tokens(question.files[:up_to])
+    up_to = next(n for n in range(1, len(files) + 1) if renderer.files_tokens(files[:n]) > room)
+    file, before = files[up_to - 1], renderer.files_tokens(files[: up_to - 1])
+    together = renderer.files_tokens(files[:up_to])
     return file_too_long(file.id, file.title, tokens=together - before, room=room - before)
 
 

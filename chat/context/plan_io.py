@@ -21,6 +21,7 @@ from chat.context.types import (
     ContextRequest,
     Document,
     ImageRef,
+    Mark,
     PromptMessage,
     Reserves,
     Role,
@@ -40,6 +41,7 @@ Answer = dict[str, Any]
 Numbers = TypeVar("Numbers", Room, Reserves, Bounds)
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool": "tool"}
+MARKS: dict[str, Mark] = {"pinned": "pinned", "excluded": "excluded"}
 
 
 class BadRequest(ProductError):
@@ -260,6 +262,7 @@ def context_request(request: Fields) -> ContextRequest:
         layout=request.choice("layout", LAYOUTS, "near_end"),
         message_overhead=request.number("message_overhead", 4),
         stub_tokens=request.optional_number("tool_result_stub_tokens"),
+        file_stub_tokens=request.optional_number("file_stub_tokens"),
         omission_note=request.flag("omission_note"),
         system=_block(request.part("system")),
         tasks=_block(request.part("tasks")),
@@ -304,6 +307,7 @@ def _message(message: Fields) -> ContextMessage:
         images=tuple(ImageRef(image.name("id"), image.number("tokens")) for image in message.objects("images")),
         tool_calls=calls,
         tool_call_id=message.text("tool_call_id") if role == "tool" else None,
+        mark=MARKS[message.choice("mark", MARKS)] if message.has("mark") else None,
     )
 
 

@@ -46,11 +46,11 @@ def first_whole_turn(messages: Sequence[ContextMessage], unloaded: int) -> int:
     return next((index for index, message in enumerate(messages) if message.role == "user"), len(messages))
 
 
-def older_turns(messages: Sequence[ContextMessage], start: int, stop: int) -> Iterator[Turn]:
-    """The turns of `messages[start:stop]`, newest first."""
+def turn_bounds(messages: Sequence[ContextMessage], start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where each turn of `messages[start:stop]` begins and ends, newest first."""
     for index in range(stop - 1, start - 1, -1):
         if index == start or messages[index].role == "user":
-            yield read_turn(messages[index:stop])
+            yield index, stop
             stop = index
 
 
@@ -100,17 +100,19 @@ def _match_results(messages: Sequence[ContextMessage], turn: Turn) -> dict[str, 
 
 @dataclass(slots=True)
 class History:
-    """`messages` oldest first, of `tokens` in total; `left_out` says whether there was no room for some older message.
+    """`messages` oldest first, of `tokens` in total.
 
     `gap` is the index of the turn that ended the walk because it did not fit, None if none did. `orphans`: messages
-    that are left out for another reason than room, by id.
+    that are left out for another reason than room, by id; `marked`: those of turns that a person leaves out, and of
+    pinned ones that do not fit. `stubbed`: the questions whose files are only named.
     """
 
     messages: list[PromptMessage] = field(default_factory=list)
     tokens: int = 0
-    left_out: bool = False
     gap: int | None = None
     orphans: dict[str, Reason] = field(default_factory=dict)
+    marked: dict[str, Reason] = field(default_factory=dict)
+    stubbed: set[str] = field(default_factory=set)
 
 
 class RenderedTurn(NamedTuple):
@@ -125,10 +127,13 @@ def keep_recent(renderer: Renderer, start: int, stop: int, room: int) -> History
     """Chooses from the messages `[start:stop]`, at most `room` tokens.
 
     The walk looks at nothing older than the first turn that does not fit, and at turns of plain messages only to add up
-    their tokens; the others (tools, files, uncounted text) are rendered to know what they cost.
+    their tokens; the others (tools, files, uncounted text) are rendered to know what they cost. Turns with a mark are
+    decided before.
     """
     messages, overhead = renderer.request.messages, renderer.overhead
     history = History()
+    marked = _decide_marked(renderer, start, stop, room, history)
+    room -= history.tokens
     rendered: list[RenderedTurn] = []
     end, tokens, plain = stop, 0, True
     for index in range(stop - 1, start - 1, -1):
@@ -138,18 +143,57 @@ def keep_recent(renderer: Renderer, start: int, stop: int, room: int) -> History
         else:
             tokens += message.plain_tokens + overhead
         if message.role == "user" or index == start:
-            if not plain:
-                rendered.append(_render_turn(renderer, index, end, history))
-                tokens = cost(rendered[-1].messages)
+            if index in marked:
+                rendered.append(marked.pop(index))
+                tokens = 0
+            elif not plain:
+                turn = _fitting_turn(renderer, index, end, room, history)
+                if turn is not None:
+                    rendered.append(turn)
+                tokens = cost(turn.messages) if turn is not None else room + 1
             if tokens > room:
                 history.gap = index
                 break
             room -= tokens
             history.tokens += tokens
             end, tokens, plain = index, 0, True
-    history.left_out = end > 0
-    history.messages = _in_order(renderer, rendered, end, stop)
+    behind = [sent for index in sorted(marked) for sent in marked[index].messages]
+    history.messages = behind + _in_order(renderer, rendered, end, stop)
     return history
+
+
+def _decide_marked(renderer: Renderer, start: int, stop: int, room: int, history: History) -> dict[int, RenderedTurn]:
+    """The turns with a mark by where they begin: pinned ones that fit, newest first; the others without a message."""
+    messages = renderer.request.messages
+    turns: dict[int, RenderedTurn] = {}
+    if not any(message.mark for message in messages):
+        return turns
+    for begin, end in turn_bounds(messages, start, stop):
+        mark = messages[begin].mark if messages[begin].role == "user" else None
+        if mark is None:
+            continue
+        chosen = _fitting_turn(renderer, begin, end, room, history) if mark == "pinned" else None
+        if chosen is None:
+            reason: Reason = "no_room" if mark == "pinned" else "by_user"
+            history.marked |= {message.id: reason for message in messages[begin:end]}
+        turns[begin] = chosen or RenderedTurn(begin, end, [])
+        tokens = cost(turns[begin].messages)
+        room -= tokens
+        history.tokens += tokens
+    return turns
+
+
+def _fitting_turn(renderer: Renderer, start: int, stop: int, room: int, history: History) -> RenderedTurn | None:
+    """The turn whole, else with its files only named; None where neither fits."""
+    turn, question = _render_turn(renderer, start, stop, history), renderer.request.messages[start]
+    if cost(turn.messages) <= room:
+        return turn
+    if question.role == "user" and question.sent_files:
+        turn.messages[0] = renderer.file_stub(turn.messages[0], question)
+        if cost(turn.messages) <= room:
+            history.stubbed.add(question.id)
+            return turn
+    return None
 
 
 def _render_turn(renderer: Renderer, start: int, stop: int, history: History) -> RenderedTurn:
@@ -173,20 +217,21 @@ def _in_order(renderer: Renderer, rendered: list[RenderedTurn], start: int, stop
 def keep_by_priority(renderer: Renderer, start: int, stop: int, room: int) -> History:
     """Chooses from the messages `[start:stop]`, at most `room` tokens, skipping what does not fit.
 
-    Phase 1: tool groups, newest first, with full results, else with stubs. Phase 2: what is left of each turn, newest
-    first, all or nothing.
+    Turns with a mark are decided before. Phase 1: tool groups, newest first, with full results, else with stubs.
+    Phase 2: what is left of each turn, newest first, all or nothing.
     """
-    messages, left = renderer.request.messages, room
-    turns = list(older_turns(messages, start, stop))
-    kept: dict[str, list[PromptMessage]] = {}
+    messages, history = renderer.request.messages, History()
+    marked = _decide_marked(renderer, start, stop, room, history)
+    left = room - history.tokens
+    turns = [read_turn(messages[begin:end]) for begin, end in turn_bounds(messages, start, stop) if begin not in marked]
+    kept = {messages[turn.start].id: turn.messages for turn in marked.values()}
     for turn in turns:
         for group in reversed(turn.groups):
             left -= _keep_group(renderer, group, left, kept)
     for turn in turns:
-        left -= _keep_dialogue(renderer, turn, left, kept)
-    history = History(tokens=room - left, left_out=start > 0 or len(kept) < sum(len(turn.messages) for turn in turns))
-    for turn in turns:
+        left -= _keep_dialogue(renderer, turn, left, kept, history)
         history.orphans |= turn.orphans
+    history.tokens = room - left
     history.messages = [sent for message in messages[start:stop] for sent in kept.get(message.id, ())]
     return history
 
@@ -205,10 +250,22 @@ def _keep_group(
     return 0
 
 
-def _keep_dialogue(renderer: Renderer, turn: Turn, room: int, kept: dict[str, list[PromptMessage]]) -> int:
-    """Adds the turn's messages outside its tool groups to `kept`, all or none; the tokens they take."""
-    rendered = {message.id: renderer.message("history", message) for message in turn.outside_groups()}
+def _keep_dialogue(
+    renderer: Renderer, turn: Turn, room: int, kept: dict[str, list[PromptMessage]], history: History
+) -> int:
+    """Adds the turn's messages outside its tool groups to `kept`, all or none, with its files or else with their names;
+    the tokens they take."""
+    outside = turn.outside_groups()
+    rendered = {message.id: renderer.message("history", message) for message in outside}
     tokens = sum(cost(sent) for sent in rendered.values())
+    if tokens > room and outside and outside[0].sent_files:
+        question = outside[0]
+        upload, *rest = rendered[question.id]
+        stub = renderer.file_stub(upload, question)
+        rendered[question.id] = [stub, *rest]
+        tokens += stub.tokens - upload.tokens
+        if tokens <= room:
+            history.stubbed.add(question.id)
     if tokens > room:
         return 0
     kept.update(rendered)

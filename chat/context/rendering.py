@@ -190,6 +190,7 @@ def _entry(document: Document, numbers: Numbers) -> dict[str, int | str]:
 
 
 STUB = "This tool result is no longer available."
+FILE_STUB = "The contents of these files are not shown here: {}."
 
 
 class Renderer:
@@ -243,7 +244,7 @@ class Renderer:
                 message.role,
                 self._message_tokens(message) + self.overhead,
                 text,
-                message.images,
+                message.sent_images,
                 message.tool_calls,
                 message.tool_call_id,
                 reasoning=message.reasoning,
@@ -270,17 +271,23 @@ class Renderer:
         )
         return [stub]
 
+    def file_stub(self, upload: PromptMessage, question: ContextMessage) -> PromptMessage:
+        """The line that stands in the place of F."""
+        text = FILE_STUB.format(", ".join(file.title or file.id for file in question.sent_files))
+        given = self.request.file_stub_tokens
+        tokens = self.tokenizer.count(text) if given is None else given
+        return upload._replace(tokens=tokens + self.overhead, text=text, state="stubbed")
+
     def _upload(self, message: ContextMessage) -> list[PromptMessage]:
-        if not message.files:
-            return []
-        return [self.files("file", "+".join(file.id for file in message.files), message.files)]
+        files = message.sent_files
+        return [self.files("file", "+".join(file.id for file in files), files)] if files else []
 
     def _message_tokens(self, message: ContextMessage) -> int:
         if message.plain_tokens is not None:
             return message.plain_tokens
         tokens = own_tokens(message, self.tokenizer) if message.tokens is None else message.tokens
         tokens += message.reasoning.tokens if message.reasoning is not None else 0
-        return tokens + sum(image.tokens for image in message.images)
+        return tokens + sum(image.tokens for image in message.sent_images)
 
 
 def own_tokens(message: ContextMessage, tokenizer: Tokenizer) -> int:

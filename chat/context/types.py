@@ -32,9 +32,11 @@ Section = Literal[
     "reminder",
 ]
 State = Literal["full", "shortened", "stubbed", "by_search", "left_out"]
+Mark = Literal["pinned", "excluded"]
 Reason = Literal[
     "no_room",
     "behind_gap",
+    "by_user",
     "summarised",
     "failed_file",
     "unread_file",
@@ -73,7 +75,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file whose text is sent. `number` is the one to cite, if the conversation has given it one already."""
+    """A file whose text is sent. `number` is the one to cite, if the conversation has given it one already; `excluded`:
+    its person leaves it out."""
 
     id: str
     title: str = ""
@@ -81,14 +84,16 @@ class Document:
     tokens: int | None = None
     metadata: str | None = None
     number: int | None = None
+    excluded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRef:
-    """An image that is sent with its message; `tokens` is its assumed size."""
+    """An image that is sent with its message, unless `excluded`; `tokens` is its assumed size."""
 
     id: str
     tokens: int
+    excluded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,8 @@ class ContextMessage:
     """A message of the conversation. `tokens` covers its text and tool calls, neither its images nor its files.
 
     `reasoning` goes back to the provider with the calls that it led to, and costs its own tokens. `reminder` is what an
-    earlier cycle of an append-only turn was reminded of behind this message, where it stays.
+    earlier cycle of an append-only turn was reminded of behind this message, where it stays. `mark`: of a question's
+    whole turn.
 
     `plain_tokens` is derived once, so that the walk over old messages only adds numbers: what the message costs
     (without overhead) when nothing about it has to be decided, else None.
@@ -112,11 +118,23 @@ class ContextMessage:
     tool_call_id: str | None = None
     reasoning: ReasoningState | None = None
     reminder: Block | None = None
+    mark: Mark | None = None
     plain_tokens: int | None = field(init=False, repr=False, compare=False)
+
+    @property
+    def sent_files(self) -> tuple[Document, ...]:
+        """Without those that are left out."""
+        return tuple(file for file in self.files if not file.excluded)
+
+    @property
+    def sent_images(self) -> tuple[ImageRef, ...]:
+        """Without those that are left out."""
+        return tuple(image for image in self.images if not image.excluded)
 
     def __post_init__(self) -> None:
         plain = None
-        decided = not (self.files or self.tool_calls or self.reminder or self.role == "tool")
+        left_out = any(image.excluded for image in self.images)
+        decided = not (self.files or self.tool_calls or self.reminder or self.role == "tool" or left_out)
         if self.tokens is not None and decided:
             plain = self.tokens + sum(image.tokens for image in self.images)
         object.__setattr__(self, "plain_tokens", plain)
@@ -222,10 +240,10 @@ class ContextRequest:
 
     `messages` is the branch, oldest first, ids unique; the current turn starts at its last user message. It may be only
     the end of the branch: `unloaded` older messages then count as left out (see `Prompt.wants_older`).
-    `stub_tokens` overrides the cost of the stub. `exact` says whether `tokenizer` is the model's own. `versions` (of
-    the system prompt, the persona, the summary prompt) and `extra_sources` (failed files, files by search, summarised
-    messages) go into the report as they are. `system_is_persona`: the text of `system` is the persona's, while
-    `persona` has what else stands there; errors then name the persona.
+    `stub_tokens` and `file_stub_tokens` override the cost of the stubs. `exact` says whether `tokenizer` is the
+    model's own. `versions` (of the system prompt, the persona, the summary prompt) and `extra_sources` (failed files,
+    files by search, summarised messages) go into the report as they are. `system_is_persona`: the text of `system` is
+    the persona's, while `persona` has what else stands there; errors then name the persona.
     """
 
     room: Room
@@ -235,6 +253,7 @@ class ContextRequest:
     layout: str = "near_end"
     message_overhead: int = 4
     stub_tokens: int | None = None
+    file_stub_tokens: int | None = None
     omission_note: bool = True
     system: Block | None = None
     tasks: Block | None = None

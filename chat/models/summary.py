@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, models
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from uuid_utils.compat import uuid7
 
 from chat.models.conversation import OfConversation
@@ -300,22 +300,15 @@ def in_force(
     rows = Summary.objects.in_force().filter(conversation=conversation_id)
     if prompt_version is not None:
         rows = rows.filter(prompt_version=prompt_version)
-    marks = marks_on(conversation_id, leaf_id) if marks is None else marks
-    if marks.excluded:
-        known = rows.values_list("pk", "last__depth", "left_aside")
-        rows = rows.filter(pk__in=[pk for pk, depth, aside in known if not marks.told_by(depth, aside)])
-    last = _end(rows, leaf_id)
-    return rows.filter(last=last).select_related("last").order_by("-id").first() if last is not None else None
-
-
-def _end(rows: "QuerySet[Summary]", leaf_id: UUID | None) -> UUID | None:
-    ends = list(set(rows.values_list("last", flat=True))) if leaf_id else []
-    if not ends:
+    known = list(rows.values_list("pk", "last", "last__depth", "left_aside")) if leaf_id else []
+    if not known:
         return None
+    marks = marks_on(conversation_id, leaf_id) if marks is None else marks
+    holding = {pk: last for pk, last, depth, aside in known if not marks.told_by(depth, aside)}
     with connection.cursor() as cursor:
-        cursor.execute(_FIRST_COVERED, {"leaf": leaf_id, "ends": ends})
-        row = cursor.fetchone()
-    return row[0] if row else None
+        cursor.execute(_FIRST_COVERED, {"leaf": leaf_id, "ends": list({*holding.values()})})
+        end = cursor.fetchone()
+    return rows.filter(pk__in=holding, last=end[0]).select_related("last").order_by("-id").first() if end else None
 
 
 def text_of(summary: Summary) -> str:

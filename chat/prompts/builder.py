@@ -18,12 +18,12 @@ from chat.context.rendering import DateAwareness, Moment, reminder_text, system_
 from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
-from chat.models.summary import text_of
+from chat.models.summary import NO_MARKS, marks_on, text_of
 from chat.prompts.files import ProjectFiles, PromptFiles, older_attachments, project_files
 from chat.prompts.history import (
+    Branch,
     Documents,
     messages_of,
-    newest,
     reasoned_by_others,
     unsent,
     with_reasoning,
@@ -90,18 +90,19 @@ def plan(
     """
     documents = context.documents()
     project = _project_files(context, documents)
-    summary = context.summary_above(leaf) if leaf else None
-    covered, above = (summary.last_id, summary.last.depth + 1) if summary else (None, 0)
+    branch = _branch(context, leaf) if leaf else None
+    marks, summary = (branch.marks, branch.summary) if branch else (NO_MARKS, None)
+    documents.marks = marks
     frame = replace(_frame(context, step), summary=_block(context, text_of(summary) if summary else ""))
     frame = context.completed(frame)
     base = list(documents.reports)
     room, overhead = max(context.room.input_limit, 1), context.profile.message_overhead
     read = room * (PRIORITY_READS if context.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
     while True:
-        bounds: Any = {"room": read, "tokenizer": context.tokenizer, "overhead": overhead, "covered": covered}
-        rows = newest(leaf.pk, **bounds) if leaf else []
-        documents.reports = [*base, *unsent(rows)]
-        messages = documents.attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
+        counting: Any = {"tokenizer": context.tokenizer, "overhead": overhead}
+        rows = branch.newest(room=read, **counting) if branch else []
+        documents.reports = [*base, *unsent(rows), *(branch.left_out(rows) if branch else ())]
+        messages = documents.attach(messages_of(rows, marks=marks, **counting))
         if context.model.provider.kind == Provider.Kind.OPENAI:
             messages = with_reasoning(messages, rows, context.model)
         messages = with_reasoning_of_calls(
@@ -112,7 +113,7 @@ def plan(
         for number, text in step.reminders.items():
             at = said - 1 + number
             messages[at] = replace(messages[at], reminder=_block(context, text))
-        unloaded = rows[0].depth - above if rows else 0
+        unloaded = branch.unloaded(rows) if branch else 0
         request = replace(frame, messages=messages, unloaded=unloaded, extra_sources=tuple(documents.reports))
         older = older_attachments(leaf, documents) if leaf and (unloaded or summary) and documents.numbers.known else ()
         if context.project is not None or documents.attached or older:
@@ -126,6 +127,11 @@ def plan(
         if not prompt.wants_older or read > PRIORITY_READS * room:
             return Planned(prompt, documents, summary, _unread_reasoning(context, rows, prompt), searched)
         read *= 2
+
+
+def _branch(context: TurnContext, leaf: MessageRow) -> Branch:
+    marks = marks_on(leaf.conversation_id, leaf.pk)
+    return Branch(leaf, context.summary_above(leaf, marks), marks)
 
 
 def _unread_reasoning(context: TurnContext, rows: Sequence[MessageRow], prompt: Prompt) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start
 from chat.context.rendering import Numbers, documents_text, split_project_files
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, Reason, SourceReport
-from chat.models import Attachment
+from chat.models import Attachment, Mark
 from chat.models import Message as MessageRow
 from chat.models.tree import ids_down_to
 from chat.prompts.history import READABLE, Documents, texts_of, why_missing
@@ -101,7 +101,13 @@ def older_attachments(leaf: MessageRow, made: Documents) -> list[File]:
     if not found:
         return []
     branch = set(ids_down_to(leaf.pk, found[-1].message.depth))
-    return [each.file for each in found if each.message_id in branch and each.file is not None]
+    return [
+        each.file
+        for each in found
+        if each.file is not None
+        and each.message_id in branch
+        and made.marks.of_file(each.message_id, each.file_id) != Mark.Kind.EXCLUDED
+    ]
 
 
 def _as_id(source: str) -> UUID | None:

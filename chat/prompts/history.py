@@ -19,7 +19,8 @@ from accounts.models import User
 from chat.context.cache import digest
 from chat.context.rendering import PREFIX, STUB, Numbers, documents_json, own_tokens
 from chat.context.types import Block, ContextMessage, Document, ImageRef, Reason, SourceReport
-from chat.models import Attachment, Message, StepReasoning
+from chat.models import Attachment, Mark, Message, StepReasoning, Summary
+from chat.models.summary import NO_MARKS, MarkedMessage, Marks
 from files.models import File, FileText
 from files.services import store_tokens, tokens_of
 from llm.models import Model
@@ -41,18 +42,24 @@ UNSENT = ("context_too_long", "file_too_long")
 
 # Walks up the branch and stops at the question whose turn makes the tokens read exceed the room: the engine wants whole
 # turns, and one that does not fit, to know that it has seen enough. A row without a stored count weighs nothing here,
-# so it is read rather than missed; its count is then stored for the next time. A summary's last message ends the walk.
+# so it is read rather than missed; its count is then stored for the next time. Nor does what is left out. A summary's
+# last message ends the walk. What is wanted from above its end is read along.
 _NEWEST_FIRST = """
 WITH RECURSIVE branch AS (
-    SELECT m.*, COALESCE((m.tokens #>> %(path)s)::int, 0) AS read FROM chat_message m
+    SELECT m.*, CASE WHEN m.id = ANY(%(excluded)s) THEN 0 ELSE COALESCE((m.tokens #>> %(path)s)::int, 0) END AS read
+    FROM chat_message m
     WHERE m.id = %(leaf)s AND m.id IS DISTINCT FROM %(covered)s
     UNION ALL
     SELECT m.*, b.read + CASE WHEN m.role = 'user' AND b.error_code = ANY(%(unsent)s) AND b.parts = '[]'::jsonb
-        THEN 0 ELSE COALESCE((m.tokens #>> %(path)s)::int, 0) END
+        OR m.id = ANY(%(excluded)s) THEN 0 ELSE COALESCE((m.tokens #>> %(path)s)::int, 0) END
     FROM chat_message m JOIN branch b ON m.id = b.parent_id
     WHERE (b.read <= %(room)s OR b.role <> 'user') AND m.id IS DISTINCT FROM %(covered)s
 )
-SELECT * FROM branch ORDER BY depth
+SELECT * FROM branch
+UNION ALL
+SELECT m.*, 0 FROM chat_message m
+WHERE m.id = ANY(%(older)s) AND m.depth < COALESCE((SELECT min(depth) FROM branch), 2147483647)
+ORDER BY depth
 """
 
 # Ids that say nothing: those of servers that number the calls of each step, or send none (`llm.providers.openai`).
@@ -61,16 +68,47 @@ _NUMBERED = re.compile(r"call_\d{1,3}(?:-\d+)?")
 _STORE = "UPDATE chat_message m SET tokens = m.tokens || v.tokens FROM (VALUES {}) AS v (id, tokens) WHERE m.id = v.id"
 
 
-def newest(
-    leaf_id: UUID, *, room: int, tokenizer: Tokenizer, overhead: int, covered: UUID | None = None
-) -> list[Message]:
-    """The end of the branch, oldest first: the turns that fit into `room` tokens and, if there is more, one beyond.
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What is read of the branch that ends at `leaf`: what `summary` does not stand for, under the person's `marks`."""
 
-    `covered` is the last message that a summary stands for: neither it nor anything above it is read.
-    """
-    path = [tokenizer.name, f"as_history_{overhead}"]
-    bound = {"leaf": leaf_id, "room": max(room, 0), "path": path, "covered": covered, "unsent": list(UNSENT)}
-    return list(Message.objects.raw(_NEWEST_FIRST, bound))
+    leaf: Message
+    summary: Summary | None
+    marks: Marks
+
+    @property
+    def older(self) -> list[UUID]:
+        """What is read wherever it stands: pinned turns, and what the summary left aside for a mark that is gone."""
+        aside = [UUID(pk) for pk in self.summary.left_aside] if self.summary else []
+        return [*self.marks.pinned, *(pk for pk in aside if pk not in self.marks.by_message)]
+
+    def newest(self, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[Message]:
+        """The end of the branch, oldest first: the turns that fit into `room` tokens and, if there is more, one beyond;
+        before them the `older` messages."""
+        bound = {
+            "leaf": self.leaf.pk,
+            "room": max(room, 0),
+            "path": [tokenizer.name, f"as_history_{overhead}"],
+            "covered": self.summary.last_id if self.summary else None,
+            "unsent": list(UNSENT),
+            "excluded": self.marks.excluded,
+            "older": self.older,
+        }
+        return list(Message.objects.raw(_NEWEST_FIRST, bound))
+
+    def left_out(self, rows: Sequence[Message]) -> list[SourceReport]:
+        """What a person leaves out and is not among the `rows` that were read, since it stands above them."""
+        return [SourceReport("message", str(each.id), "left_out", 0, "by_user") for each in self._unread(rows)]
+
+    def unloaded(self, rows: Sequence[Message]) -> int:
+        """How many messages are neither among the `rows` that were read, nor left out, nor in the summary."""
+        above = self.summary.last.depth + 1 if self.summary else 0
+        depths = [row.depth for row in rows] + [each.depth for each in self._unread(rows)]
+        return self.leaf.depth + 1 - above - sum(depth >= above for depth in depths)
+
+    def _unread(self, rows: Sequence[Message]) -> list[MarkedMessage]:
+        read = {row.pk for row in rows}
+        return [each for each in self.marks.messages if each.mark == Mark.Kind.EXCLUDED and each.id not in read]
 
 
 def unsent(rows: Sequence[Message]) -> list[SourceReport]:
@@ -82,7 +120,9 @@ def _unsent(rows: Sequence[Message]) -> list[Message]:
     return [question for question, answer in pairwise(rows) if answer.error_code in UNSENT and not answer.parts]
 
 
-def messages_of(rows: Sequence[Message], *, tokenizer: Tokenizer, overhead: int) -> list[ContextMessage]:
+def messages_of(
+    rows: Sequence[Message], *, tokenizer: Tokenizer, overhead: int, marks: Marks = NO_MARKS
+) -> list[ContextMessage]:
     """The engine's messages of these rows, without the `unsent`, and their counts, which are stored where new."""
     messages: list[ContextMessage] = []
     counted: list[tuple[UUID, dict[str, Any]]] = []
@@ -97,7 +137,9 @@ def messages_of(rows: Sequence[Message], *, tokenizer: Tokenizer, overhead: int)
             known = {**known, "each": each, f"as_history_{overhead}": _as_history(expanded, each, tokenizer, overhead)}
             if row.status != Message.Status.PENDING:
                 counted.append((row.pk, {tokenizer.name: known}))
-        messages += [replace(message, tokens=own) for message, own in zip(expanded, known["each"], strict=True)]
+        mark: Any = marks.by_message.get(row.pk) if row.role == Message.Role.USER else None
+        each = known["each"]
+        messages += [replace(message, tokens=own, mark=mark) for message, own in zip(expanded, each, strict=True)]
     _store(counted)
     return messages
 
@@ -241,7 +283,8 @@ JOINT = 4
 class Documents:
     """Makes the documents of one conversation. `numbers` go on from those the conversation has given before.
 
-    `attached`: the readable files of each message that has been made with its files, by its id.
+    `attached`: the readable files of each message that has been made with its files, by its id; those that `marks`
+    leave out are not among them.
     """
 
     tokenizer: Tokenizer
@@ -250,6 +293,7 @@ class Documents:
     reports: list[SourceReport] = field(default_factory=list)
     titles: dict[str, str] = field(default_factory=dict)
     attached: dict[str, list[File]] = field(default_factory=dict)
+    marks: Marks = NO_MARKS
 
     @property
     def given(self) -> list[dict[str, Any]]:
@@ -298,12 +342,21 @@ class Documents:
         by_message = _attachments(message.id for message in messages if message.role == "user")
         if not by_message:
             return list(messages)
-        texts = texts_of(file for attached in by_message.values() for file in attached if file is not None)
+        wanted = (
+            file
+            for message, attached in by_message.items()
+            for file in attached
+            if file is not None and not (self._left_out(message, file) and self.is_counted(file))
+        )
+        texts = texts_of(wanted)
         return [self._with_files(message, by_message.get(message.id, ()), texts) for message in messages]
 
     def draft(self, message: ContextMessage, files: Sequence[File]) -> ContextMessage:
         """The same for a message that is not stored yet."""
-        return self._with_files(message, files, texts_of(files)) if files else message
+        return replace(self, marks=NO_MARKS)._with_files(message, files, texts_of(files)) if files else message
+
+    def _left_out(self, message: str, file: File) -> bool:
+        return self.marks is not NO_MARKS and self.marks.of_file(UUID(message), file.pk) == Mark.Kind.EXCLUDED
 
     def _with_files(
         self, message: ContextMessage, attached: Iterable[File | None], texts: dict[UUID, str]
@@ -315,11 +368,13 @@ class Documents:
                 name = "deleted" if file is None else str(file.pk)
                 self.reports.append(SourceReport("file", name, "left_out", 0, why_missing(file)))
                 continue
-            self.attached.setdefault(message.id, []).append(file)
+            left_out = self._left_out(message.id, file)
+            if not left_out:
+                self.attached.setdefault(message.id, []).append(file)
             if not file.is_image:
-                documents.append(self.of_file(file, texts.get(file.pk, "")))
+                documents.append(replace(self.of_file(file, texts.get(file.pk, "")), excluded=left_out))
             elif self.vision:
-                images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0))
+                images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0, excluded=left_out))
             else:
                 self.reports.append(SourceReport("image", str(file.pk), "left_out", 0, "no_vision", exact=False))
                 documents.append(Document(str(file.pk), file.name, NO_VISION, number=self.numbers.of(str(file.pk))))

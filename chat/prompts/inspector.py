@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple, cast
+from uuid import UUID
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from chat.context.build import SourceEntry
 from chat.models import Turn
+from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.prompts import report as reports
 from chat.prompts.report import Change, ResolvedReport
 from core.i18n import dollars, grouped
@@ -46,6 +48,7 @@ STATES = {
 REASONS = {
     "no_room": gettext_lazy("there was no room"),
     "behind_gap": gettext_lazy("older than the first message that did not fit"),
+    "by_user": gettext_lazy("you have left it out"),
     "summarised": gettext_lazy("it is in the summary"),
     "failed_file": gettext_lazy("the file could not be read"),
     "unread_file": gettext_lazy("the file is still being read"),
@@ -108,11 +111,20 @@ class Bar(NamedTuple):
     width: int
 
 
+class Target(NamedTuple):
+    """What a row can have marked: the turn of `message`, or one `file` of it; `mark` as it is now."""
+
+    message: str
+    file: str
+    mark: str | None
+
+
 class Row(NamedTuple):
     label: str
     title: str
     tokens: int | None
     words: str
+    target: Target | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +133,7 @@ class Panel:
 
     `number`: of its call, from 1. `cached_percent`: how much of the turn's prompts the provider had in its cache, for
     reports that do not say it of each call. `changes` are those since the call before, of a turn's first call since the
-    turn before: `since` says which.
+    turn before: `since` says which. `marks` are those of the branch on show, now.
     """
 
     report: ResolvedReport
@@ -129,6 +141,7 @@ class Panel:
     cached_percent: int | None = None
     changes: Sequence[Row] = ()
     since: str = ""
+    marks: Marks = NO_MARKS
 
     @property
     def percent(self) -> int:
@@ -153,11 +166,27 @@ class Panel:
 
     @cached_property
     def sent(self) -> list[Row]:
-        return [_row(source) for source in self.report["sources"] if source["state"] != "left_out"]
+        return [row for source, row in self._rows if source["state"] != "left_out"]
 
     @cached_property
     def left_out(self) -> list[Row]:
-        return [_row(source) for source in self.report["sources"] if source["state"] == "left_out"]
+        return [row for source, row in self._rows if source["state"] == "left_out"]
+
+    @cached_property
+    def _rows(self) -> list[tuple[SourceEntry, Row]]:
+        """With what can be marked; a message's files stand before it."""
+        rows: list[tuple[SourceEntry, Row]] = []
+        question: UUID | None = None
+        for source in reversed(self.report["sources"]):
+            row, pk = _row(source), _row_id(source)
+            if source["kind"] == "message":
+                question = pk
+                if pk is not None:
+                    row = row._replace(target=Target(str(pk), "", self.marks.by_message.get(pk)))
+            elif source["kind"] in ("file", "image") and question is not None and pk is not None:
+                row = row._replace(target=Target(str(question), str(pk), self.marks.of_file(question, pk)))
+            rows.insert(0, (source, row))
+        return rows
 
     @property
     def served(self) -> str:
@@ -261,12 +290,21 @@ def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
         cached_percent=round(100 * cached / usage["input"]) if cached and usage.get("input") else None,
         changes=_changes(before, report) if before else (),
         since=_("Changed since the call before") if chosen > 1 else _("Changed since the turn before"),
+        marks=marks_on(turn.conversation_id, turn.conversation.leaf_id),
     )
 
 
-def of_plan(plan: Mapping[str, Any]) -> Panel | None:
+def of_plan(plan: Mapping[str, Any], marks: Marks = NO_MARKS) -> Panel | None:
     """What would be sent; None when it does not fit."""
-    return Panel(cast("ResolvedReport", plan)) if plan["fits"] else None
+    return Panel(cast("ResolvedReport", plan), marks=marks) if plan["fits"] else None
+
+
+def _row_id(source: SourceEntry) -> UUID | None:
+    """Of the row that a source is; None for a draft, and for a step of an answer, which is marked with all of it."""
+    try:
+        return UUID(source.get("id") or "")
+    except ValueError:
+        return None
 
 
 def _percent(part: int, whole: int) -> int:

@@ -16,7 +16,7 @@ from chat.context.rendering import Numbers
 from chat.context.types import ContextRequest, Room
 from chat.models import Conversation, Mention, Message, RunStep, Summary, Turn
 from chat.models.conversation_state import ChatScope, scope_of
-from chat.models.summary import in_force
+from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
 from chat.tools.toolbox import NO_TOOLS, Toolbox, toolbox_for, with_external_tools, with_known_tools, with_server_tools
 from files.models import File
@@ -194,8 +194,8 @@ class TurnContext:
         share = min(self.model.window, self.profile.window or self.model.window) // LARGEST_PART
         return min(THOUGHT[sent or USUAL], share, (self.model.max_output or 2 * share) // 2)
 
-    def summary_above(self, leaf: Message) -> Summary | None:
-        return in_force(leaf.conversation_id, leaf.pk) if self.summarised else None
+    def summary_above(self, leaf: Message, marks: Marks) -> Summary | None:
+        return in_force(leaf.conversation_id, leaf.pk, marks) if self.summarised else None
 
     def project_entries(self) -> list[ProjectFile]:
         return list(ProjectFile.objects.filter(project=self.project).select_related("file"))

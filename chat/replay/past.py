@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from chat.context.rendering import Numbers
 from chat.context.types import Block, ContextRequest, Room
 from chat.models import Message, Summary, Turn
+from chat.models.summary import Marks
 from chat.prompts.history import Documents
 from chat.prompts.report import CallReport
 from chat.prompts.turn_context import ChosenEffort, TurnContext, context_of_turn
@@ -108,7 +109,7 @@ class PastContext(TurnContext):
     def documents(self) -> Documents:
         return Documents(self.tokenizer, self.model.vision, Numbers(self.call.get("numbers", {})))
 
-    def summary_above(self, leaf: Message) -> Summary | None:
+    def summary_above(self, leaf: Message, marks: Marks) -> Summary | None:
         covered = self.call["summary"]
         return Summary.objects.select_related("last").get(pk=covered["id"]) if covered else None
 

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import User
-from chat.context.summary import SECTION_SHARES
+from chat.context.summary import SECTION_SHARES, SummaryPlan
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import idle
 from chat.models.summary import in_force, marks_on, text_of
@@ -33,11 +33,8 @@ def summarise_now(*, user: User, conversation: Conversation) -> SummaryJob:
     Raises `already_answering` and `summarising` (409), and `nothing_to_summarise` (409) when nothing is old enough.
     """
     with idle(user, conversation) as locked:
-        marks = marks_on(locked.pk, locked.leaf_id)
-        holds = in_force(locked.pk, locked.leaf_id, marks)
-        rows = due.open_rows(holds, locked.leaf_id, marks) if locked.leaf_id else []
         job = _job(locked, SummaryJob.Reason.ASKED)
-        if not rows or due.plan_of(decided_for(job), rows, job, marks) is None:
+        if _planned(locked, job) is None:
             raise ProductError(
                 "nothing_to_summarise",
                 "There is nothing to summarise yet: the newest messages always stay word for word.",
@@ -46,6 +43,26 @@ def summarise_now(*, user: User, conversation: Conversation) -> SummaryJob:
         Conversation.objects.filter(pk=locked.pk).update(automatic_summaries=True)
         _start(locked, job)
     return job
+
+
+def would_free(conversation: Conversation) -> int:
+    """Tokens of the next prompt that a summary written now would free; 0 where there is nothing to summarise."""
+    job = _job(conversation, SummaryJob.Reason.ASKED)
+    planned = _planned(conversation, job)
+    if planned is None:
+        return 0
+    rows, plan = planned
+    gone = frozenset(plan.summarise)
+    freed = sum(cost.tokens for cost in due.costs(decided_for(job), rows) if cost.id in gone)
+    return max(0, freed - plan.summary_tokens)
+
+
+def _planned(conversation: Conversation, job: SummaryJob) -> tuple[list[Message], SummaryPlan] | None:
+    """The messages that a summary written now could stand for, and for which of them; None where it is for none."""
+    marks, leaf = marks_on(conversation.pk, conversation.leaf_id), conversation.leaf_id
+    rows = due.open_rows(in_force(conversation.pk, leaf, marks), leaf, marks) if leaf else []
+    plan = due.plan_of(decided_for(job), rows, job, marks) if rows else None
+    return (rows, plan) if plan is not None else None
 
 
 def rebuild_summary(*, user: User, summary: Summary) -> SummaryJob:

@@ -9,7 +9,8 @@ from django.db.models import Q, QuerySet
 
 from chat.context.rendering import Numbers, ToolGuidance, documents_json
 from chat.context.types import Document
-from chat.models import Conversation
+from chat.models import Attachment, Conversation
+from chat.models.summary import marks_on
 from chat.rendering.references import give_numbers
 from core.background import on_database
 from files.index.search import Hit, search_many
@@ -39,14 +40,19 @@ READ_GUIDANCE = ToolGuidance(
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose files, and the question that is being answered."""
+    """Whose files, and the question that is being answered. What its person leaves out is not among them."""
 
     conversation: Conversation
     project: Project | None
     question: str
 
     def files(self) -> QuerySet[File]:
-        wanted = Q(attachments__message__conversation=self.conversation)
+        marks = marks_on(self.conversation.pk, self.conversation.leaf_id)
+        attached = Attachment.objects.filter(message__conversation=self.conversation, file__isnull=False)
+        attached = attached.exclude(message__in=marks.excluded)
+        for question, files in marks.files.items():
+            attached = attached.exclude(message=question, file__in=files)
+        wanted = Q(pk__in=attached.values("file"))
         if self.project is not None:
             wanted |= Q(project_entries__project=self.project)
         return File.objects.filter(wanted, status__in=(File.Status.READY, File.Status.TOO_LONG)).distinct()

@@ -1,19 +1,20 @@
-"""The pages and fragments for what changes the tree: editing, switching, continuing, deleting, feedback."""
+"""The pages and fragments for what is done to a message: editing, switching, continuing, deleting, marks, feedback."""
 
 from uuid import UUID, uuid4
 
 from django.http import HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django_htmx.http import trigger_client_event
 
 from accounts.access.sessions import SignedInRequest as Request
-from chat.conversations import branches
+from chat.conversations import branches, marks
 from chat.models import Message
 from chat.models.conversation_state import visible_message
 from chat.web.conversation import turns_response
 from chat.web.messages import files_of
 from core.errors import ProductError
-from core.requests import with_row
+from core.requests import identifier, with_row
 
 
 @with_row(visible_message, "GET", "POST")
@@ -61,6 +62,19 @@ def feedback(request: Request, message: Message) -> HttpResponse:
     branches.give_feedback(user=request.user, message=message, feedback=request.POST.get("feedback", ""))
     if request.htmx:
         return render(request, "chat/_feedback.html", {"message": message})
+    return _to(message.conversation_id, message.pk)
+
+
+@with_row(visible_message)
+def mark(request: Request, message: Message) -> HttpResponse:
+    """Always sends a turn, leaves it or one file of it out, or takes that back; the page then looks again."""
+    given, file = request.POST.get("mark") or None, request.POST.get("file")
+    if file:
+        marks.mark_file(user=request.user, message=message, file=identifier(file, "file"), mark=given)
+    else:
+        marks.mark_turn(user=request.user, message=message, mark=given)
+    if request.htmx:
+        return trigger_client_event(HttpResponse(status=204), "markchange", {"message": str(message.pk)})
     return _to(message.conversation_id, message.pk)
 
 

@@ -20,10 +20,12 @@ from chat.conversations import services
 from chat.conversations.sidebar import side_context
 from chat.models import Conversation, Message, ModelCall, NextMessage, Turn
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation, visible_message, visible_turn
+from chat.models.summary import NO_MARKS, marks_on
 from chat.prompts import inspector
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, chosen_files, plan_ahead
 from chat.runs import views as run_views
+from chat.sending.offers import offers
 from chat.sending.services import next_view, remove_next, send_or_queue, send_queued, start_conversation
 from chat.turns.emitter import answer_of
 from chat.turns.services import asking, decide_call, shown, stop_turn
@@ -35,7 +37,7 @@ from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_row
 from files.models import File
 from llm.models import Model
-from personas.services import offered_prompts
+from personas.services import model_for, offered_prompts
 from projects.models import Project
 from projects.services import visible_project
 
@@ -115,23 +117,29 @@ def report(request: Request, pk: UUID) -> HttpResponse:
 @require_POST
 def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     """What sending the draft would mean: the line under the composer and the panel behind it."""
-    shown = _plan(
-        request.user,
-        asked_scope(request, pk, request.POST),
-        Draft(request.POST.get("text", ""), _ids(request, "files", "file"), request.POST.get("effort")),
-        services.visible_model(next(iter(request.POST.getlist("model")), None)),
-    )
-    if "panel" in request.GET:
-        found = visible_conversation(request.user, pk) if pk else None
-        so_far = spent(ModelCall.objects.filter(conversation=found)) if found else ""
-        context = {"panel": shown["panel"], "conversation": found, "so_far": so_far}
-        return render(request, "chat/_context.html", context)
-    return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path})
+    scope = asked_scope(request, pk, request.POST)
+    draft = Draft(request.POST.get("text", ""), _ids(request, "files", "file"), request.POST.get("effort"))
+    model = services.visible_model(next(iter(request.POST.getlist("model")), None)) or model_for(scope.persona)
+    shown = _plan(request.user, scope, draft, model)
+    if "panel" not in request.GET:
+        return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path})
+    found = scope.conversation
+    marks = marks_on(found.pk, found.leaf_id) if found is not None else NO_MARKS
+    context = {
+        **shown,
+        "panel": inspector.of_plan(shown["planned"], marks),
+        "plan_url": request.path,
+        "conversation": found,
+        "so_far": spent(ModelCall.objects.filter(conversation=found)) if found else "",
+        "offers": offers(user=request.user, scope=scope, draft=draft, plan=shown["planned"], model=model),
+    }
+    return render(request, "chat/_context.html", context)
 
 
-def _plan(user: User, scope: ChatScope, draft: Draft, model: Model | None) -> dict[str, Any]:
+def _plan(user: User, scope: ChatScope, draft: Draft, model: Model) -> dict[str, Any]:
     planned = plan_ahead(user=user, scope=scope, draft=draft, model=model)
-    return {"panel": inspector.of_plan(planned), "line": inspector.plan_line(planned), "fits": planned["fits"]}
+    panel, line = inspector.of_plan(planned), inspector.plan_line(planned)
+    return {"planned": planned, "panel": panel, "line": line, "fits": planned["fits"]}
 
 
 @with_row(visible_turn)

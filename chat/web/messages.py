@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -16,6 +16,7 @@ from accounts.models import User
 from chat.conversations.branches import CONTINUE, BranchView, branches_of, side_by_side
 from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
+from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.models.tree import branch, ids_down_to, newest_leaf, siblings, with_rows
 from chat.rendering.markdown import render
 from chat.rendering.references import Sources, cited
@@ -44,19 +45,27 @@ NOT_AVAILABLE = {
 }
 
 
+class Attached(NamedTuple):
+    """A file of a question, and whether it is left out by itself; of a deleted one what `files_of` has."""
+
+    file: File | dict[str, str]
+    left_out: bool
+
+
 @dataclass(frozen=True, slots=True)
 class MessageView:
     """A message with what only its page knows.
 
     `parts` are the row's parts with what a page needs: text has `blocks` (safe HTML), a tool call its `result`.
-    `cited`: how many sources it cites. `newest`: the branch on show ends here. `beside`: the answers to show side by
-    side in this one's place, itself among them. `summary`: it stands for everything up to here. `failed`: why the
-    newest one could not be written.
+    `cited`: how many sources it cites. `marks`: those of the branch. `newest`: the branch on show ends here. `beside`:
+    the answers to show side by side in this one's place, itself among them. `summary`: it stands for everything up to
+    here. `failed`: why the newest one could not be written.
     """
 
     row: Message
     parts: list[dict[str, Any]]
     cited: int
+    marks: Marks = NO_MARKS
     branch: BranchView | None = None
     newest: bool = False
     beside: "list[MessageView]" = field(default_factory=list)
@@ -92,8 +101,14 @@ class MessageView:
         return min(100, math.ceil(100 * turn.context_used / turn.context_limit))
 
     @property
-    def files(self) -> list[File | dict[str, str]]:
-        return files_of(self.row)
+    def mark(self) -> str | None:
+        """Of its whole turn."""
+        return self.marks.by_message.get(self.row.pk)
+
+    @property
+    def attached(self) -> list[Attached]:
+        left_out = self.marks.files.get(self.row.pk, frozenset())
+        return [Attached(file, getattr(file, "pk", None) in left_out) for file in files_of(self.row)]
 
 
 def message_view(message: Message, titles: Mapping[str, str] | None = None) -> MessageView:
@@ -179,11 +194,12 @@ def placed(messages: Sequence[Message], conversation: Conversation, *, beside: b
     group = side_by_side(last) if beside and len(places[last.pk]) > 1 else []
     places |= {message.pk: places[last.pk] for message in group}
     branches, titles = branches_of([*messages, *group], places, conversation.leaf_id), titles_of(conversation)
+    marks = marks_on(conversation.pk, conversation.leaf_id)
 
     def view(message: Message) -> MessageView:
         message.conversation = conversation  # which the row would otherwise ask the database for
         newest = message.pk == conversation.leaf_id
-        return replace(message_view(message, titles), branch=branches[message.pk], newest=newest)
+        return replace(message_view(message, titles), marks=marks, branch=branches[message.pk], newest=newest)
 
     views = [view(message) for message in messages]
     if group:

@@ -36,5 +36,6 @@ interface HTMLElementEventMap {
   "htmx:afterRequest": CustomEvent<HtmxRequest>;
   attachfile: CustomEvent<{ id: string }>;
   sidechange: CustomEvent<{ conversation: string; title: string } | null>;
+  markchange: CustomEvent<{ message: string }>;
   titlechange: CustomEvent<{ title: string }>;
 }

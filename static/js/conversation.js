@@ -116,6 +116,7 @@ function listen() {
   onHint("state", onState);
   onHint("turn", ({ turn }) => onTurn(turn ?? ""));
   onHint("title", ({ title: name }) => onTitle(name));
+  onHint("marks", ({ message }) => remark(message));
   socket.watch(conversation);
 }
 
@@ -129,7 +130,10 @@ let welcomed = false; // the first state is that of the page as it came
 /** @param {import("./socket.js").WireEvent} hint */
 function onState({ state, title: name, summary }) {
   if (name) onTitle(name); // what was missed while the socket was not there
-  if (welcomed) refreshNext();
+  if (welcomed) {
+    refreshNext();
+    remark();
+  }
   welcomed = true;
   if (state === "answering" && !answers.size) sync();
   const ended = summary || (summarising && state !== "summarising");
@@ -157,6 +161,29 @@ function onTitle(name) {
   title = title.replace(before, () => name);
   document.title = document.title.replace(before, () => name);
   heading.textContent = name;
+}
+
+/** @type {Map<string, number>} */
+const remarking = new Map(); // how often each address has been asked: only the newest answer counts
+
+/** Takes over what is pinned and left out now: the turn of this question, without one all turns of the page. @param {string} [message] */
+async function remark(message) {
+  const article = message ? document.getElementById(`m-${message}`) : null;
+  if (message && !article?.dataset.url) return announce("planchange"); // further up than the page reaches, or being edited
+  const url = article?.dataset.url ?? location.pathname;
+  const asked = (remarking.get(url) ?? 0) + 1;
+  remarking.set(url, asked);
+  announce("planchange");
+  const response = await fetch(url).catch(() => null);
+  const theirs = response?.ok ? all(HTMLElement, "article.question", parse(await response.text())) : [];
+  await new Promise((resolve) => whenReleased(() => resolve(null)));
+  if (remarking.get(url) !== asked) return;
+  for (const each of theirs) {
+    const mine = document.getElementById(each.id);
+    if (!mine?.matches("article.question")) continue;
+    morph(mine, each);
+    htmx.process(mine);
+  }
 }
 
 let syncing = Promise.resolve();
@@ -219,6 +246,7 @@ document.addEventListener("keydown", ({ key, target }) => {
     composer.text.focus();
   } else if (answers.size && !document.querySelector(":popover-open")) stop();
 });
+document.body.addEventListener("markchange", ({ detail }) => remark(detail.message));
 document.body.addEventListener("titlechange", ({ detail }) => onTitle(detail.title));
 document.addEventListener("visibilitychange", () => !document.hidden && !answers.size && markTitle(""));
 
@@ -278,6 +306,18 @@ panelBody.addEventListener("click", (event) => {
   if (getComputedStyle(panel).position === "fixed") closePanel();
   answer.scrollIntoView({ block: "center" });
   answer.focus({ preventScroll: true });
+});
+
+/** An offer that makes the draft fit: the composer does what a person would do there. */
+panelBody.addEventListener("click", ({ target }) => {
+  const file = around(HTMLElement, "[data-remove-file]", target)?.dataset.removeFile;
+  const model = around(HTMLElement, "[data-choose-model]", target)?.dataset.chooseModel;
+  if (file) document.getElementById(`chip-${file}`)?.remove();
+  const models = model && find(HTMLSelectElement, "select[name=model]", composer.form);
+  if (!models) return;
+  models.value = model;
+  models.dispatchEvent(new Event("change", { bubbles: true }));
+  announce("planchange");
 });
 
 function closePanel() {

@@ -10,7 +10,7 @@ const FIRST_WAIT = 500; // ms
 const LONGEST_WAIT = 15_000;
 const PING_EVERY = 25_000;
 const ACK_WITHIN = 10_000;
-const HINTS = new Set(["STATE", "TURN", "TITLE", "NEXT", "CONVERSATIONS", "TASKS"]);
+const HINTS = new Set(["STATE", "TURN", "TITLE", "NEXT", "MARKS", "CONVERSATIONS", "TASKS"]);
 const NOT_SIGNED_IN = 4401;
 const LEAVING_TAKES = 10_000; // ms
 const FOR_GOOD = new Set([4400, 4403, 4413]); // trying again would end the same way
@@ -66,7 +66,7 @@ export class Socket extends EventTarget {
     socket.onclose = (event) => socket === this.#socket && this.#closed(event.code);
   }
 
-  /** Tells of a conversation, as `state`, `turn`, `title` and `next` events: what changed, not how. @param {string} conversation */
+  /** Tells of a conversation, as `state`, `turn`, `title`, `next` and `marks` events: what changed, not how. @param {string} conversation */
   watch(conversation) {
     this.#watched = conversation;
     if (this.open) this.#tell({ type: "watch", conversation });

@@ -7,8 +7,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from chat.conversations.titles import claim
-from chat.models import Conversation, Mark
+from chat.models import Conversation, Mark, Message, Summary, SummaryJob, Turn
 from chat.models.summary import marks_on
+from chat.tools.files import Scope
+from llm.models import Model, Provider
 from tests.application import Application
 from tests.chat.conversations import past
 from tests.chat.documents import upload
@@ -180,3 +182,119 @@ def test_a_turn_that_is_left_out_gives_no_title(person: Person, application: App
     mark(person.caller, turn["message"], None)
     assert claim(conversation.pk) == UUID(turn["id"])
     assert json.dumps(marked(person.caller, str(conversation.pk))) == "{}"
+
+
+def model_of(application: Application, window: int, text: str = "An answer.") -> Model:
+    """A model of its own with this window, which always says the text."""
+    name = application.model.set_script(f"small-{uuid4().hex}", {"text": text})
+    provider = Provider.objects.get(name="Scripted")
+    return Model.objects.create(provider=provider, name=name, context_window=window)
+
+
+def prompt_of(application: Application, text: str) -> str:
+    """The messages of the request that asked this, as text."""
+    return json.dumps(application.model.arrived(text)[-1].body["messages"])
+
+
+def source_of(report: Any, pk: str) -> tuple[str, str | None]:
+    return next((each["state"], each["reason"]) for each in report["sources"] if each["id"] == pk)
+
+
+def test_a_turn_that_is_left_out_is_not_sent_and_comes_back(caller: Caller, application: Application) -> None:
+    place, turns = turns_of(caller)
+    mark(caller, turns[1]["message"], "excluded")
+    asked(caller, place, text := f"Now {uuid4().hex}.")
+    seen = prompt_of(application, text)
+    assert "Question 0." in seen and "Question 2." in seen and "Question 1." not in seen
+    plan = caller.post(f"conversations/{place}/plan/", {"text": "Draft."}, expect=200)
+    assert source_of(plan, turns[1]["user_message"]) == ("left_out", "by_user")
+    assert source_of(plan, turns[1]["message"]) == ("left_out", "by_user")
+    mark(caller, turns[1]["message"], None)
+    plan = caller.post(f"conversations/{place}/plan/", {"text": "Draft."}, expect=200)
+    assert source_of(plan, turns[1]["user_message"]) == ("full", None)
+
+
+def test_a_pinned_turn_is_sent_from_above_what_is_read(person: Person, application: Application) -> None:
+    """Far above the end of the branch, between much that is left out for want of room or by its person."""
+    conversation = past(person.user, 60, words=80)
+    place, model = str(conversation.pk), model_of(application, 6_000)
+    questions = list(conversation.messages.filter(role="user").order_by("depth"))
+    mark(person.caller, str(questions[3].pk), "pinned")
+    for each in questions[20:50]:
+        mark(person.caller, str(each.pk), "excluded")
+    text = f"Now {uuid4().hex}."
+    person.caller.ended(person.caller.ask(text, None, place, models=[str(model.pk)])["id"])
+    seen = prompt_of(application, text)
+    assert "user 3:" in seen and "assistant 3:" in seen and "user 59:" in seen and "user 2:" not in seen
+    assert "user 19:" in seen and "user 20:" not in seen  # what is left out does not stop the walk
+    turn = person.caller.get(f"conversations/{place}/messages/")["results"][0]
+    report = person.caller.get(f"turns/{_turn_of(turn['id'])}/report/")
+    assert source_of(report, str(questions[3].pk)) == ("full", None)
+    assert source_of(report, str(questions[25].pk)) == ("left_out", "by_user")
+    assert report["used"] <= report["limit"]
+    loaded = sum(each["kind"] == "message" and each["reason"] != "by_user" for each in report["sources"])
+    assert report["unloaded"] + loaded + 60 == 121
+
+
+def _turn_of(answer: str) -> str:
+    return str(Turn.objects.get(answer_id=UUID(answer)).pk)
+
+
+def test_a_file_that_is_left_out_is_not_sent_not_listed_and_not_found(person: Person, application: Application) -> None:
+    caller, place = person.caller, person.caller.conversation()
+    ids = {}
+    for name, content in {"kept.txt": b"alpha alpha", "gone.txt": b"omega omega"}.items():
+        ids[name] = upload(person, name, content)["id"]
+        until(lambda pk=ids[name]: caller.get(f"files/{pk}/")["status"] == "ready", "the file is read")
+    turn = caller.ask("Read them.", {"text": "Read."}, place, files=list(ids.values()))
+    caller.ended(turn["id"])
+    mark(caller, turn["user_message"], "excluded", file=ids["gone.txt"])
+    asked(caller, place, text := f"Again {uuid4().hex}.")
+    seen = prompt_of(application, text)
+    assert "alpha" in seen and "omega" not in seen and "gone.txt" not in seen
+    plan = caller.post(f"conversations/{place}/plan/", {"text": "Draft."}, expect=200)
+    assert source_of(plan, ids["gone.txt"]) == ("left_out", "by_user")
+    scope = Scope(Conversation.objects.get(pk=place), None, "")
+    assert [file.name for file in scope.files()] == ["kept.txt"]
+    mark(caller, turn["user_message"], "excluded")
+    assert not scope.files().exists()
+
+
+def test_no_summary_tells_of_what_is_left_out_and_pinned_turns_survive_it(
+    person: Person, application: Application
+) -> None:
+    conversation = past(person.user, 30, words=400)  # the newest alone fill what a summary would be given
+    questions = list(conversation.messages.filter(role="user").order_by("depth"))
+    for number, kind in ((2, "pinned"), (4, "excluded")):
+        mark(person.caller, str(questions[number].pk), kind)
+    model = model_of(application, 32_000, "## Now\nEverything that was said.")
+    Message.objects.filter(conversation=conversation, role="assistant").update(model=model)
+    place = str(conversation.pk)
+    person.caller.post(f"conversations/{place}/summarise/", expect=202)
+    done = SummaryJob.objects.filter(conversation=conversation, status=SummaryJob.Status.DONE)
+    until(done.exists, "it is summarised")
+    summary = Summary.objects.filter(conversation=conversation).latest("id")
+    told = "".join(json.dumps(each.body) for each in application.model.requests(model.name))
+    assert "user 3:" in told and "user 2:" not in told and "user 4:" not in told
+    aside = [str(pk) for each in (questions[2], questions[4]) for pk in (each.pk, each.children.get().pk)]
+    assert sorted(summary.left_aside) == sorted(aside)
+
+    def seen() -> str:
+        text = f"Now {uuid4().hex}."
+        person.caller.ended(person.caller.ask(text, None, place, models=[str(model.pk)])["id"])
+        return prompt_of(application, text)
+
+    first = seen()
+    assert (
+        "user 2:" in first
+        and "user 4:" not in first
+        and "user 3:" not in first
+        and "Summary of this conversation" in first
+    )
+    mark(person.caller, str(questions[4].pk), None)
+    mark(person.caller, str(questions[2].pk), None)
+    again = seen()  # what the summary left aside is not hidden
+    assert "user 2:" in again and "user 4:" in again and "Summary of this conversation" in again
+    mark(person.caller, str(questions[3].pk), "excluded")
+    last = seen()  # that summary tells of it, so it does not hold
+    assert "Summary of this conversation" not in last and "user 3:" not in last

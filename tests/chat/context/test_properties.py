@@ -7,9 +7,19 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chat.context.build import Prompt, build
-from chat.context.rendering import LAYOUTS
-from chat.context.types import Block, ContextError, ContextMessage, ContextRequest, Document, PromptMessage, Room
+from chat.context.build import Prompt, build, required_tokens
+from chat.context.policies import current_turn_start, read_turn, turn_bounds
+from chat.context.rendering import LAYOUTS, Renderer, cost
+from chat.context.types import (
+    Block,
+    ContextError,
+    ContextMessage,
+    ContextRequest,
+    Document,
+    Mark,
+    PromptMessage,
+    Room,
+)
 from llm.tokens import tokenizer
 from llm.types.model_call import ToolCall
 
@@ -76,6 +86,26 @@ def requests(draw: st.DrawFn, /, **fixed: Any) -> ContextRequest:
     )
 
 
+@st.composite
+def marked(draw: st.DrawFn) -> ContextRequest:
+    """A request in which any turn may be pinned or left out, and any file."""
+    request = draw(requests())
+    marks: st.SearchStrategy[Mark | None] = st.sampled_from([None, None, "pinned", "excluded"])
+    return replace(
+        request,
+        messages=[
+            replace(
+                message,
+                mark=draw(marks),
+                files=tuple(replace(file, excluded=draw(st.booleans())) for file in message.files),
+            )
+            if message.role == "user"
+            else message
+            for message in request.messages
+        ],
+    )
+
+
 def built(request: ContextRequest) -> Prompt | None:
     """The prompt, or None when a typed error says why there is none."""
     try:
@@ -107,7 +137,7 @@ def test_a_prompt_never_exceeds_the_limit_as_it_is_really_sent(request: ContextR
 
 
 @settings(max_examples=250, deadline=None)
-@given(requests())
+@given(requests() | marked())
 def test_no_result_stands_without_its_call_and_no_call_without_its_results(request: ContextRequest) -> None:
     if prompt := built(request):
         open_calls: set[str] = set()
@@ -163,7 +193,9 @@ def test_a_larger_window_never_sends_less_with_recent(request: ContextRequest, m
     # Not true for `priority`: room for one more large group can be taken from the small turns it used to leave.
     # Nor to the last message when a result was shortened: the few tokens its cut left over may admit an empty message.
     smaller, larger = built(request), built(with_window(request, request.room.window + more))
-    if smaller and all(message.state != "shortened" for message in smaller.messages):
+    # Nor with files: a turn that now fits with its files takes the place of older ones.
+    files = any(message.files for message in request.messages)
+    if smaller and not files and all(message.state != "shortened" for message in smaller.messages):
         assert larger
         assert {message.source for message in messages_of(smaller)} <= {
             message.source for message in messages_of(larger)
@@ -188,6 +220,31 @@ def test_layouts_differ_only_in_the_order_of_sections(request: ContextRequest) -
     assert len({tuple(sorted(prompt.messages, key=repr)) for prompt in prompts if prompt}) <= 1
     for prompt in prompts:
         assert prompt is None or request.reminder is None or prompt.messages[-1].section == "reminder"
+
+
+@settings(max_examples=250, deadline=None)
+@given(marked())
+def test_what_is_left_out_is_never_sent_and_a_pinned_turn_that_fits_always(request: ContextRequest) -> None:
+    prompt = built(request)
+    if prompt is None:
+        return
+    renderer, left = Renderer(request), request.room.input_limit - required_tokens(request)
+    sent = {message.source for message in messages_of(prompt)}
+    current = current_turn_start(request.messages)
+    for begin, end in turn_bounds(request.messages, 0, current):
+        turn = request.messages[begin:end]
+        if turn[0].mark == "excluded":
+            assert not sent & {message.id for message in turn}
+            states = {each.id: (each.state, each.reason) for each in prompt.report.sources if each.kind == "message"}
+            assert {states[message.id] for message in turn} == {("left_out", "by_user")}
+        elif turn[0].mark == "pinned":
+            whole = [each for message in read_turn(turn).messages for each in renderer.older_message(message)]
+            assert cost(whole) > left or turn[0].id in sent
+            left -= cost(whole)
+    uploads = [message for message in prompt.messages if message.section == "file"]
+    kept = {file.id for message in request.messages for file in message.sent_files}
+    assert {pk for message in uploads for pk in (message.source or "").split("+")} <= kept
+    assert prompt.report.used <= request.room.input_limit
 
 
 def test_a_larger_window_may_send_fewer_small_turns_with_priority() -> None:

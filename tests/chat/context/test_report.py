@@ -140,8 +140,10 @@ def test_messages_that_were_not_loaded_call_for_the_omission_note() -> None:
 
 
 def test_the_cost_of_a_prompt_does_not_grow_with_the_age_of_the_conversation() -> None:
-    # A message older than the gap is not even looked at.
+    # Of a message older than the gap only its mark is looked at.
     class Unread:
+        mark = None
+
         def __getattr__(self, name: str) -> object:
             raise AssertionError(f"{name} of a message behind the gap was read")
 

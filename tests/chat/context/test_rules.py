@@ -189,7 +189,7 @@ def test_the_omission_note_is_for_what_priority_skipped_too() -> None:
 
 def test_messages_without_a_partner_are_left_out_and_call_for_the_omission_note() -> None:
     answer = context(user("U1"), result("TR", "lost"), user("U2"), omission_note=True)
-    assert sent(answer) == ["omitted", "U1", "U2"]
+    assert sent(answer) == ["U1", "omitted", "U2"]
     assert sent(context(user("U1"), result("TR", "lost"), omission_note=True)) == ["omitted", "U1"]
 
 
@@ -245,6 +245,8 @@ def test_priority_skips_a_group_that_does_not_fit_even_with_stubs() -> None:
 def test_priority_keeps_question_and_answer_together_with_their_file() -> None:
     turns = [user("U1", 10), assistant("A1", 10), user("U2", 10, files=[file("f", 60)]), assistant("A2", 10)]
     answer = context(*turns, user("U3", 10), policy="priority", window=80)
+    assert sent(answer) == ["U1", "A1", "f", "U2", "A2", "U3"] and answer["report"]["dropped"] == []
+    answer = context(*turns, user("U3", 10), policy="priority", window=80, file_stub_tokens=60)
     assert sent(answer) == ["U1", "A1", "U3"] and answer["report"]["dropped"] == ["f", "U2", "A2"]
 
 

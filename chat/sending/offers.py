@@ -1,0 +1,91 @@
+"""What would make a draft fit, or leave less of the conversation out: each with what it frees."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NotRequired, TypedDict
+from uuid import UUID
+
+from accounts.models import User
+from chat.models import Conversation
+from chat.models.conversation_state import ChatScope
+from chat.prompts.preview import Draft, chosen_files, plan_ahead
+from chat.summaries.services import would_free
+from files.services import tokens_of
+from llm.models import Model
+
+FILES = 2  # of the conversation, the largest ones
+
+
+class Offer(TypedDict):
+    """`kind`: `remove_file` (of the draft, by its `id`), `model` (with a larger window), `leave_out` (the file `id` of
+    the question `message`) or `summarise`. `title` is the file's or the model's name. `frees`: tokens.
+
+    `fits`: whether the draft then fits; of a draft that fits already it is true.
+    """
+
+    kind: str
+    id: str | None
+    title: str
+    frees: int
+    fits: bool
+    message: NotRequired[str]
+
+
+def offers(*, user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any], model: Model) -> list[Offer]:
+    """For a `plan` of the draft under the model; empty where everything fits."""
+    if not plan["fits"]:
+        return [*_files_to_remove(user, draft, plan["error"]), *_larger(user, scope, draft, plan, model)]
+    missing = plan["unloaded"] or any(each.get("reason") in ("no_room", "behind_gap") for each in plan["sources"])
+    if not missing:
+        return []
+    summary = [_summary(scope.conversation)] if scope.conversation is not None else []
+    return [*filter(None, summary), *_files_to_leave_out(plan), *_larger(user, scope, draft, plan, model)]
+
+
+def _files_to_remove(user: User, draft: Draft, error: Mapping[str, Any]) -> Iterator[Offer]:
+    """Largest first. What is missing is told by the error: tokens over the line, over the room, or over all of it."""
+    over = error.get("over")
+    if over is None and "needed" in error:
+        over = error["needed"] - error["limit"]
+    if over is None and "tokens" in error:
+        over = error["tokens"] - error["room"]
+    sized = [(tokens_of(file=file) or 0, file) for file in chosen_files(user=user, ids=draft.files)]
+    for size, file in sorted(sized, key=lambda each: -each[0]):
+        fits = error["code"] in ("file_failed", "file_not_ready") or (over is not None and size >= over)
+        yield Offer(kind="remove_file", id=str(file.pk), title=file.name, frees=size, fits=fits)
+
+
+def _larger(user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any], model: Model) -> Iterator[Offer]:
+    """The smallest model with a larger window under which the draft fits, and less is left out."""
+    others = [each for each in Model.objects.usable() if each.window > model.window]
+    for other in sorted(others, key=lambda each: each.window):
+        planned = plan_ahead(user=user, scope=scope, draft=draft, model=other)
+        if planned["fits"]:
+            frees = planned["limit"] - plan["limit"]
+            yield Offer(kind="model", id=str(other.pk), title=other.name, frees=frees, fits=True)
+            return
+
+
+def _files_to_leave_out(plan: Mapping[str, Any]) -> list[Offer]:
+    """Files and pictures of earlier turns, the largest first; each stands before its message among the sources."""
+    found: list[Offer] = []
+    message = ""
+    for source in reversed(plan["sources"]):
+        if source["kind"] == "message":
+            message = source["id"] or ""
+        elif source["kind"] in ("file", "image") and source["state"] == "full" and _is_row(message):
+            offer = Offer(kind="leave_out", id=source["id"], title=source["title"], frees=source["tokens"], fits=True)
+            found.append({**offer, "message": message})
+    return sorted(found, key=lambda each: -each["frees"])[:FILES]
+
+
+def _is_row(message: str) -> bool:
+    """A draft, and what stands below the last message, have no question to be marked."""
+    try:
+        return bool(UUID(message))
+    except ValueError:
+        return False
+
+
+def _summary(conversation: Conversation) -> Offer | None:
+    frees = would_free(conversation)
+    return Offer(kind="summarise", id=None, title="", frees=frees, fits=True) if frees else None
