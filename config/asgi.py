@@ -5,14 +5,13 @@ import os
 import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
 from django.urls import re_path
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup()  # before the routes: they import models
 
-from accounts.access.authentication import TokenOrSession  # noqa: E402 - see above
+from accounts.access.authentication import SameOrigin, TokenOrSession  # noqa: E402 - see above
 from chat.sockets import ConversationConsumer  # noqa: E402 - see above
 from config.http.middleware import BodyLimit  # noqa: E402 - see above
 from config.static_files import collect_changed  # noqa: E402 - see above
@@ -23,6 +22,6 @@ sockets = URLRouter([re_path(r"^ws/$", ConversationConsumer.as_asgi())])  # type
 application = ProtocolTypeRouter(
     {
         "http": BodyLimit(http),
-        "websocket": TokenOrSession(sockets, AllowedHostsOriginValidator(AuthMiddlewareStack(sockets))),
+        "websocket": TokenOrSession(sockets, SameOrigin(AuthMiddlewareStack(sockets))),
     }
 )

@@ -209,7 +209,7 @@ def entry_of(project: Project, file: object) -> ProjectFile:
 
 def _move(entry: ProjectFile, position: int) -> None:
     others = list(ProjectFile.objects.filter(project=entry.project_id).exclude(pk=entry.pk))
-    others.insert(max(0, position), entry)
+    others.insert(min(max(0, position), len(others)), entry)
     _number(others)
 
 

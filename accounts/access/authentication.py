@@ -2,11 +2,15 @@
 
 import hashlib
 from datetime import timedelta
+from io import BytesIO
 from typing import Any
 
 from channels.db import database_sync_to_async
+from channels.security.websocket import WebsocketDenier
 from django.contrib.auth.models import AnonymousUser
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
+from django.middleware.csrf import CsrfViewMiddleware
 from django.utils import timezone
 from rest_framework import authentication, exceptions
 from rest_framework.exceptions import AuthenticationFailed
@@ -73,6 +77,24 @@ class TokenOrSession:
             return await self.browsers(scope, receive, send)
         user, row = await database_sync_to_async(_signed_in, thread_sensitive=False)(token.strip())
         return await self.programs({**scope, "user": user, "token": row}, receive, send)
+
+
+class SameOrigin:
+    """Refuses a browser's WebSocket from anywhere but this scheme, host and port or one of `CSRF_TRUSTED_ORIGINS`.
+
+    It is Django's check of forms. A session's cookie is sent from every port of a host, so the host says too little.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> Any:
+        scheme = "https" if scope.get("scheme") == "wss" else "http"
+        request = ASGIRequest({**scope, "type": "http", "method": "GET", "scheme": scheme}, BytesIO())
+        check = CsrfViewMiddleware(lambda _: None)  # type: ignore[arg-type]  # never called
+        admitted = "Origin" in request.headers and check._origin_verified(request)  # type: ignore[attr-defined]
+        answering: Any = self.app if admitted else WebsocketDenier()
+        return await answering(scope, receive, send)
 
 
 def _signed_in(token: str) -> tuple[User | AnonymousUser, ApiToken | None]:

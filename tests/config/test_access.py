@@ -142,3 +142,19 @@ def test_an_address_of_an_unknown_kind_is_not_passed_over(household: Household) 
     del household.values["c/pk"]
     with pytest.raises(LookupError, match="do not know"):
         household.addresses()
+
+
+def test_json_that_is_nested_too_deeply_is_refused_everywhere(household: Household) -> None:
+    owner = next(row for row in household.rows if isinstance(row, User))
+    browser, nested = signed_in(owner), "[" * 100_000
+    browser.raise_request_exception = False
+    asked = refused = 0
+    for address in household.addresses():
+        if not address.url.startswith(("/api/v1/", "/v1/")):
+            continue
+        for method in ("POST", "PUT", "PATCH"):
+            response = browser.generic(method, address.url, nested, content_type="application/json")
+            assert response.status_code < 500, (method, address.url)
+            asked += 1
+            refused += response.status_code == 400
+    assert refused > 25, f"{asked} requests, of which only {refused} were refused"

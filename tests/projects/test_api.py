@@ -70,7 +70,7 @@ def test_files_keep_the_order_that_people_give_them(caller: Caller, project: str
     assert names(caller, project) == ["a.txt", "b.txt", "c.txt"]
     patch(caller, f"projects/{project}/files/{third}/", {"position": 0})
     assert names(caller, project) == ["c.txt", "a.txt", "b.txt"]
-    patch(caller, f"projects/{project}/files/{third}/", {"position": 99})
+    patch(caller, f"projects/{project}/files/{third}/", {"position": 10**20})
     assert names(caller, project) == ["a.txt", "b.txt", "c.txt"]
     assert patch(caller, f"projects/{project}/files/{second}/", {"pinned": True})["pinned"] is True
     again = caller.post(f"projects/{project}/files/", {"file": first}, expect=201)
