@@ -88,6 +88,15 @@ def test_a_short_socket_directory_that_is_not_ours_alone_is_refused(tmp_path: Pa
         short.unlink() if trap == "a link" else short.rmdir()
 
 
+def test_what_people_uploaded_is_closed_to_others_wherever_it_lies(tmp_path: Path) -> None:
+    """Such as on a mounted volume, which is open to all."""
+    uploads = tmp_path / "files"
+    uploads.mkdir(mode=0o755)
+    tmp_path.chmod(0o755)
+    paths.make_data_dir(tmp_path)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (tmp_path, uploads)] == [0o755, 0o700]
+
+
 async def test_services_keep_their_data_from_one_start_to_the_next(tmp_path: Path) -> None:
     async with Supervised(tmp_path) as children:
         await start_services(children, tmp_path, settings=FAST)
