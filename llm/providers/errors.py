@@ -61,10 +61,10 @@ _PARAMETERS = tuple(
         r"(prompt_cache_breakpoint|cache_control)\b",  # whatever is said of it; these are ours, nobody asked for them
         r"property ['\"`]([\w.]+)['\"`] is unsupported",  # Groq
         r"^['\"`]?([\w.]+)['\"`]?: extra inputs are not permitted",  # Anthropic, vLLM
+        r"\b(think) value .{1,40} is not supported",  # Ollama, of models that know on and off only
         r"['\"`]([\w.]+)['\"`] is (?:not supported|unsupported|deprecated|not permitted|not allowed)",
         r"does not support (?:the )?(?:parameter )?['\"`]([\w.]+)['\"`]",
         r"does not support (thinking)\b",  # Ollama
-        r"\b(think) value .{1,40} is not supported",  # Ollama, of models that know on and off only
         r"adaptive (thinking) is not supported",  # Anthropic, of older models
         r"(tool call id) was .{1,100} but must be",  # Mistral
         r"when (tool_choice) forces tool use",  # Anthropic

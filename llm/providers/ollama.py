@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 
+from core.errors import ModelError
 from llm.providers import errors, local_servers
 from llm.providers.call_ids import json_object
 from llm.providers.streaming import MAX_EVENT, HttpClient, Response, StepReader, parse, tokens
@@ -44,9 +45,19 @@ class Client(HttpClient):
         super().__init__(api_key)
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._client = httpx2.AsyncClient(base_url=server_url(base_url), headers=headers, timeout=timeout)
+        self._without_levels: set[str] = set()  # models that think or do not, and know nothing in between
 
     def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
-        return self._streamed(wire_request(request))
+        body = wire_request(request)
+        if request.model in self._without_levels and "think" in body:
+            body["think"] = bool(body["think"])
+        return self._streamed(body)
+
+    def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
+        if refusal.parameter == "think" and request.model not in self._without_levels:
+            self._without_levels.add(request.model)
+            return True
+        return super()._learn(request, refusal)
 
     @asynccontextmanager
     async def _streamed(self, body: dict[str, Any]) -> AsyncIterator[Response]:

@@ -57,6 +57,7 @@ FILLERS: Filler = {**_EMPTY_REASONING, **_NEVER_SIGNED}
 # What chat templates of open models refuse, in their words: a second system message (Qwen's), neighbours of one role
 # (Mistral's and Gemma's).
 ONE_SYSTEM_MESSAGE, TAKING_TURNS = "system message", "roles"
+_KNOWN_FOR_ONE = re.compile(r"qwen-?(?:3\.[5-9]|[4-9])")
 
 # Reasons that are not here, and there are many dialects of "stop", mean that the model came to its end.
 _REASONS: dict[str, FinishReason] = {
@@ -117,8 +118,8 @@ class Client(HttpClient):
         """With its messages in the order that the model's chat template takes."""
         if request.model in self._peculiar[TAKING_TURNS]:
             return replace(request, messages=tuple(taking_turns(tuple(_one_system_message(request.messages)))))
-        several = request.several_system_messages and request.model not in self._peculiar[ONE_SYSTEM_MESSAGE]
-        return replace(request, several_system_messages=several)
+        one = request.model in self._peculiar[ONE_SYSTEM_MESSAGE] or _KNOWN_FOR_ONE.search(request.model.lower())
+        return replace(request, several_system_messages=request.several_system_messages and not one)
 
     def _reader(self) -> "OpenAIReader":
         return OpenAIReader(self._api_key)

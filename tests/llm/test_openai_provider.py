@@ -104,7 +104,7 @@ async def test_messages_are_ordered_as_a_models_template_takes_them(
     together = [("system", "Be brief.\n\nToday: nothing."), *whole[2:]]
     by_turns = [together[0], ("user", "These are your files.\n\nWhat is there?"), ("assistant", "")]
     by_turns += [("tool", "Rain.\n\nRemember: in one line.")]
-    for model, wanted in (("llama-4", whole), ("Qwen/Qwen3.6-27B", together), ("gemma-4-it", by_turns)):
+    for model, wanted in (("llama-4", whole), ("qwen-coder", together), ("gemma-4-it", by_turns)):
         for refused in ((400 if dialect == "vllm" else 500) if wanted is not whole else None, None):
             scripted_model.forget()
             assert text_of(await events_of(provider, asking(messages=TALK, model=model)))

@@ -150,6 +150,20 @@ async def test_an_effort_is_said_as_each_protocol_says_it(connect: Connect, scri
         assert thought == ("" if effort == "none" else "Hm."), server
 
 
+async def test_a_model_of_ollama_that_knows_no_levels_is_switched(
+    connect: Connect, scripted_model: ScriptedModel
+) -> None:
+    provider = connect("ollama")
+    for effort in ("high", "none", "low"):
+        asked = asking(
+            {"reasoning": "Hm.", "text": "Yes."}, model="qwen4:8b", sampling=Sampling(reasoning_effort=effort)
+        )
+        events = await events_of(provider, asked)
+        assert not [event for event in events if isinstance(event, ParametersLeftOut)]
+    bodies = [record.body for record in scripted_model.requests() if record.method == "POST"]
+    assert [body["think"] for body in bodies] == ["high", True, False, True]
+
+
 async def test_a_switch_that_a_server_does_not_know_is_said_as_an_effort(
     connect: Connect, scripted_model: ScriptedModel
 ) -> None:
@@ -165,7 +179,7 @@ async def test_a_switch_that_a_server_does_not_know_is_said_as_an_effort(
 async def test_an_effort_that_a_model_refuses_is_left_out_and_others_are_not(
     connect: Connect, scripted_model: ScriptedModel
 ) -> None:
-    for kind, model, refused in (("responses", "gpt-5.6-sol", "minimal"), ("ollama", "qwen4:8b", "high")):
+    for kind, model, refused in (("responses", "gpt-5.6-sol", "minimal"), ("ollama", "llama4", "high")):
         provider = connect(kind)
         for effort, told in ((refused, True), ("none", False), (refused, True)):
             asked = asking({"text": "Yes."}, model=model, sampling=Sampling(reasoning_effort=effort))
