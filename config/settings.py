@@ -155,7 +155,8 @@ STORAGES = {
 }
 
 # Originals of uploaded files; other places through STORAGES. There is no MEDIA_URL: only views hand them out.
-MEDIA_ROOT = DATA_DIR / "files"
+MEDIA_ROOT = DATA_DIR / paths.UPLOADS
+FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
 MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
 
 SESSION_ENGINE = "accounts.access.sessions"
@@ -164,9 +165,13 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# Behind a TLS proxy: HTTPS_ONLY=true marks cookies secure and trusts X-Forwarded-Proto.
+# Behind a TLS proxy: HTTPS_ONLY=true marks cookies secure, trusts X-Forwarded-Proto, sends who comes without TLS to
+# https and has browsers remember that for a year. What else is below the domain is not for us to decide.
 HTTPS_ONLY = env.bool("HTTPS_ONLY", default=False)
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS_ONLY
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS_ONLY
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS_ONLY else 0
+SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|metrics)$"]  # asked from inside, without the proxy
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # subdomains and preloading
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS_ONLY else None
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
 

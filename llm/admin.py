@@ -26,6 +26,7 @@ from llm.forms import PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearch
 from llm.known_models import SOURCE
 from llm.model_facts import in_words, retires_soon
 from llm.models import UNKNOWN_WINDOW, Model, Provider, ToolServer, WebSearch
+from llm.tokens import CATCH_ALL
 from llm.tools import services as tools
 
 WAITING = "Choose a provider and type a name."
@@ -188,6 +189,9 @@ def suggestion(model: Model) -> str:
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
+IN_USE = ("is_default", "counting", "was_read", "learnt_window", "token_ratio", "ratio_samples")
+
+
 @admin.register(Model)
 class ModelRowAdmin(RowAdmin):
     form = ModelForm
@@ -207,7 +211,10 @@ class ModelRowAdmin(RowAdmin):
     autocomplete_fields = ("fallback",)
     search_fields = ("name", "provider__name")
     actions_detail = ("make_default", "take_found")
-    readonly_fields = ("known", "what_was_found", "is_default", "learnt_window", "token_ratio", "ratio_samples")
+    readonly_fields = (
+        *("known", "what_was_found", "is_default", "learnt_window", "token_ratio", "ratio_samples"),
+        *("counting", "was_read"),
+    )
     fieldsets = (
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
         ("Room", {"fields": ("context_window", "max_output", "tokenizer")}),
@@ -215,7 +222,7 @@ class ModelRowAdmin(RowAdmin):
         ("Reasoning", {"fields": ("efforts", "effort")}),
         ("Price in US dollars a million tokens", {"fields": PRICES}),
         ("Found at the provider", {"fields": ("what_was_found",)}),
-        ("In use", {"fields": ("is_default", "learnt_window", "token_ratio", "ratio_samples")}),
+        ("In use", {"fields": IN_USE}),
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -280,6 +287,20 @@ class ModelRowAdmin(RowAdmin):
             if value is not None
         ]
         return render_to_string("admin/llm/model/found.html", {"model": model, "rows": rows})
+
+    @display(description="Counting of tokens")
+    def counting(self, model: Model) -> str:
+        if model.tokenizer:
+            return f"Exact, by the tokenizer {model.tokenizer}."
+        return f"Estimated, by {CATCH_ALL}; near the window the provider is asked for its own count, if it has one."
+
+    @display(description="Tokens its provider read")
+    def was_read(self, model: Model) -> str:
+        shares = [read / counted for counted, read in model.reads if counted]
+        if not shares:
+            return "Nothing yet: no prompt of text alone has been answered."
+        between = f"{min(shares):.2f} to {max(shares):.2f}"
+        return f"{between} for each token of our count, in the last {len(shares)} prompts of text alone."
 
     @display(description="Retires", ordering="retires_on", label={"soon": "danger", "planned": "warning"})
     def retirement(self, model: Model) -> tuple[str, str] | None:

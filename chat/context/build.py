@@ -279,6 +279,8 @@ def _omission_note(renderer: Renderer, left: int) -> list[PromptMessage]:
 def _place_of_note(request: ContextRequest, history: History, current_start: int) -> int | None:
     """Before how many of the history's messages the note stands: before the first, with its files, that is newer than
     the newest message left out. None where nothing is left out but what a person leaves out."""
+    if history.unbroken is not None and not history.orphans and "no_room" not in history.marked.values():
+        return history.unbroken if history.gap is not None or request.unloaded else None
     sent = {message.source for message in history.messages}
     newest = next(
         (

@@ -104,7 +104,8 @@ class History:
 
     `gap` is the index of the turn that ended the walk because it did not fit, None if none did. `orphans`: messages
     that are left out for another reason than room, by id; `marked`: those of turns that a person leaves out, and of
-    pinned ones that do not fit. `stubbed`: the questions whose files are only named.
+    pinned ones that do not fit. `stubbed`: the questions whose files are only named. `unbroken`: from which of
+    `messages` on nothing is left out for want of room, where the policy knows.
     """
 
     messages: list[PromptMessage] = field(default_factory=list)
@@ -113,14 +114,16 @@ class History:
     orphans: dict[str, Reason] = field(default_factory=dict)
     marked: dict[str, Reason] = field(default_factory=dict)
     stubbed: set[str] = field(default_factory=set)
+    unbroken: int | None = None
 
 
 class RenderedTurn(NamedTuple):
-    """The messages `[start:stop]` of the conversation as they are sent."""
+    """The messages `[start:stop]` of the conversation as they are sent; None where all are plain: as they are."""
 
     start: int
     stop: int
-    messages: list[PromptMessage]
+    tokens: int
+    messages: list[PromptMessage] | None
 
 
 def keep_recent(renderer: Renderer, start: int, stop: int, room: int) -> History:
@@ -143,22 +146,23 @@ def keep_recent(renderer: Renderer, start: int, stop: int, room: int) -> History
         else:
             tokens += message.plain_tokens + overhead
         if message.role == "user" or index == start:
-            if index in marked:
-                rendered.append(marked.pop(index))
+            if marked and index in marked:
+                turn = marked.pop(index)
+                rendered += [turn] if turn.messages is not None else []
                 tokens = 0
             elif not plain:
-                turn = _fitting_turn(renderer, index, end, room, history)
-                if turn is not None:
-                    rendered.append(turn)
-                tokens = cost(turn.messages) if turn is not None else room + 1
+                fitting = _fitting_turn(renderer, index, end, room, history)
+                rendered += [fitting] if fitting is not None else []
+                tokens = fitting.tokens if fitting is not None else room + 1
             if tokens > room:
                 history.gap = index
                 break
             room -= tokens
             history.tokens += tokens
             end, tokens, plain = index, 0, True
-    behind = [sent for index in sorted(marked) for sent in marked[index].messages]
+    behind = [sent for index in sorted(marked) for sent in _sent(renderer, marked[index])]
     history.messages = behind + _in_order(renderer, rendered, end, stop)
+    history.unbroken = len(behind)
     return history
 
 
@@ -166,40 +170,44 @@ def _decide_marked(renderer: Renderer, start: int, stop: int, room: int, history
     """The turns with a mark by where they begin: pinned ones that fit, newest first; the others without a message."""
     messages = renderer.request.messages
     turns: dict[int, RenderedTurn] = {}
-    if not any(message.mark for message in messages):
-        return turns
-    for begin, end in turn_bounds(messages, start, stop):
-        mark = messages[begin].mark if messages[begin].role == "user" else None
-        if mark is None:
+    for begin in reversed(renderer.request.marked):
+        if not start <= begin < stop:
             continue
-        chosen = _fitting_turn(renderer, begin, end, room, history) if mark == "pinned" else None
+        end = next((index for index in range(begin + 1, stop) if messages[index].role == "user"), stop)
+        pinned = messages[begin].mark == "pinned"
+        chosen = _fitting_turn(renderer, begin, end, room, history) if pinned else None
         if chosen is None:
-            reason: Reason = "no_room" if mark == "pinned" else "by_user"
+            reason: Reason = "no_room" if pinned else "by_user"
             history.marked |= {message.id: reason for message in messages[begin:end]}
-        turns[begin] = chosen or RenderedTurn(begin, end, [])
-        tokens = cost(turns[begin].messages)
-        room -= tokens
-        history.tokens += tokens
+            chosen = RenderedTurn(begin, end, 0, [])
+        turns[begin] = chosen
+        room -= chosen.tokens
+        history.tokens += chosen.tokens
     return turns
 
 
 def _fitting_turn(renderer: Renderer, start: int, stop: int, room: int, history: History) -> RenderedTurn | None:
     """The turn whole, else with its files only named; None where neither fits."""
-    turn, question = _render_turn(renderer, start, stop, history), renderer.request.messages[start]
-    if cost(turn.messages) <= room:
-        return turn
-    if question.role == "user" and question.sent_files:
-        turn.messages[0] = renderer.file_stub(turn.messages[0], question)
-        if cost(turn.messages) <= room:
-            history.stubbed.add(question.id)
-            return turn
-    return None
-
-
-def _render_turn(renderer: Renderer, start: int, stop: int, history: History) -> RenderedTurn:
-    turn = read_turn(renderer.request.messages[start:stop])
+    messages, plain = renderer.request.messages[start:stop], 0
+    for message in messages:
+        if message.plain_tokens is None:
+            break
+        plain += message.plain_tokens + renderer.overhead
+    else:
+        return RenderedTurn(start, stop, plain, None) if plain <= room else None
+    turn = read_turn(messages)
     history.orphans |= turn.orphans
-    return RenderedTurn(start, stop, [sent for message in turn.messages for sent in renderer.older_message(message)])
+    sent, question = [each for message in turn.messages for each in renderer.older_message(message)], messages[0]
+    if cost(sent) > room and question.role == "user" and question.sent_files:
+        sent[0] = renderer.file_stub(sent[0], question)
+        history.stubbed |= {question.id} if cost(sent) <= room else set()
+    tokens = cost(sent)
+    return RenderedTurn(start, stop, tokens, sent) if tokens <= room else None
+
+
+def _sent(renderer: Renderer, turn: RenderedTurn) -> list[PromptMessage]:
+    plain = turn.messages is None
+    return renderer.plain_messages(renderer.request.messages[turn.start : turn.stop]) if plain else turn.messages or []
 
 
 def _in_order(renderer: Renderer, rendered: list[RenderedTurn], start: int, stop: int) -> list[PromptMessage]:
@@ -209,7 +217,7 @@ def _in_order(renderer: Renderer, rendered: list[RenderedTurn], start: int, stop
     for turn in reversed(rendered):
         if turn.start >= start:
             sent += renderer.plain_messages(messages[start : turn.start])
-            sent += turn.messages
+            sent += _sent(renderer, turn)
             start = turn.stop
     return sent + renderer.plain_messages(messages[start:stop])
 
@@ -224,7 +232,7 @@ def keep_by_priority(renderer: Renderer, start: int, stop: int, room: int) -> Hi
     marked = _decide_marked(renderer, start, stop, room, history)
     left = room - history.tokens
     turns = [read_turn(messages[begin:end]) for begin, end in turn_bounds(messages, start, stop) if begin not in marked]
-    kept = {messages[turn.start].id: turn.messages for turn in marked.values()}
+    kept = {messages[turn.start].id: _sent(renderer, turn) for turn in marked.values()}
     for turn in turns:
         for group in reversed(turn.groups):
             left -= _keep_group(renderer, group, left, kept)

@@ -20,7 +20,7 @@ SECTION_SHARES = {
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Tokens of a turn: above `ceiling` a summary is due, which brings the next prompt to about `floor`.
+    """Tokens of the next prompt: above `ceiling` a summary is due, which brings it down to about `floor`.
 
     The newest `keep_recent` user messages and final answers stay verbatim.
     """
@@ -31,10 +31,18 @@ class Bounds:
 
 
 def bounds_by_share(
-    input_limit: int, ceiling_share: Decimal = CEILING_SHARE, floor_share: Decimal = FLOOR_SHARE, keep_recent: int = 8
+    limit: int,
+    fixed: int,
+    ceiling_share: Decimal = CEILING_SHARE,
+    floor_share: Decimal = FLOOR_SHARE,
+    keep_recent: int = 8,
 ) -> Bounds:
-    """For profiles that give no numbers of their own."""
-    return Bounds(floored(input_limit, ceiling_share), floored(input_limit, floor_share), keep_recent)
+    """Shares of what `fixed` leaves of `limit` (the input limit before the tools, which `fixed` holds), on top of it.
+
+    Shares of the limit itself would have a large project followed by a summary after every turn.
+    """
+    left = max(0, limit - fixed)
+    return Bounds(fixed + floored(left, ceiling_share), fixed + floored(left, floor_share), keep_recent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,8 @@ class SummaryPlan:
 
 
 def plan_summary(messages: Sequence[SummaryMessage], bounds: Bounds, *, used: int, fixed: int) -> SummaryPlan | None:
-    """The plan after a turn of `used` tokens; `fixed` are those of S, K, CA, P, R and the tools.
+    """The plan where the next prompt would have `used` tokens, without a new question; `fixed` are those of S, K, CA,
+    P, L, R, the tools and the pinned turns, which are not among `messages`.
 
     None when nothing is due or there is nothing older than what stays (`is_due` tells which).
     """

@@ -243,7 +243,8 @@ class ContextRequest:
     `stub_tokens` and `file_stub_tokens` override the cost of the stubs. `exact` says whether `tokenizer` is the
     model's own. `versions` (of the system prompt, the persona, the summary prompt) and `extra_sources` (failed files,
     files by search, summarised messages) go into the report as they are. `system_is_persona`: the text of `system` is
-    the persona's, while `persona` has what else stands there; errors then name the persona.
+    the persona's, while `persona` has what else stands there; errors then name the persona. `marked` is derived once,
+    so that a plan does not look for marks: where the questions with one stand.
     """
 
     room: Room
@@ -268,6 +269,11 @@ class ContextRequest:
     exact: bool = True
     versions: Mapping[str, str] = field(default_factory=dict)
     extra_sources: tuple[SourceReport, ...] = ()
+    marked: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        marked = (index for index, message in enumerate(self.messages) if message.mark and message.role == "user")
+        object.__setattr__(self, "marked", tuple(marked))
 
     @property
     def system_block(self) -> Block | None:

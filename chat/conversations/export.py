@@ -11,7 +11,8 @@ from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 
 from accounts.models import User
-from chat.models import Conversation, Message, ModelCall, Turn
+from chat.models import Conversation, Mark, Message, ModelCall, Turn
+from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.usage.services import csv_pages
 from core.errors import NotFound
@@ -41,13 +42,16 @@ def file_name(conversation: Conversation, kind: str) -> str:
 
 
 def markdown(conversation: Conversation) -> str:
-    """The branch on show: who said it, the names of files, the text as it was written."""
+    """The branch on show: who said it, the names of files, the text as it was written, and what is marked."""
+    marks = marks_on(conversation.pk, conversation.leaf_id).by_message
     lines = [f"# {conversation.title or 'Conversation'}", ""]
     for message in branch_rows(conversation.leaf_id).order_by("depth").iterator(500):
         who = "You" if message.role == Message.Role.USER else (message.model.name if message.model else "Answer")
         lines += [f"## {who} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
         lines += [f"*File: {attachment.name}*\n" for attachment in message.attachments.all()]
         lines += [message.text, ""]
+        if mark := marks.get(message.pk):
+            lines += [f"*({Mark.Kind(mark).label})*", ""]
         if message.status not in (Message.Status.DONE, Message.Status.PENDING):
             lines += [f"*({message.get_status_display()})*", ""]
         elif message.finish_reason in ENDED:
@@ -59,6 +63,7 @@ def markdown(conversation: Conversation) -> str:
 
 def as_json(conversation: Conversation) -> str:
     """The whole tree; `leaf` is the end of the branch on show, `parent` the message above."""
+    marks = marks_on(conversation.pk, conversation.leaf_id).by_message
     rows = with_rows(Message.objects.filter(conversation=conversation)).order_by("depth", "id")
     body = {
         "format": FORMAT,
@@ -70,12 +75,12 @@ def as_json(conversation: Conversation) -> str:
         "persona": conversation.persona.name if conversation.persona else None,
         "project": conversation.project.name if conversation.project else None,
         "leaf": str(conversation.leaf_id) if conversation.leaf_id else None,
-        "messages": [_message(message) for message in rows.iterator(500)],
+        "messages": [_message(message, marks.get(message.pk)) for message in rows.iterator(500)],
     }
     return json.dumps(body, ensure_ascii=False, indent=1)
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _message(message: Message, mark: str | None) -> dict[str, Any]:
     turn: Turn | None = getattr(message, "turn", None)
     return {
         "id": str(message.pk),
@@ -90,6 +95,7 @@ def _message(message: Message) -> dict[str, Any]:
         "cost": f"{turn.cost:f}" if turn and turn.cost is not None else None,
         "files": [attachment.name for attachment in message.attachments.all()],
         "parts": message.parts,
+        "mark": mark,
         "context_notice": _notice(message),
     }
 

@@ -93,8 +93,7 @@ def plan(
     branch = _branch(context, leaf) if leaf else None
     marks, summary = (branch.marks, branch.summary) if branch else (NO_MARKS, None)
     documents.marks = marks
-    frame = replace(_frame(context, step), summary=_block(context, text_of(summary) if summary else ""))
-    frame = context.completed(frame)
+    frame = context.completed(replace(_frame(context, step), summary=_told(context, summary)))
     base = list(documents.reports)
     room, overhead = max(context.room.input_limit, 1), context.profile.message_overhead
     read = room * (PRIORITY_READS if context.profile.policy == BudgetProfile.Policy.PRIORITY else 1)
@@ -127,6 +126,10 @@ def plan(
         read *= 2
 
 
+def _told(context: TurnContext, summary: Summary | None) -> Block | None:
+    return _block(context, text_of(summary)) if summary is not None else None
+
+
 def _branch(context: TurnContext, leaf: MessageRow) -> Branch:
     marks = marks_on(leaf.conversation_id, leaf.pk)
     return Branch(leaf, context.summary_above(leaf, marks), marks)
@@ -156,7 +159,7 @@ def prompt_tokens(context: TurnContext) -> tuple[int, int]:
 
 def required_texts(context: TurnContext, summary: Summary | None) -> list[int]:
     """The tokens, without overhead, of each text that every prompt of the conversation has: S, CA, K, M and R."""
-    frame, known = _frame(context, FIRST_STEP), _block(context, text_of(summary) if summary else "")
+    frame, known = _frame(context, FIRST_STEP), _told(context, summary)
     blocks = (frame.system, frame.persona, frame.tasks, known, frame.reminder)
     return [block.tokens or 0 for block in blocks if block]
 

@@ -374,6 +374,7 @@ def cost_ahead(plan: Mapping[str, Any]) -> str:
 
 
 def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:
+    sources = [source for source in sources if source.get("reason") != "by_user"]  # which is no news to its person
     lost = [source for source in sources if source["state"] == "left_out" and source["kind"] != "message"]
     if lost:
         reason = REASONS[lost[0].get("reason") or "no_room"]

@@ -1,11 +1,11 @@
 """When a summary is due, and how much it may say: the engine's plan on stored rows."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from django.utils import timezone
 
-from chat.context.rendering import Renderer
+from chat.context.rendering import STUB, Renderer
 from chat.context.summary import (
     SHORTEST_SUMMARY,
     Bounds,
@@ -17,68 +17,97 @@ from chat.context.summary import (
 )
 from chat.context.types import ContextMessage, ContextRequest
 from chat.models import Conversation, Message, Summary, SummaryJob
-from chat.models.summary import Marks
+from chat.models.summary import Mark, Marks, in_force, marks_on
 from chat.models.tree import rows_between
 from chat.prompts.history import messages_of
 from chat.prompts.report import CallReport
 from chat.prompts.turn_context import TurnContext
-from llm.types.model_call import Usage
-from personas.models import BudgetProfile
 
 SMALLEST_WINDOW = 4_096  # tokens; what models with less write cannot stand for a conversation
 FIXED = ("system", "tasks", "persona", "project_files", "file_listing", "reminder")
+# Why a message that the next prompt may have again is not in this one.
+MISSING = ("no_room", "behind_gap")
 
 
-def job_after(context: TurnContext, call: CallReport, usage: Usage | None, answer: str) -> SummaryJob | None:
-    """The job that a turn asks for, from its last model call's report and usage; None when none is due.
+def job_after(context: TurnContext, call: CallReport, question: UUID, answer: str) -> SummaryJob | None:
+    """The job that a turn asks for, from its last model call's report and its answer; None when none is due.
 
-    The turn's tokens are the provider's, or ours where those are more: by ours it is decided what fits, and a message
-    must not be left out because the provider counts less.
+    What counts is the next prompt, in which the turn's tool results are stubs. Most turns are decided by the report;
+    what it leaves open, by the rows down to `question`, the turn's own. The answer's row is not complete yet.
     """
-    counted = call["used"] + call["tools_tokens"] + context.tokenizer.count(answer)
-    used = max(counted, usage.input + usage.output if usage is not None else 0)
-    if not (_wanted(context, used) and _worth_it(call)):
+    conversation, fixed = context.conversation, fixed_of(call)
+    if conversation is None or not _wanted(context, conversation):
         return None
-    return SummaryJob(
-        conversation=context.conversation,
-        model=context.model,
-        used=used,
-        fixed=fixed_of(call),
-        heartbeat=timezone.now(),
-    )
+    written = _written(context, call, answer)
+    others = fixed + call["sections"].get("summary", 0)
+    messages = (source for source in call["sources"] if source["kind"] == "message")
+    whole = not call["unloaded"] and all(source.get("reason") not in MISSING for source in messages)
+    sent = sum(message.tokens for message in [*_sent(context, call, ("file", "history", "current")), *written[-1:]])
+    if whole and not is_due(bounds_of(context, fixed), others + sent):
+        return None
+    marks = marks_on(conversation.pk, question)
+    rows = open_rows(in_force(conversation.pk, question, marks), question, marks)
+    mark = marks.by_message.get(question)
+    open_messages = [*costs(context, rows), *(written if mark is None else [])]
+    pinned = _pinned(context, marks) + sum(m.tokens for m in written if mark == Mark.Kind.PINNED)
+    used = others + pinned + sum(message.tokens for message in open_messages)
+    planned = plan_summary(open_messages, bounds_of(context, fixed + pinned), used=used, fixed=fixed + pinned)
+    if planned is None or not _worth_it(planned, open_messages, call):
+        return None
+    return SummaryJob(conversation=conversation, model=context.model, used=used, fixed=fixed, heartbeat=timezone.now())
 
 
-def _worth_it(call: CallReport) -> bool:
-    """Whether older turns take more than the shortest summary of them would.
+def _worth_it(planned: SummaryPlan, messages: Sequence[SummaryMessage], call: CallReport) -> bool:
+    """Whether what would be replaced takes more than the shortest summary; else every answer might be followed by one
+    that frees nothing, and nobody could send meanwhile."""
+    replaced = sum(message.tokens for message in messages[: len(planned.summarise)])
+    return replaced + call["sections"].get("summary", 0) > SHORTEST_SUMMARY
 
-    Where large project files alone keep a prompt above the ceiling, every answer would else be followed by a summary
-    that frees nothing, and nobody could send meanwhile.
-    """
-    older = sum(call["sections"].get(section, 0) for section in ("history", "file"))
-    return older > SHORTEST_SUMMARY or bool(call["dropped"]) or bool(call["unloaded"])
+
+def _written(context: TurnContext, call: CallReport, answer: str) -> list[SummaryMessage]:
+    """What the turn has added to its question, as the next prompt has it."""
+    added = [message for message in _sent(context, call, ("current",)) if message.role != "user"]
+    tokens = context.tokenizer.count(answer) + context.profile.message_overhead
+    return [*added, SummaryMessage("", "assistant", tokens)]
+
+
+def _sent(context: TurnContext, call: CallReport, sections: Collection[str]) -> list[SummaryMessage]:
+    """The call's messages of these sections with what they cost in an older turn; whose calls are no final answers."""
+    stub = context.tokenizer.count(STUB) + context.profile.message_overhead
+    return [
+        SummaryMessage(
+            sent["source"] or "",
+            sent["role"],
+            stub if sent["role"] == "tool" else sent["tokens"],
+            has_tool_calls=sent["role"] == "assistant" and sent["section"] == "current",
+        )
+        for sent in call["messages"]
+        if sent["section"] in sections
+    ]
 
 
 def fixed_of(call: CallReport) -> int:
+    """What every prompt has, but for the pinned turns."""
     return call["tools_tokens"] + sum(call["sections"].get(section, 0) for section in FIXED)
 
 
-def bounds_of(profile: BudgetProfile, input_limit: int) -> Bounds:
-    """The profile's own ceiling and floor where they fit into the room of this model, else its shares of that room."""
-    if profile.ceiling is not None and profile.floor is not None and profile.ceiling < input_limit:
-        return Bounds(profile.ceiling, profile.floor, profile.keep_recent)
-    shares = (profile.ceiling_share, profile.floor_share)
-    return bounds_by_share(max(0, input_limit), *shares, keep_recent=profile.keep_recent)
+def bounds_of(context: TurnContext, fixed: int) -> Bounds:
+    """The profile's own ceiling and floor where they fit into this model's room and `fixed`, which counts the pinned
+    turns, is at most half of the floor; else its shares of what `fixed` leaves."""
+    profile, limit = context.profile, context.room.input_limit + context.room.tools_tokens
+    ceiling, floor = profile.ceiling, profile.floor
+    if ceiling is not None and floor is not None and ceiling < limit and 2 * fixed <= floor:
+        return Bounds(ceiling, floor, profile.keep_recent)
+    return bounds_by_share(limit, fixed, profile.ceiling_share, profile.floor_share, profile.keep_recent)
 
 
-def _wanted(context: TurnContext, used: int) -> bool:
-    conversation, profile = context.conversation, context.profile
-    if conversation is None or not (profile.summaries and conversation.automatic_summaries):
+def _wanted(context: TurnContext, conversation: Conversation) -> bool:
+    profile = context.profile
+    if not (profile.summaries and conversation.automatic_summaries):
         return False
     if conversation.origin == Conversation.Origin.API:  # one request, which is not gone on from
         return False
-    if context.model.context_window < SMALLEST_WINDOW and profile.summary_model_id is None:
-        return False
-    return is_due(bounds_of(profile, context.room.input_limit), used)
+    return context.model.context_window >= SMALLEST_WINDOW or profile.summary_model_id is not None
 
 
 def open_rows(holds: Summary | None, end: UUID, marks: Marks) -> list[Message]:
@@ -93,19 +122,24 @@ def open_rows(holds: Summary | None, end: UUID, marks: Marks) -> list[Message]:
 def plan_of(context: TurnContext, rows: Sequence[Message], job: SummaryJob, marks: Marks) -> SummaryPlan | None:
     """What to summarise of `rows`, the `open_rows` of the branch; None when nothing is.
 
-    Where somebody has asked for it, it does not matter what the last turn spent.
+    Where somebody has asked for it, it does not matter what the next prompt would have.
     """
-    bounds = bounds_of(context.profile, context.room.input_limit)
+    fixed = job.fixed + _pinned(context, marks)
+    bounds = bounds_of(context, fixed)
     used = job.used if job.reason == SummaryJob.Reason.CEILING else bounds.ceiling + 1
-    pinned = Message.objects.filter(pk__in=marks.pinned).order_by("depth")
-    fixed = job.fixed + sum(cost.tokens for cost in costs(context, list(pinned)))
     return plan_summary(costs(context, rows), bounds, used=used, fixed=fixed)
 
 
-def budget_beside(context: TurnContext, tail: Sequence[Message], fixed: int) -> int:
+def budget_beside(context: TurnContext, tail: Sequence[Message], fixed: int, marks: Marks) -> int:
     """Tokens for a summary that is written again: what the floor leaves beside the messages it does not cover."""
-    bounds = bounds_of(context.profile, context.room.input_limit)
-    return max(SHORTEST_SUMMARY, bounds.floor - fixed - sum(cost.tokens for cost in costs(context, tail)))
+    fixed += _pinned(context, marks)
+    beside = sum(cost.tokens for cost in costs(context, tail))
+    return max(SHORTEST_SUMMARY, bounds_of(context, fixed).floor - fixed - beside)
+
+
+def _pinned(context: TurnContext, marks: Marks) -> int:
+    rows = Message.objects.filter(pk__in=marks.pinned).order_by("depth") if marks.pinned else ()
+    return sum(cost.tokens for cost in costs(context, list(rows)))
 
 
 def costs(context: TurnContext, rows: Sequence[Message]) -> list[SummaryMessage]:
@@ -120,3 +154,22 @@ def costs(context: TurnContext, rows: Sequence[Message]) -> list[SummaryMessage]
 def _cost(renderer: Renderer, message: ContextMessage) -> SummaryMessage:
     tokens = sum(sent.tokens for sent in renderer.older_message(message))
     return SummaryMessage(message.id, message.role, tokens, has_tool_calls=bool(message.tool_calls))
+
+
+class Measures:
+    """What the texts cost as the conversation's model is sent them, overhead included: what a summary replaces and what
+    it takes are measured alike. `rows` are those that are to be summarised."""
+
+    def __init__(self, context: TurnContext, rows: Sequence[Message]) -> None:
+        self._context = context
+        self._rows: dict[str, int] = {}
+        for cost in costs(context, rows):
+            row = cost.id.partition("#")[0]
+            self._rows[row] = self._rows.get(row, 0) + cost.tokens
+
+    def of_row(self, row: Message) -> int:
+        """With its files; 0 for one that is never sent."""
+        return self._rows.get(str(row.pk), 0)
+
+    def of_text(self, text: str) -> int:
+        return self._context.tokenizer.count(text) + self._context.profile.message_overhead

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import PATIENCE, fail, finish, scope_of
-from chat.models.summary import Marks, bracketed, in_force, marks_on, text_of
+from chat.models.summary import Marks, in_force, marks_on, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
 from chat.summaries import due, writing
@@ -45,7 +45,6 @@ class Work:
     before: Summary | None
     rows: Sequence[Message]
     marks: Marks
-    tokens: int
     prompt_version: int
     leaf: UUID
 
@@ -93,20 +92,19 @@ async def _carry_out(job: SummaryJob, writer: Model, patience: float | None) -> 
     if work is None:
         await on_database(finish, job.pk)
         return
-    found = writing.pieces(work.rows, work.brief)
-    chunks = list(writing.chunked(found, work.brief.room))
-    before, sections = work.before, work.before.sections if work.before else []
-    so_far = text_of(work.before) if work.before else ""
-    for number, chunk in enumerate(chunks, 1):
-        sections = await writing.write(work.brief, so_far, chunk)
-        so_far = "\n".join(bracketed(sections))
-        part = replace(work, before=before, rows=[piece.message for piece in chunk])
-        shortened = [str(piece.message.pk) for piece in chunk if piece.shortened]
-        stored = await on_database(store, part, sections, shortened=shortened, last=number == len(chunks))
+    before = so_far = work.before
+    told: list[writing.Piece] = []
+    for chunk in writing.chunked(writing.pieces(work.rows, work.brief), work.brief.room):
+        so_far = await writing.write(work.brief, so_far, chunk)
+        told += chunk
+        if not told[-1].ends_turn:  # too long for one call; what is stored tells of whole turns
+            continue
+        last = told[-1].message.pk == work.rows[-1].pk
+        stored = await on_database(store, replace(work, before=before), so_far, told, last=last)
         if stored is None:
             logger.info("summary job %s came too late; what it wrote is not used", job.pk)
             return
-        before = stored
+        before, so_far, told = stored, stored, []
 
 
 def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
@@ -120,8 +118,8 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
     marks = marks_on(conversation.pk, leaf)
     if job.target is not None:
         before, rows = None, due.open_rows(None, job.target.last_id, marks)
-        tail = [row for row in rows_between(job.target.last_id, leaf) if row.pk not in marks.excluded]
-        budget = due.budget_beside(decided, tail, job.fixed)
+        tail = [row for row in rows_between(job.target.last_id, leaf) if row.pk not in marks.by_message]
+        budget = due.budget_beside(decided, tail, job.fixed, marks)
     else:
         after = due.open_rows(in_force(conversation.pk, leaf, marks), leaf, marks)
         plan = due.plan_of(decided, after, job, marks)
@@ -135,9 +133,9 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
     if not rows:
         return None
     now, zone = timezone.now(), conversation.owner.zone
-    brief = writing.Brief(conversation, writer, instructions, budget, now, zone, patience)
-    tokens = sum(cost.tokens for cost in due.costs(decided, rows))
-    return Work(job, brief, before, rows, marks, tokens, version, leaf)
+    measures = due.Measures(decided, rows)
+    brief = writing.Brief(conversation, writer, instructions, budget, now, zone, measures, patience)
+    return Work(job, brief, before, rows, marks, version, leaf)
 
 
 def decided_for(job: SummaryJob) -> TurnContext:
@@ -155,12 +153,13 @@ def _writer(job: SummaryJob) -> Model:
     return named or decided.model
 
 
-def store(work: Work, sections: list[dict[str, str]], *, shortened: list[str], last: bool) -> Summary | None:
-    """The next summary, and after the last chunk the job's end; None when the job is not live any more.
+def store(work: Work, written: Summary, told: Sequence[writing.Piece], *, last: bool) -> Summary | None:
+    """The next summary, `written` of the messages `told`, and after the last chunk the job's end; None when the job is
+    not live any more.
 
     A summary of a part of what was to be summarised holds too: should the rest fail, the next job goes on from it.
     """
-    before, rows, brief = work.before, work.rows, work.brief
+    before, rows, brief = work.before, [piece.message for piece in told], work.brief
     with transaction.atomic():
         Conversation.objects.select_for_update().filter(pk=work.job.conversation_id).first()
         if not SummaryJob.objects.select_for_update().live().filter(pk=work.job.pk).exists():
@@ -174,31 +173,29 @@ def store(work: Work, sections: list[dict[str, str]], *, shortened: list[str], l
             leaf_id=work.leaf,
             first_id=before.first_id if before else rows[0].pk,
             last=last_row,
-            left_aside=_left_aside(work, last_row),
+            left_aside=_left_aside(work, rows, last_row),
             messages=len(rows) + (before.messages if before else 0),
             span_start=before.span_start if before else rows[0].created,
             span_end=last_row.created,
-            sections=sections,
-            shortened=[*(before.shortened if before else []), *shortened],
-            timezone=brief.zone.key,
+            sections=written.sections,
+            shortened=[*(before.shortened if before else []), *(str(p.message.pk) for p in told if p.shortened)],
+            timezone=written.timezone,
             model_name=brief.model.name,
             prompt_version=work.prompt_version,
-            as_of=brief.now,
-            tokens_in=0,
-            tokens_out=0,
+            as_of=written.as_of,
+            tokens_in=(before.tokens_in if before else 0) + sum(piece.sent for piece in told),
         )
         summary.supersedes = before or in_force(summary.conversation_id, work.leaf)
-        summary.tokens_in = (before.tokens_in if before else 0) + work.tokens
-        summary.tokens_out = brief.tokenizer.count(text_of(summary))
+        summary.tokens_out = brief.measures.of_text(text_of(summary))
         summary.save(force_insert=True)
         if last:
             finish(work.job.pk)
     return summary
 
 
-def _left_aside(work: Work, last: Message) -> list[str]:
+def _left_aside(work: Work, rows: Sequence[Message], last: Message) -> list[str]:
     """What the summary down to `last` does not tell of: what is marked, and what was and is not in it yet."""
-    waiting = {*(work.before.left_aside if work.before else ())} - {str(row.pk) for row in work.rows}
+    waiting = {*(work.before.left_aside if work.before else ())} - {str(row.pk) for row in rows}
     return sorted(waiting | {str(message.id) for message in work.marks.messages if message.depth <= last.depth})
 
 

@@ -1,7 +1,7 @@
 """How a summary is asked for, and when what comes back is good enough to stand for the messages."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -10,10 +10,12 @@ from zoneinfo import ZoneInfo
 
 from chat.context.rendering import STUB, cut_middle
 from chat.context.summary import SECTION_SHARES
-from chat.models import Attachment, Conversation, ModelCall
+from chat.models import Attachment, Conversation, ModelCall, Summary
 from chat.models import Message as Row
+from chat.models.summary import text_of
 from chat.prompts.asking import Charge, Said, ask
 from chat.prompts.history import expand
+from chat.summaries.due import Measures
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
@@ -61,6 +63,7 @@ class Rejected(Exception):
 class Brief:
     """Under which instructions a summary of at most `budget` tokens is written, of what, by whom, and when it is.
 
+    `measures`: what the messages and the summary cost as they are sent to the conversation's model.
     `patience`: seconds of silence after which another model is asked; None where there is no other.
     """
 
@@ -70,6 +73,7 @@ class Brief:
     budget: int
     now: datetime
     zone: ZoneInfo
+    measures: Measures
     patience: float | None = None
 
     @property
@@ -104,38 +108,56 @@ class Brief:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One message as the summariser reads it. `shortened`: it alone was too long for the model."""
+    """One message as the summariser reads it, and what it costs as it is `sent`.
+
+    `shortened`: it alone was too long for the model. `ends_turn`: a question follows, or nothing.
+    """
 
     message: Row
     text: str
     tokens: int
+    sent: int
+    ends_turn: bool
     shortened: bool = False
 
 
-def pieces(rows: Iterable[Row], brief: Brief) -> Iterator[Piece]:
+def pieces(rows: Sequence[Row], brief: Brief) -> list[Piece]:
     """The rows as text, tool results as stubs, each small enough for one call."""
-    for row in rows:
+    found = []
+    for row, following in zip_longest(rows, rows[1:]):
         text = _written(row, brief.zone)
-        size = brief.tokenizer.count(text)
-        if size <= brief.room:
-            yield Piece(row, text, size)
-        else:
-            shorter = cut_middle(text, max(1, brief.room), 1, brief.tokenizer)
-            yield Piece(row, shorter, brief.tokenizer.count(shorter), shortened=True)
+        size, shortened = brief.tokenizer.count(text), False
+        if size > brief.room:
+            text, shortened = cut_middle(text, max(1, brief.room), 1, brief.tokenizer), True
+            size = brief.tokenizer.count(text)
+        ends_turn = following is None or following.role == Row.Role.USER
+        found.append(Piece(row, text, size, brief.measures.of_row(row), ends_turn, shortened))
+    return found
 
 
-def chunked(found: Iterable[Piece], room: int) -> Iterator[list[Piece]]:
-    """As many pieces side by side as one call can take, in their order."""
+def chunked(found: Sequence[Piece], room: int) -> Iterator[list[Piece]]:
+    """As many whole turns as one call can take, in their order; a turn that is too long for one call is parted."""
     chunk: list[Piece] = []
     size = 0
-    for piece in found:
-        if chunk and size + piece.tokens > room:
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(piece)
-        size += piece.tokens
+    for turn in _turns(found):
+        whole = sum(piece.tokens for piece in turn)
+        for piece in turn:
+            if chunk and size + (whole if piece is turn[0] else piece.tokens) > room:
+                yield chunk
+                chunk, size = [], 0
+            chunk.append(piece)
+            size += piece.tokens
     if chunk:
         yield chunk
+
+
+def _turns(found: Sequence[Piece]) -> Iterator[list[Piece]]:
+    turn: list[Piece] = []
+    for piece in found:
+        turn.append(piece)
+        if piece.ends_turn:
+            yield turn
+            turn = []
 
 
 def _written(row: Row, zone: ZoneInfo) -> str:
@@ -161,25 +183,24 @@ def _described(attachment: Attachment) -> str:
     return f"(attached the file {attachment.name} of {file.token_count or 0} tokens, which begins: “{beginning}”)"
 
 
-async def write(brief: Brief, before: str, chunk: Sequence[Piece]) -> list[dict[str, str]]:
-    """The sections of a summary that takes the place of `before` (the summary so far) and the chunk's messages.
+async def write(brief: Brief, before: Summary | None, chunk: Sequence[Piece]) -> Summary:
+    """A summary, not stored, that takes the place of `before` (the summary so far) and the chunk's messages.
 
     Tried twice, the second time with what was wrong; where the provider is not available, another model is to be asked
     instead if there is one. Raises `Rejected` and `core.errors.ProductError`.
     """
-    asked = "\n\n".join([*([f"# The summary so far\n{before}"] if before else []), "# The messages after it"])
-    text = "\n\n".join([asked, *(piece.text for piece in chunk)])
-    replaced = brief.tokenizer.count(before) + sum(piece.tokens for piece in chunk)
+    so_far = [f"# The summary so far\n{text_of(before)}"] if before else []
+    text = "\n\n".join([*so_far, "# The messages after it", *(piece.text for piece in chunk)])
     messages = (Message("system", brief.system), Message("user", text))
     try:
-        return checked(await _ask(brief, messages), brief, replaced)
+        return checked(await _ask(brief, messages), brief, before, chunk)
     except ModelError as error:
         if not error.retryable or (error.unavailable and brief.patience is not None):
             raise
     except Rejected as problem:
         again = f"{brief.system}\n\nAn earlier attempt was not usable: {problem} Write it anew."
         messages = (replace(messages[0], text=again), messages[1])
-    return checked(await _ask(brief, messages), brief, replaced, last=True)
+    return checked(await _ask(brief, messages), brief, before, chunk, last=True)
 
 
 async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
@@ -192,8 +213,10 @@ async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
     return said
 
 
-def checked(answer: Said, brief: Brief, replaced: int, *, last: bool = False) -> list[dict[str, str]]:
-    """The answer's sections. Raises `Rejected` unless it can stand for the `replaced` tokens of what it summarises."""
+def checked(
+    answer: Said, brief: Brief, before: Summary | None, chunk: Sequence[Piece], *, last: bool = False
+) -> Summary:
+    """The answer as a summary, not stored. Raises `Rejected` unless it can stand for what it takes the place of."""
     text = answer.text.replace("\x00", "").strip()
     if not text:
         raise Rejected("empty_summary", "It was empty.")
@@ -204,12 +227,15 @@ def checked(answer: Said, brief: Brief, replaced: int, *, last: bool = False) ->
     sections = parsed(text)
     if not sections:
         raise Rejected("summary_without_sections", "It had none of the headings, or nothing under them.")
-    size = brief.tokenizer.count(text)
-    if size >= replaced:
+    end, zone = chunk[-1].message.created, brief.zone.key
+    written = Summary(sections=sections, span_end=end, as_of=brief.now, timezone=zone)
+    replaced = brief.measures.of_text(text_of(before)) if before else 0
+    if brief.measures.of_text(text_of(written)) >= replaced + sum(piece.sent for piece in chunk):
         raise Rejected("summary_not_shorter", "It was not shorter than what it stands for.")
+    size = brief.tokenizer.count(text)
     if size > brief.budget * TOO_LONG and not last:
         raise Rejected("summary_too_long", f"It had {size} tokens; at most {brief.budget} are wanted.")
-    return sections
+    return written
 
 
 def parsed(text: str) -> list[dict[str, str]]:

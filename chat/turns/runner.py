@@ -326,7 +326,7 @@ class _Run:
         self.answer.emit(last, **payload)
         events = self.answer.drain()
         await asyncio.gather(*self._storing, return_exceptions=True)
-        answer, summary = self.answer, self._summary(ending)
+        answer, summary = self.answer, await on_database(self._summary, ending)
         outcome = Outcome(
             answer.parts,
             answer.seq,
@@ -353,7 +353,7 @@ class _Run:
         # It is for the next prompt, which goes to the turn's own model.
         context = replace(self.context, model=self.turn.model)
         said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
-        return due.job_after(context, self.reports[-1], self.answer.last_usage, said)
+        return due.job_after(context, self.reports[-1], self.turn.user_message_id, said)
 
     async def _finished(self, step: StepFinished) -> None:
         """What the provider says it read, and what of that from its cache, is held against what was sent, by call."""

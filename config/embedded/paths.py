@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 DATABASE = "glasshouse"
+UPLOADS = "files"
 POSTGRES_SOCKET = ".s.PGSQL.5432"
 REDIS_SOCKET = "redis.sock"
 # sockaddr_un.sun_path holds 108 bytes with the final NUL; PostgreSQL refuses to start above that.
@@ -64,9 +65,15 @@ def redis_url(data: Path) -> str:
 
 
 def make_data_dir(data: Path) -> None:
-    """Closed to others when it is new; one that is there keeps its mode. Raises StartError if it cannot be written."""
+    """Closed to others when it is new; one that is there keeps its mode, but uploads in it are closed in any case.
+
+    Raises StartError if it cannot be written.
+    """
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (data / UPLOADS).mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(PermissionError):  # of another owner, which doctor says
+            (data / UPLOADS).chmod(0o700)
         with tempfile.TemporaryFile(dir=data):
             pass
     except OSError as error:

@@ -18,7 +18,7 @@ from llm.discovery import shapes
 from llm.discovery.shapes import Facts, Said
 
 SECONDS = 2.0  # for each answer
-MAX_BYTES = 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024  # of one answer; the lists of large gateways have more than one million
 AT_ONCE = 8  # questions about single models
 # Their lists say what they say; what people run themselves is not looked for there.
 VENDORS = {
@@ -66,7 +66,7 @@ class Server:
                     return None
                 content, more = await read_body(response, MAX_BYTES)
             if more:
-                self.strange.append(f"{urlsplit(url).path} is longer than 1 MB")
+                self.strange.append(f"{urlsplit(url).path} is longer than 8 MB")
                 return None
             return json.loads(content)
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError, RecursionError):

@@ -29,6 +29,7 @@ _CONTEXT_LIMITS = tuple(
         r"with (\d+) maximum context length",  # Mistral
         rf"maximum number of tokens allowed {_NUMBER}",  # Google
         rf"maximum model length of {_NUMBER}",  # vLLM
+        rf"context length {_NUMBER}",  # vLLM, SGLang
         rf"context (?:length|window|size) (?:of|is)(?: only)? {_NUMBER}",  # LM Studio and others
         r"`inputs` tokens \+ `max_new_tokens` must be <= (\d+)",  # TGI
     )

@@ -9,6 +9,7 @@ includes the finished list of messages and the totals, not the report on every s
 import json
 import sys
 import timeit
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,13 @@ def _speed_rows() -> list[Row]:
     everything = _microseconds(_conversation(1_000, share=1.0))
     fifth = _microseconds(_conversation(1_000, share=0.2))
     long = _microseconds(_conversation(10_000, share=1.0))
+    pinned = _microseconds(_with_pinned(_conversation(1_000, share=1.0), every=20))
     report = _microseconds(_conversation(1_000, share=0.2), with_report=True)
     return [
         _row("1,000 messages, everything fits", everything, "µs", "limit", ALL_FIT_LIMIT),
         _row("1,000 messages, 20 % fits", fifth, "µs", "limit", FIFTH_FITS_LIMIT),
         _row("10,000 messages, everything fits", long, "µs", "10 × 1,000", everything * 10),
+        _row("1,000 messages, 50 turns pinned, everything fits", pinned, "µs", "1.5 × none", everything * 1.5),
         _row("1,000 messages, 20 % fits, with every source's report", report, "µs", "without report", fifth),
     ]
 
@@ -90,6 +93,16 @@ def _conversation(length: int, *, share: float) -> ContextRequest:
     each = MESSAGE_TOKENS + 4
     room = Room(window=round(length * share) * each + each + 904, reserved_output=0, buffer=0)
     return ContextRequest(room=room, messages=messages, tokenizer=tokenizer("o200k_base"), system=system)
+
+
+def _with_pinned(request: ContextRequest, *, every: int) -> ContextRequest:
+    """With the turn of every such message pinned."""
+    last = len(request.messages) - 1
+    messages = [
+        replace(message, mark="pinned") if number % every == 0 and number < last else message
+        for number, message in enumerate(request.messages)
+    ]
+    return replace(request, messages=messages)
 
 
 def _share_rows() -> list[Row]:

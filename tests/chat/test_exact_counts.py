@@ -5,7 +5,10 @@ from uuid import uuid4
 
 import pytest
 
+from core.background import submit
+from llm.counting import exact_count
 from llm.models import Model, Provider
+from llm.types.model_call import Message, ModelRequest
 from tests.application import Application
 from tests.conftest import Person
 
@@ -45,3 +48,23 @@ def test_what_the_provider_counts_more_is_left_out(person: Person, model: Model)
     first, _ = answered(person, model, "word " * 1_900)
     _, report = answered(person, model, "word " * 4_000, conversation=first["conversation"])
     assert report["dropped"] and report["provider_count"] <= 8_192 - report["reserved_output"] - report["buffer"]
+
+
+def test_what_the_provider_counts_less_stays(person: Person, model: Model, application: Application) -> None:
+    """The margin for counts that may be wrong is given back, once the provider's own is there."""
+    text = "word word word 7 "  # five tokens for us, a good four for the scripted model
+    first, short = answered(person, model, text * 500)
+    missing = short["limit"] - short["used"]
+    _, report = answered(person, model, text * ((missing + 100) // 5), conversation=first["conversation"])
+    assert counted(application) == 2
+    assert report["dropped"] == [] and report["used"] > short["limit"]
+
+
+def test_a_count_is_kept_by_what_was_counted(model: Model, application: Application) -> None:
+    def count(text: str) -> int | None:
+        return submit(exact_count(model, ModelRequest(model.name, (Message("user", text),), 500))).result()
+
+    assert count("word " * 800) == count("word " * 800) is not None
+    assert counted(application) == 1
+    assert count("word " * 900) != count("word " * 800)
+    assert counted(application) == 2

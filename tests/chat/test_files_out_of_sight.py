@@ -71,7 +71,7 @@ def planned(person: Person, place: str, model: Model, text: str = "What is the f
     return plan
 
 
-def test_a_file_behind_the_gap_is_listed_and_found_by_the_models_search(
+def test_a_file_that_is_only_named_is_listed_and_found_by_the_models_search(
     application: Application, person: Person, scripted_model_row: Model, contract: dict[str, Any]
 ) -> None:
     model = model_of(scripted_model_row, tools=True)
@@ -82,7 +82,9 @@ def test_a_file_behind_the_gap_is_listed_and_found_by_the_models_search(
     assert text.startswith("These files of the conversation can be reached by search; their text is not shown here:\n")
     assert f"- contract.txt (id {contract['id']}, " in text
     [source] = [each for each in planned(person, place, model)["sources"] if each["kind"] == "file"]
-    assert (source["title"], source["state"], source["reason"]) == ("contract.txt", "by_search", "no_room")
+    assert (source["title"], source["state"]) == ("contract.txt", "stubbed")
+    named = [each["text"] for each in planned(person, place, model)["messages"] if each["section"] == "file"]
+    assert named == ["The contents of these files are not shown here: contract.txt."]
     turn = ask(person, place, model, f"What is the fee? {uuid4().hex}", SEARCH, ANSWER)
     [result] = [part for part in turn["parts"] if part["type"] == "tool_result"]
     assert "500 euros a year" in result["text"]

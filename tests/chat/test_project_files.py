@@ -3,12 +3,12 @@
 import json
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from chat.context.types import ContextError, ContextMessage
-from chat.models import Turn
+from chat.models import Summary, Turn
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder
 from chat.prompts.turn_context import base_context
@@ -23,6 +23,7 @@ from tests.application import Application
 from tests.chat.citing import ANSWER, SEARCH, ask
 from tests.chat.conversations import past
 from tests.chat.documents import PREFIX, asked, picture, sent, upload
+from tests.chat.growing import FILLER, settled
 from tests.conftest import Person
 from tests.product import until
 
@@ -288,3 +289,18 @@ def test_a_project_gives_way_also_in_the_middle_of_a_turn_whose_reasoning_is_bou
     assert calls[0]["sections"]["project_files"] and "project_files" not in calls[-1]["sections"]
     inline = ["project_files" in call["sections"] for call in calls]
     assert inline == sorted(inline, reverse=True)
+
+
+def test_thirty_turns_beside_a_project_of_57_percent_are_seldom_summarised(
+    application: Application, person: Person, scripted_model_row: Model
+) -> None:
+    model = counted_model(scripted_model_row, 12_288)
+    place = UUID(put_together(person, *(upload(person, f"part-{n}.txt", b"many words " * 1_040) for n in range(3))))
+    for number in range(30):
+        script = {"tokens": 100, "note": uuid4().hex}
+        turn = person.caller.ask(f"q{number} {FILLER}", script, str(place), models=[str(model.pk)])
+        assert person.caller.ended(turn["id"])["status"] == "done"
+        settled(person, place)
+        sections = [sent["section"] for sent in Turn.objects.get(pk=turn["id"]).report["calls"][-1]["messages"]]
+        assert sections.count("history") >= min(4, 2 * number) and "project_files" in sections
+    assert Summary.objects.filter(conversation=place).count() <= 4

@@ -98,6 +98,20 @@ def test_summaries(application: Application, person: Person) -> None:
     assert problems[-1][0].code == "summary_deleted" and problems[0] == []
 
 
+def test_marks_of_that_time(application: Application, person: Person) -> None:
+    place = talked(person, 3)
+    questions = Turn.objects.filter(conversation=UUID(place)).order_by("id").values_list("user_message", flat=True)
+    pinned, left_out, _ = list(questions)
+    for question, mark in ((pinned, "pinned"), (left_out, "excluded")):
+        assert person.caller.http.patch(f"messages/{question}/", json={"mark": mark}).status_code == 200
+    asked(person, place, "What is left?")
+    for question in (pinned, left_out):
+        assert person.caller.http.patch(f"messages/{question}/", json={"mark": None}).status_code == 200
+    asked(person, place, "And now?")
+    results = equal(again(person.user))
+    assert [each.sent.left_out > 0 for each in results if each.sent] == [False, False, False, True, False]
+
+
 def test_a_fallback_and_a_count_of_the_provider(application: Application, person: Person) -> None:
     stand_in = model_of(application)
     asked(

@@ -11,7 +11,9 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from chat.models import Message, Summary, SummaryJob
-from chat.models.tree import newest_leaf
+from chat.models.tree import newest_leaf, rows_between
+from chat.summaries import due
+from chat.summaries.jobs import decided_for
 from llm import tokens
 from tests.application import Application
 from tests.chat.conversations import past
@@ -190,6 +192,9 @@ def test_an_input_larger_than_the_model_is_summarised_in_chunks(application: App
     summary = Summary.objects.filter(conversation=row).latest("id")
     made = Summary.objects.filter(conversation=row).count()
     assert made > 3
+    assert all(each.last.role == "assistant" for each in Summary.objects.filter(conversation=row))  # whole turns
+    sent = due.costs(decided_for(SummaryJob.objects.get(conversation=row)), rows_between(None, summary.last_id))
+    assert summary.tokens_in == sum(cost.tokens for cost in sent)
     assert summary.shortened == [str(long.pk)]
     assert summary.first.depth == 0 and summary.messages == summary.last.depth + 1
     assert SummaryJob.objects.get(conversation=row).status == SummaryJob.Status.DONE

@@ -10,7 +10,9 @@ import pytest
 from django.utils import timezone
 
 from chat.background.tasks import sweep_turns
-from chat.models import Message, Summary, SummaryJob
+from chat.models import Conversation, Message, Summary, SummaryJob, Turn
+from chat.summaries import due
+from chat.summaries.jobs import decided_for
 from tests.application import Application
 from tests.chat.conversations import kill_worker
 from tests.chat.growing import (
@@ -134,3 +136,18 @@ def test_a_long_turn_with_nothing_older_worth_a_summary_keeps_nobody_from_sendin
     assert ended["status"] == "done" and ended["usage"]["input"] > 1_500  # the ceiling
     assert person.caller.get(f"conversations/{place}/")["state"] == "idle"
     assert not SummaryJob.objects.filter(conversation=place).exists()
+
+
+def test_a_turn_full_of_tool_results_is_no_reason_to_summarise(application: Application, person: Person) -> None:
+    place = conversation(person, small(person))
+    for text in ("One.", "Two.", "Three."):
+        person.caller.ended(person.caller.ask(f"{text} {FILLER}", {"text": "Noted."}, str(place))["id"])
+    row = Conversation.objects.get(pk=place)
+    ended = Turn.objects.filter(conversation=place).latest("pk")
+    call = ended.report["calls"][-1]
+    context = decided_for(SummaryJob(conversation=row, model=ended.model))
+    result = {"section": "current", "source": "r", "role": "tool", "tokens": 1_400, "state": "full"}
+    assert call["used"] + result["tokens"] > 1_500  # the ceiling
+    heavy: Any = {**call, "used": call["used"] + 1_400, "messages": [*call["messages"], result]}
+    assert due.job_after(context, heavy, ended.user_message_id, "Found.") is None
+    assert due.job_after(context, heavy, ended.user_message_id, f"Found: {FILLER * 5}") is not None

@@ -53,7 +53,7 @@ def test_every_process_gets_the_same_secret_key_from_the_first_moment(tmp_path: 
         keys = set(pool.map(lambda _: subprocess.check_output([sys.executable, "-c", code], cwd=ROOT), range(4)))
     assert len(keys) == 1
     assert len(keys.pop()) > 50
-    assert [path.name for path in (tmp_path / "data").iterdir()] == ["secret_key"]
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {"secret_key", "files"}
     assert stat.S_IMODE((tmp_path / "data" / "secret_key").stat().st_mode) == 0o600
 
 
@@ -86,6 +86,15 @@ def test_a_short_socket_directory_that_is_not_ours_alone_is_refused(tmp_path: Pa
             paths.socket_dir(data)
     finally:
         short.unlink() if trap == "a link" else short.rmdir()
+
+
+def test_what_people_uploaded_is_closed_to_others_wherever_it_lies(tmp_path: Path) -> None:
+    """Such as on a mounted volume, which is open to all."""
+    uploads = tmp_path / "files"
+    uploads.mkdir(mode=0o755)
+    tmp_path.chmod(0o755)
+    paths.make_data_dir(tmp_path)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (tmp_path, uploads)] == [0o755, 0o700]
 
 
 async def test_services_keep_their_data_from_one_start_to_the_next(tmp_path: Path) -> None:

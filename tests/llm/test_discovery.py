@@ -195,12 +195,15 @@ def test_only_what_is_below_the_typed_address_is_asked() -> None:
     assert {each.headers.get("authorization") for each in server.asked} == {"Bearer key"}
 
 
-def test_what_is_longer_than_a_megabyte_is_not_read() -> None:
+def test_a_list_of_megabytes_is_read_up_to_a_limit() -> None:
     with model_servers.vllm() as server:
-        server.paths["/v1/models"]["data"][0]["padding"] = "x" * 2_000_000
+        row = server.paths["/v1/models"]["data"][0]
+        row["description"] = "x" * 4_000_000  # gateways to all models there are have a page of text about each
+        assert found_at(server).facts["qwen"]["context_window"] == 32_768
+        row["description"] = "x" * 9_000_000
         found = found_at(server)
     assert found.facts == {}
-    assert found.strange == ["/v1/models is longer than 1 MB"]
+    assert found.strange == ["/v1/models is longer than 8 MB"]
 
 
 def test_a_server_that_never_ends_its_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

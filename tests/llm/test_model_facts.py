@@ -97,6 +97,18 @@ def test_a_typed_value_wins_until_an_admin_takes_what_was_found(admin_client: Cl
     assert (model.context_window, model.set_by_hand) == (32_768, [])
 
 
+def test_the_page_says_how_tokens_are_counted_and_what_was_read(admin_client: Client) -> None:
+    model = save_model(provider=Provider.objects.create(name="Ours"), name="mine")
+
+    def page() -> str:
+        return admin_client.get(reverse("admin:llm_model_change", args=[model.pk])).content.decode()
+
+    assert "Estimated, by o200k_base" in page() and "Nothing yet" in page()
+    Model.objects.update(tokenizer="cl100k_base", reads=[[1_000, 980], [0, 300], [2_000, 2_100]])
+    assert "Exact, by the tokenizer cl100k_base" in page()
+    assert "0.98 to 1.05 for each token of our count, in the last 2 prompts" in page()
+
+
 def test_a_window_learnt_from_a_refusal_goes_when_the_server_is_set_up_anew() -> None:
     with model_servers.vllm() as server:
         model = save_model(provider=provider_at(server), name="qwen")

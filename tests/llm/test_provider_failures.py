@@ -90,6 +90,25 @@ async def test_a_prompt_that_is_too_long_names_the_limit(connect: Connect, kind:
         ),
         ("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", 1048576),
         ("The decoder prompt (length 6000) is longer than the maximum model length of 4096.", 4096),
+        (
+            "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the "
+            "messages, 1000 in the completion).",
+            4096,
+        ),
+        (
+            "'max_tokens' or 'max_completion_tokens' is too large: 1000. This model's maximum context length is 4096 "
+            "tokens and your request has 4000 input tokens (1000 > 4096 - 4000).",
+            4096,
+        ),
+        (
+            "You passed 5000 input tokens and requested 100 output tokens. However, the model's context length is only "
+            "4096 tokens, resulting in a maximum input length of 3996 tokens.",
+            4096,
+        ),
+        ("Input length (5000) exceeds model's maximum context length (4096).", 4096),
+        ("The input (5000 tokens) is longer than the model's context length (4096 tokens).", 4096),
+        ("request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it", 4096),
+        ("the request exceeds the available context size. try increasing the context size", None),
         ("the model is loaded with context length of only 4096 tokens, which is not enough", 4096),
         ("prompt too long; exceeded max context length by 120 tokens", None),
         ("the input length exceeds the context length", None),

@@ -67,6 +67,9 @@ def _data_dir() -> Iterator[Finding]:
         yield Finding("fail", "Data directory", str(error), "Set DATA_DIR to a directory that this user can write.")
     else:
         yield Finding("ok", "Data directory", f"{settings.DATA_DIR} can be written")
+        if settings.MEDIA_ROOT.stat().st_mode & 0o077:
+            advice = "Make it belong to the user of the product, or close it: chmod 700."
+            yield Finding("warn", "Uploaded files", f"others on this machine can read {settings.MEDIA_ROOT}", advice)
 
 
 def _database() -> Finding:

@@ -44,9 +44,26 @@ def test_no_answer_about_a_candidate_that_was_not_asked_for() -> None:
     assert "accepts_candidate" not in plan("budget", {"window": 8_000, "prompts": [], "selected": [1]})
 
 
-def test_other_profiles_take_shares_of_the_input_limit() -> None:
-    assert bounds_by_share(10_001) == Bounds(ceiling=6_500, floor=2_500, keep_recent=8)
+def test_other_profiles_take_shares_of_what_is_not_fixed() -> None:
+    assert bounds_by_share(10_001, 0) == Bounds(ceiling=6_500, floor=2_500, keep_recent=8)
+    assert bounds_by_share(10_001, 6_001) == Bounds(ceiling=8_601, floor=7_001, keep_recent=8)
+    assert bounds_by_share(1_000, 6_001) == Bounds(ceiling=6_001, floor=6_001, keep_recent=8)
     assert sum(SECTION_SHARES.values()) == 1
+
+
+def test_beside_a_large_project_summaries_are_rare_and_keep_several_messages() -> None:
+    limit, fixed, turn = 11_017, 6_480, 240  # a project of 57 %
+    bounds = bounds_by_share(limit, fixed)
+    summary_tokens, summaries, kept = 0, 0, list[SummaryMessage]()
+    for number in range(30):
+        kept += [SummaryMessage(f"u{number}", "user", 120), SummaryMessage(f"a{number}", "assistant", turn - 120)]
+        used = fixed + summary_tokens + sum(message.tokens for message in kept)
+        planned = plan_summary(kept, bounds, used=used, fixed=fixed)
+        if planned:
+            summaries, summary_tokens = summaries + 1, planned.summary_tokens
+            kept = kept[len(planned.summarise) :]
+            assert len(kept) >= 4
+    assert summaries <= 4
 
 
 def test_messages_before_the_first_question_are_a_turn_that_is_summarised_first() -> None:
