@@ -65,6 +65,8 @@ def foreseen(exception: Exception) -> Exception:
     if isinstance(exception, RequestDataTooBig):
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1_048_576
         return ProductError("too_large", f"The request is larger than {limit} MiB. Send less at once.", status=413)
+    if isinstance(exception, RecursionError) and "decoding a JSON" in str(exception):
+        return ProductError("parse_error", "The JSON is nested too deeply. Send it flatter.")
     return exception
 
 
