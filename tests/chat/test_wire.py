@@ -122,7 +122,7 @@ def test_what_the_socket_carries_is_as_the_document_says(
         socket.until("ERROR")
         socket.send("send", id=7, conversation=caller.conversation(), text="Hello", key="k")
         socket.until("ACK")
-    rest = {"CITATION", "TITLE", "NEXT", "SNAPSHOT", *News}  # below, and where they are tested
+    rest = {"CITATION", "TITLE", "NEXT", "MARKS", "SNAPSHOT", *News}  # below, and where they are tested
     assert {*EventType, *events.NOTICES} - rest <= socket.seen
 
 
