@@ -113,7 +113,7 @@ def test_what_changed_while_a_page_was_on_its_way_is_told_to_its_socket(product:
         late.news = True
         settled(late)
         late.send("watch", conversation=place)
-        assert settled(late) == ["STATE", "NEXT", "ACK"]
+        assert settled(late) == ["STATE", "NEXT", "MARKS", "ACK"]
 
 
 @pytest.mark.parametrize("since", ["32503680000.000", "nan", "yesterday"])  # the first is the year 3000

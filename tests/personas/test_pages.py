@@ -236,7 +236,7 @@ def test_the_plan_of_a_persona_is_what_would_be_sent(owner: User, persona: Perso
     whole = client.post(where, {"text": "Which clause?"}).content.decode()
     assert "<html" in whole and "Cite." in whole
     long = client.post(where, {"text": "word " * 9_000}).content.decode()
-    assert "Shorten the message" in long
+    assert "shorten the message, or" in long
 
 
 def test_what_people_write_is_only_text(owner: User, persona: Persona, model: Model) -> None:
