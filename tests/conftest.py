@@ -101,6 +101,8 @@ def application(workspace: Workspace, committed: None, settings: Settings) -> It
     settings.MEDIA_ROOT = workspace.directory / "files"  # where the product's processes look, too
     with working():
         yield Application(workspace.model, workspace.directory)
+    learnt = Model.objects.filter(name="scripted").values_list("learnt_window", flat=True)
+    assert set(learnt) == {None}, "the model of all tests is taken for one of a smaller window now"
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.conftest import Person
 @pytest.fixture
 def priced(scripted_model_row: Model) -> Iterator[Model]:
     prices = {"input_price": Decimal(3), "output_price": Decimal(15), "cached_input_price": Decimal("0.3")}
-    Model.objects.filter(pk=scripted_model_row.pk).update(**prices)
+    Model.objects.filter(pk=scripted_model_row.pk).update(**prices, token_ratio=1.0, ratio_samples=0)
     yield scripted_model_row
     Model.objects.filter(pk=scripted_model_row.pk).update(**dict.fromkeys(prices))
 

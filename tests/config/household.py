@@ -15,7 +15,7 @@ from django.utils import timezone
 from accounts.access.sessions import public_name
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.services import create_token
-from chat.models import Conversation, Import, Message, ModelCall, Run, Share, Summary, SummaryJob, Turn
+from chat.models import Conversation, Import, Message, ModelCall, Replay, Run, Share, Summary, SummaryJob, Turn
 from files.models import Embedder, File
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
@@ -90,7 +90,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
-    rows += [share, brought, saved]
+    rows += [share, brought, saved, Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     hook, delivery = _webhook(owner)
     rows += [hook, delivery]
     values = {

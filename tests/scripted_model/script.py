@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from llm.tokens import CATCH_ALL, Tokenizer
+
 DEFAULT_TEXT = "This is the scripted model speaking."
 MODEL_PREFIX = "scripted:"
 
@@ -14,7 +16,7 @@ SUMMARY_FORM = "# The form"  # as above; `summary` is the text or the whole step
 DEFAULT_SUMMARY = "## Earlier\nThey greeted each other.\n\n## Now\nThey go on talking."
 _SCRIPT_LINE = re.compile(r"^[ \t]*script:[ \t]*(\{.*\})[ \t]*$", re.MULTILINE)
 _TOKEN = re.compile(r"\s*\S{1,8}|\s+")
-_WORD = re.compile(r"\w+|[^\w\s]")
+_TOKENIZER = Tokenizer(CATCH_ALL)
 
 
 class BadScript(ValueError):
@@ -235,8 +237,7 @@ def _texts(value: Any) -> Iterator[str]:
 def prompt_tokens(body: Mapping[str, Any]) -> int:
     """What the scripted model reports as input, and compares with `context_limit`.
 
-    As with a real tokenizer, no token spans two words or marks. By characters alone, dense text such as a script with
-    many short lines would look as if the server had cut it.
+    Never less than its tokens: by characters alone, dense text such as digits would look as if the server had cut it.
     """
     texts = [body.get("system", ""), body.get("messages", []), body.get("tools", [])]
-    return max(rough_tokens(texts), sum(len(_WORD.findall(text)) for text in _texts(texts)))
+    return max(rough_tokens(texts), sum(map(_TOKENIZER.count, _texts(texts))))
