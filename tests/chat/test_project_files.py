@@ -294,11 +294,12 @@ def test_a_project_gives_way_also_in_the_middle_of_a_turn_whose_reasoning_is_bou
 def test_thirty_turns_beside_a_project_of_57_percent_are_seldom_summarised(
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:
+    """Of about 240 tokens each; where they are twice as long, the rules ask for twice as many summaries."""
     model = counted_model(scripted_model_row, 12_288)
     place = UUID(put_together(person, *(upload(person, f"part-{n}.txt", b"many words " * 1_040) for n in range(3))))
     for number in range(30):
-        script = {"tokens": 100, "note": uuid4().hex}
-        turn = person.caller.ask(f"q{number} {FILLER}", script, str(place), models=[str(model.pk)])
+        script = {"tokens": 60, "note": uuid4().hex}
+        turn = person.caller.ask(f"q{number} {FILLER[:480]}", script, str(place), models=[str(model.pk)])
         assert person.caller.ended(turn["id"])["status"] == "done"
         settled(person, place)
         sections = [sent["section"] for sent in Turn.objects.get(pk=turn["id"]).report["calls"][-1]["messages"]]
