@@ -153,7 +153,8 @@ def gemini(said: Said) -> Facts:
 
 
 def ollama(said: Said, allocated: int | None, *, native: bool) -> Facts:
-    """`allocated`: the window the model is loaded with, if it is; `native`: its protocol says the window wanted.
+    """`allocated`: the window the model is loaded with, if it is. `native`: its protocol says with every request the
+    window wanted, so what the model is loaded with for somebody else says nothing.
 
     What a model was trained for is more than most machines have memory for, so it is but an upper limit.
     """
@@ -162,7 +163,7 @@ def ollama(said: Said, allocated: int | None, *, native: bool) -> Facts:
     trained = said.window("model_info", f"{family}.context_length") if family else None
     parameters = said.at("parameters")
     typed = re.search(r"^num_ctx\s+(\d{1,9})\s*$", parameters, re.MULTILINE) if isinstance(parameters, str) else None
-    window = allocated or (int(typed[1]) if typed and int(typed[1]) >= LEAST_WINDOW else None)
+    window = (None if native else allocated) or (int(typed[1]) if typed and int(typed[1]) >= LEAST_WINDOW else None)
     if window is None and trained and (native or trained <= LEAST_ALLOCATED):
         window = min(trained, NATIVE_WINDOW)
     return facts(

@@ -80,8 +80,8 @@ OLLAMA = {"vision": False, "tools": True, "reasoning": True}
 @pytest.mark.parametrize(
     ("loaded", "parameters", "window", "native"),
     [
-        (4_096, None, 4_096, 4_096),
-        (8_192, "num_ctx   16384", 8_192, 8_192),
+        (4_096, None, 4_096, 32_768),
+        (8_192, "num_ctx   16384", 8_192, 16_384),
         (None, 'stop "<|eot|>"\nnum_ctx                        16384', 16_384, 16_384),
         (None, None, None, 32_768),
         (None, "num_ctx 262144", 131_072, 131_072),
