@@ -13,13 +13,14 @@ from llm.tools.services import tool_servers
 
 WEB = ("web_search", "open_url")
 TASKS = "tasks"  # stands for all of those with which a model reads and changes tasks
-# The product's own, with what they do, for whoever chooses. Those without words are there wherever there are files;
-# naming them changes nothing.
+# The product's own, with what they do, for whoever chooses. Those without words are there wherever there is something
+# to search; naming them changes nothing.
 OWN = {
     "web_search": gettext_lazy("Searches the web and cites what it finds."),
     "open_url": gettext_lazy("Reads a page whose address a person or a search has given."),
     "search_files": "",
     "read_file": "",
+    "search_conversation": "",
     TASKS: gettext_lazy(
         "Lists your tasks, creates them, drafts checklists and ticks items. Only you clear a breakpoint."
     ),

@@ -26,6 +26,7 @@ from chat.conversations.importing import jobs as importing
 from chat.conversations.sidebar import chosen_view, side
 from chat.models import Conversation, Import, Share
 from chat.models.conversation_state import visible_conversation
+from chat.models.words import MAX_QUERY
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_row
 from projects.models import Project
@@ -117,7 +118,7 @@ def _on_its_page(request: Request, conversation: Conversation) -> bool:
 
 @require_GET
 def search(request: Request) -> HttpResponse:
-    query = request.GET.get("q", "")[: searching.MAX_QUERY]
+    query = request.GET.get("q", "")[:MAX_QUERY]
     after = request.GET.get("after")
     found = searching.search(user=request.user, query=query, after=identifier(after, "page") if after else None)
     fragment = request.htmx and after

@@ -2,7 +2,7 @@
 
 `chat_words` makes words comparable in every language: small letters, no accents (also đ becomes d), signs between
 words gone, so that parts of names in code are words too, and each Chinese or Japanese character a word of its own.
-`chat.conversations.search.fold` does the same to a query. The extension `unaccent` is not in every PostgreSQL.
+`chat.models.words.fold` does the same to a query. The extension `unaccent` is not in every PostgreSQL.
 
 The bodies are of the kind whose names are looked up once, since an index is built and restored with an empty search
 path.

@@ -14,6 +14,8 @@ from accounts.models import User
 from chat.context.rendering import ToolGuidance
 from chat.models import Conversation, RunStep
 from chat.models.conversation_state import ChatScope
+from chat.models.summary import in_force
+from chat.tools.conversation import CONVERSATION_GUIDANCE, SearchConversation
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles
 from chat.tools.tasks import Hand, task_tools
 from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
@@ -89,6 +91,7 @@ def toolbox_for(
     hand = Hand(user, model.name, run_step)
     chosen = [
         *_file_tools(Scope(conversation, scope.project, question), files),
+        *_conversation_tools(conversation),
         *_web_tools(persona, conversation),
         *task_tools(hand, named=persona is not None and TASKS in persona.tools),
     ]
@@ -102,6 +105,12 @@ def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuida
     """There as soon as there are files to search, whatever the persona's tools: a project's files must be in reach."""
     if any(file.searchable for file in files) or scope.files().filter(searchable=True).exists():
         yield from _searching(scope)
+
+
+def _conversation_tools(conversation: Conversation) -> Iterator[tuple[ToolGuidance, Tool]]:
+    """There as soon as a summary stands for messages of the branch on show, whatever the persona's tools."""
+    if in_force(conversation.pk, conversation.leaf_id) is not None:
+        yield CONVERSATION_GUIDANCE, SearchConversation(conversation)
 
 
 def _searching(scope: Scope) -> Iterator[tuple[ToolGuidance, Tool]]:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import User
-from chat.conversations.search import excerpt, phrases, search, tsquery
+from chat.conversations.search import excerpt, search
 from chat.models import Conversation, Message
+from chat.models.words import phrases, tsquery
 from tests.chat.conversations import past
 
 pytestmark = pytest.mark.django_db

@@ -193,7 +193,9 @@ def test_the_tools_of_a_server_are_known_by_asking_it(olga: Program, tmp_path: P
     server = ToolServer.objects.create(name="sums", kind="stdio", command=shlex.join([sys.executable, str(program)]))
     pk = made(olga, tools=["sums__add", "sums__*", "search_files"])
     problem = olga.patch(f"personas/{pk}/", {"tools": ["sums__subtract"]}, expect=400)
-    known = "web_search, open_url, search_files, read_file, tasks, sums__*, sums__add, sums__multiply"
+    known = (
+        "web_search, open_url, search_files, read_file, search_conversation, tasks, sums__*, sums__add, sums__multiply"
+    )
     assert wrong(problem)["tools"] == f"There is no tool “sums__subtract”. The tools are: {known}."
     ToolServer.objects.filter(pk=server.pk).update(command=f"{sys.executable} -c pass")
     olga.patch(f"personas/{pk}/", {"tools": ["sums__add"]})  # it has it already, so nobody is asked
