@@ -72,9 +72,9 @@ class Task(models.Model):
         MOVED = "moved", _("Moved")
 
     class Draft(models.TextChoices):
-        DUE = "due", _("Due")
-        BEGUN = "begun", _("Begun")
-        REFUSED = "refused", _("Refused")
+        DUE = "due", "Due"
+        BEGUN = "begun", "Begun"
+        REFUSED = "refused", "Refused"
 
     UNFINISHED = (Status.OPEN, Status.DOING, Status.WAITING)
 
