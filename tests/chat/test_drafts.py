@@ -198,7 +198,7 @@ def test_a_provider_that_fails_makes_the_run_wait_and_say_why(
     assert draft_of(made) is None
 
 
-def test_what_its_person_writes_meanwhile_is_not_replaced(
+def test_what_is_there_by_then_keeps_a_draft_from_being_begun_and_is_not_replaced_by_one(
     application: Application, person: Person, model: Model
 ) -> None:
     before = work(person, application, model)
@@ -207,16 +207,15 @@ def test_what_its_person_writes_meanwhile_is_not_replaced(
     with_items(before, ["Mine"])
     drafts.begin(rows.get().pk)
     assert not Run.objects.filter(task=rows.get()).exists()
-    call = {"name": "draft_checklist", "arguments": {"items": [{"title": "The model's"}]}}
-    slow = script({"tokens": 30, "interval": 0.02, "tool_calls": [call]}, SAID)
-    during = work(person, application, model, notes=slow, draft=True)
-    turn = run_of(person, during.task["id"], "drafting")["steps"][0]["turn"]
-    until(lambda: during.caller.turn(turn)["text"], "the model writes")
-    with_items(during, ["Mine"])
-    run_of(person, during.task["id"], "ready")
-    assert [row["title"] for row in during.items()] == ["Mine"]
-    [told] = [part for part in during.caller.turn(turn)["parts"] if part["type"] == "tool_result"]
-    assert told["error"] and "has a checklist by now" in told["text"]
+    late = {"name": "draft_checklist", "arguments": {"items": [{"title": "Too late"}]}}
+    steps = script(
+        {"tool_calls": [{**late, "arguments": {"items": [{"title": "First"}]}}]}, {"tool_calls": [late]}, SAID
+    )
+    during = work(person, application, model, notes=steps, draft=True)
+    turn = run_of(person, during.task["id"], "ready")["steps"][0]["turn"]
+    assert [row["title"] for row in during.items()] == ["First"]
+    told = [part for part in during.caller.turn(turn)["parts"] if part["type"] == "tool_result"]
+    assert not told[0]["error"] and told[1]["error"] and "has a checklist by now" in told[1]["text"]
 
 
 def test_who_asks_for_a_run_takes_over_the_draft_with_what_they_name(
