@@ -6,7 +6,6 @@ The required sections, all but older turns, are made first and made to fit; what
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from itertools import accumulate
 from typing import NamedTuple, NotRequired, TypedDict, cast
 
 from chat.context.policies import (
@@ -39,8 +38,8 @@ CUT_TO = 30
 # A system prompt that would be left with this much or less is removed.
 WORTH_KEEPING = 50
 SHORTEST_RESULT = 256
-# Of which the next turn has the same; where they stand depends on the layout.
-LASTING = ("persona", "project_files", "file_listing")
+# Of which the next turn has the same; where they stand depends on the layout, their order does not.
+LASTING: tuple[Section, ...] = ("persona", "project_files", "file_listing")
 
 Sections = dict[Section, list[PromptMessage]]
 
@@ -236,11 +235,15 @@ def build(request: ContextRequest) -> Prompt:
     place = _place_of_note(request, history, current_start) if note else None
     sections["history"] = history.messages
     if place is not None:
-        sections["history"] = [*history.messages[:place], *note, *history.messages[place:]]
+        history.messages[place:place] = note
         left -= cost(note)
-    messages = [sent for slot in LAYOUTS[request.layout] for sent in sections.get(slot, ())]
+    messages: list[PromptMessage] = []
+    ends: dict[Section, int] = {}
+    for section in LAYOUTS[request.layout]:
+        messages += sections.get(section, ())
+        ends[section] = len(messages)
     report = Report(request, messages, history, limit=limit, used=limit - left)
-    return Prompt(messages, report, wants_older, _borders(sections, LAYOUTS[request.layout]))
+    return Prompt(messages, report, wants_older, _borders(sections, ends))
 
 
 def required_tokens(request: ContextRequest) -> int:
@@ -255,19 +258,18 @@ def required_tokens(request: ContextRequest) -> int:
     return _total(sections)
 
 
-def _borders(sections: Sections, layout: tuple[Section, ...]) -> tuple[int, ...]:
+def _borders(sections: Sections, ends: Mapping[Section, int]) -> tuple[int, ...]:
     """After S; after what else stands above the history for good; and before the first message that the next turn will
-    not find in its place. Each is a number of messages from the start, none comes twice."""
-    ends = dict(zip(layout, accumulate(len(sections.get(section, ())) for section in layout), strict=True))
-    history = layout.index("history")
-    above = [section for section in layout[:history] if section in LASTING and sections.get(section)]
-    moving = [section for section in layout[history:] if section in LASTING and sections.get(section)]
-    current = sections["current"]
+    not find in its place. Each is a number of messages from the start, none comes twice. `ends`: of each section."""
+    lasting = [section for section in LASTING if sections.get(section)]
+    above = [ends[section] for section in lasting if ends[section] <= ends["history"]]
+    moving = next((section for section in lasting if ends[section] > ends["history"]), None)
     if moving:
-        stable = ends[moving[0]] - len(sections[moving[0]])
+        stable = ends[moving] - len(sections[moving])
     else:
+        current = sections["current"]
         stable = ends["current"] - len(current) + [sent.role for sent in current].index("user") + 1
-    return tuple(sorted({border for border in (ends["system"], ends[above[-1]] if above else 0, stable) if border}))
+    return tuple(sorted({border for border in (ends["system"], *above[-1:], stable) if border}))
 
 
 def _omission_note(renderer: Renderer, left: int) -> list[PromptMessage]:
@@ -279,8 +281,8 @@ def _omission_note(renderer: Renderer, left: int) -> list[PromptMessage]:
 def _place_of_note(request: ContextRequest, history: History, current_start: int) -> int | None:
     """Before how many of the history's messages the note stands: before the first, with its files, that is newer than
     the newest message left out. None where nothing is left out but what a person leaves out."""
-    if history.unbroken is not None and not history.orphans and "no_room" not in history.marked.values():
-        return history.unbroken if history.gap is not None or request.unloaded else None
+    if history.unbroken is not None and not history.orphans:
+        return history.unbroken if history.gap is not None or history.skipped or request.unloaded else None
     sent = {message.source for message in history.messages}
     newest = next(
         (

@@ -272,7 +272,7 @@ class ContextRequest:
     marked: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        marked = (index for index, message in enumerate(self.messages) if message.mark and message.role == "user")
+        marked = [index for index, message in enumerate(self.messages) if message.mark and message.role == "user"]
         object.__setattr__(self, "marked", tuple(marked))
 
     @property
