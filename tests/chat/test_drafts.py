@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connections, transaction
@@ -50,7 +51,7 @@ def run_of(person: Person, task: str, *statuses: str) -> Any:
         return found[0] if found and found[0]["status"] in statuses else None
 
     run = until(look, f"the run is {' or '.join(statuses)}")
-    assert Run.objects.filter(task=task).count() == 1
+    assert Run.objects.filter(task=UUID(task)).count() == 1
     return run
 
 
