@@ -189,6 +189,9 @@ class PlanSerializer(ReportSerializer):
     countable = serializers.BooleanField(
         required=False, help_text="Near the limit, where asking again with `count` could change the plan."
     )
+    provider_limit = serializers.IntegerField(
+        required=False, allow_null=True, help_text="What `provider_count` may be; null where there is none."
+    )
     documents = SelectionSerializer()
     error = PlanErrorSerializer(allow_null=True)
 
