@@ -19,6 +19,7 @@ from chat.conversations.importing import jobs as imports
 from chat.openai_api import create_turn
 from chat.realtime.event_stream import announce, announce_state, hint
 from chat.replay import services as replays
+from chat.runs import drafts
 from chat.runs import state_machine as runs
 from chat.sending import services as sending
 from chat.summaries import jobs
@@ -68,6 +69,11 @@ def advance_run(run_id: str) -> None:
         background.carry(follow_up(conversation))
 
 
+@shared_task(name="chat.tasks.draft_checklist")
+def draft_checklist(task_id: str) -> None:
+    drafts.begin(UUID(task_id))
+
+
 @shared_task(name="chat.tasks.summarise")
 def summarise(job_id: str) -> None:
     background.carry(_summarise(UUID(job_id)))
@@ -106,6 +112,8 @@ def sweep_turns() -> None:
         enqueue("chat.tasks.send_next", conversation_id)
     for run_id in runs.due():
         enqueue("chat.tasks.advance_run", run_id)
+    for task_id in drafts.unclaimed():
+        enqueue("chat.tasks.draft_checklist", task_id)
 
 
 async def _recover(turn_id: UUID) -> None:

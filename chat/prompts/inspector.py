@@ -353,13 +353,15 @@ def plan_line(plan: Mapping[str, Any]) -> str:
     if not plan["fits"]:
         return str(plan["error"]["detail"])
     used = _("%(used)s of %(limit)s tokens") % {"used": grouped(plan["used"]), "limit": grouped(plan["limit"])}
-    about = "" if plan["exact"] else "≈ "
+    about, how = ("", _("exact")) if plan["exact"] else ("≈ ", _("estimated"))
+    if plan["provider_count"]:
+        how = _("%(count)s with tools, exact (provider)") % {"count": grouped(plan["provider_count"])}
     summary = plan.get("summary")
     old = ngettext("%(count)d old message summarised", "%(count)d old messages summarised", summary["messages"]) % {
         "count": summary["messages"]
     } if summary else ""  # fmt: skip
     fate = _fate(plan["sources"], plan["unloaded"])
-    return " · ".join(part for part in (f"{about}{used}", cost_ahead(plan), fate, old) if part)
+    return " · ".join(part for part in (f"{about}{used}", how, cost_ahead(plan), fate, old) if part)
 
 
 def cost_ahead(plan: Mapping[str, Any]) -> str:
