@@ -66,7 +66,7 @@ def test_stored_calls_of_an_older_form_are_rewritten(person: Person) -> None:
     place = Conversation.objects.create(owner=person.user)
     row = Message.objects.create(conversation=place, role="assistant", parts=parts, tokens={"exact": 3}, depth=0)
     other = Message.objects.create(conversation=place, role="assistant", parts=[web], tokens={"exact": 3}, depth=0)
-    importlib.import_module("chat.migrations.0021_queries_as_the_tool_takes_them").rewrite(apps, None)
+    importlib.import_module("chat.migrations.0022_queries_as_the_tool_takes_them").rewrite(apps, None)
     row.refresh_from_db()
     other.refresh_from_db()
     assert [part.get("arguments") for part in row.parts] == [

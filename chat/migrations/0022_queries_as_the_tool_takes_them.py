@@ -31,6 +31,6 @@ def _rewritten(part):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("chat", "0020_prompt_lab")]
+    dependencies = [("chat", "0021_runs_of_the_server")]
 
     operations = [migrations.RunPython(rewrite, migrations.RunPython.noop)]
