@@ -17,7 +17,7 @@ from chat.models import Attachment, Mark
 from chat.models import Message as MessageRow
 from chat.models.tree import ids_down_to
 from chat.prompts.history import READABLE, Documents, texts_of, why_missing
-from chat.tools.files import HITS, passages
+from chat.tools.files import HITS, passages, phrasings_of
 from files.index.search import Hit, search_many
 from files.models import File
 from personas.models import BudgetProfile
@@ -279,7 +279,7 @@ class PromptFiles:
         """The best passages that together take at most `most` tokens, as documents; empty when there are none."""
         rows = File.objects.filter(pk__in=ids, searchable=True)
         kept: dict[UUID, list[Hit]] = {}
-        for hit in search_many(queries=[self.question], files=rows, limit=HITS):
+        for hit in search_many(queries=phrasings_of(self.question), files=rows, limit=HITS):
             tried = {**kept, hit.file: [*kept.get(hit.file, ()), hit]}
             # Numbers are given to what is sent only, so here they are tried on a copy.
             if self.made.tokenizer.count(_rendered(tried, Numbers(self.made.numbers.known))) <= most:
