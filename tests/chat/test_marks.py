@@ -244,7 +244,7 @@ def test_the_plan_names_a_pinned_turn_that_does_not_fit(person: Person, applicat
     draft = {"text": "Now?", "model": str(model_of(application, 2_500).pk)}
     plan = person.caller.post(f"conversations/{conversation.pk}/plan/", draft, expect=200)
     assert source_of(plan, question) == ("left_out", "no_room")
-    assert [each["id"] for each in plan["sources"] if each.get("mark") == "pinned"][0] == question
+    assert next(each["id"] for each in plan["sources"] if each.get("mark") == "pinned") == question
     assert "“user 0:" in plan_line(plan) and "is always to be sent, but there is no room" in plan_line(plan)
 
 
