@@ -5,17 +5,21 @@ import re
 from datetime import timedelta
 from io import StringIO
 from itertools import pairwise
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 from django.core.management import call_command
 from django.utils import timezone
 
+from chat.conversations.marks import mark_turn
 from chat.models import Message, Summary, SummaryJob
 from chat.models.tree import newest_leaf, rows_between
 from chat.summaries import due
 from chat.summaries.jobs import decided_for
 from llm import tokens
+from llm.models import Model
 from tests.application import Application
+from tests.chat.citing import ask
 from tests.chat.conversations import past
 from tests.chat.growing import (
     FILLER,
@@ -35,16 +39,26 @@ from tests.conftest import Person
 
 
 def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(
-    application: Application, person: Person
+    application: Application, person: Person, caller_of_tools: Model
 ) -> None:
     place, mark = conversation(person, wendy(person)), uuid4().hex
     marks = [f"{mark}-{number}." for number in range(300)]
-    for each in marks:
-        turn(person, place, each)
+    planted = {box: f"colour{uuid4().hex}" for box in range(22)}  # one each twelve turns
+    left_out = (5, 14)
+    for number, each in enumerate(marks):
+        box = number // 12
+        if number % 12 or box not in planted:
+            turn(person, place, each)
+            continue
+        turn(person, place, f"{each} The paint in box {box} is {planted[box]}.")
+        if box in left_out:
+            question = Message.objects.get(conversation=place, depth=2 * number)
+            mark_turn(user=person.user, message=question, mark="excluded")
     rows = {str(row.pk): row.depth for row in Message.objects.filter(conversation=place)}
     summaries = {str(row.pk): rows[str(row.last_id)] for row in Summary.objects.filter(conversation=place)}
     assert 15 <= len(summaries) <= 300 // 6
     covered, shares, before = [], [], ""
+    aside = {12 * box for box in left_out}
     for number, each in enumerate(marks):
         sent = prompt(application, each)
         counted = sum(tokens.count(str(message["content"])) + 4 for message in sent)
@@ -52,9 +66,11 @@ def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(
         text = "\n".join(str(message["content"]) for message in sent)
         answer = Message.objects.get(conversation=place, depth=2 * number + 1)
         call = answer.turn.report["calls"][-1]
-        assert call["dropped"] == [] and call["unloaded"] == 0
+        lost = [source for source in call["sources"] if source.get("reason") in ("no_room", "behind_gap")]
+        assert lost == [] and call["unloaded"] == 0
         end = summaries[call["summary"]["id"]] if call["summary"] else -1
-        missing = [old for at, old in enumerate(marks[: number + 1]) if 2 * at > end and old not in text]
+        kept = [old for at, old in enumerate(marks[: number + 1]) if 2 * at > end and at not in aside]
+        missing = [old for old in kept if old not in text]
         assert missing == []
         covered.append(end)
         if before and number >= 240:
@@ -65,6 +81,22 @@ def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(
     changes = sum(1 for a, b in pairwise(covered) if a != b)
     assert changes <= 300 / 6
     assert sum(shares) / len(shares) > 0.75
+    assert covered[-1] > 24 * max(planted)
+    _every_fact_is_found_again(person, place, caller_of_tools, planted, left_out)
+
+
+def _every_fact_is_found_again(
+    person: Person, place: UUID, model: Model, planted: dict[int, str], left_out: tuple[int, ...]
+) -> None:
+    """By a model that asks; what its person leaves out is not."""
+    calls = [{"name": "search_conversation", "arguments": {"query": f"paint in box {box}"}} for box in planted]
+    steps: list[dict[str, Any]] = [{"tool_calls": calls[:11]}, {"tool_calls": calls[11:]}, {"text": "That is all."}]
+    ended = ask(person, str(place), model, "Which paint is in each box?", *steps)
+    results = [part["text"] for part in ended["parts"] if part["type"] == "tool_result"]
+    assert len(results) == len(planted)
+    found = {box for (box, paint), result in zip(planted.items(), results, strict=True) if paint in result}
+    assert found == set(planted) - set(left_out)
+    assert not [box for box in left_out if planted[box] in str(results)]
 
 
 def test_the_summary_stands_after_the_system_prompt_and_the_report_says_what_it_covers(
