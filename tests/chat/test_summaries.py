@@ -2,22 +2,27 @@
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from io import StringIO
 from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid4
 
+import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
 from chat.conversations.marks import mark_turn
-from chat.models import Message, Summary, SummaryJob
+from chat.models import Attachment, Message, Summary, SummaryJob
 from chat.models.tree import newest_leaf, rows_between
 from chat.summaries import due
-from chat.summaries.jobs import decided_for
+from chat.summaries.jobs import decided_for, load
+from chat.summaries.writing import pieces
+from core.errors import ProductError
+from files.models import File, FileText
 from llm import tokens
-from llm.models import Model
+from llm.models import Model, Provider
 from tests.application import Application
 from tests.chat.citing import ask
 from tests.chat.conversations import past
@@ -232,6 +237,64 @@ def test_an_input_larger_than_the_model_is_summarised_in_chunks(application: App
     assert SummaryJob.objects.get(conversation=row).status == SummaryJob.Status.DONE
     turn(person, place, after := f"after {uuid4().hex}")
     assert mark in json.dumps(prompt(application, after))
+
+
+@pytest.fixture
+def reader(scripted_model_row: Model) -> Iterator[Model]:
+    """Writes the summary that the newest script in what it reads wants, in a small window."""
+    endpoint = scripted_model_row.provider
+    provider = Provider.objects.create(name=uuid4().hex, kind=endpoint.kind, base_url=endpoint.base_url)
+    yield Model.objects.create(provider=provider, name="scripted", context_window=6_000)
+    provider.delete()
+
+
+def test_a_job_that_fails_half_way_leaves_whole_turns_and_the_next_goes_on_from_there(
+    application: Application, person: Person, reader: Model
+) -> None:
+    row = past(person.user, 40, words=120, persona=small(person, summary_model=reader))
+    refusing = Message.objects.get(conversation=row, depth=40)
+    script = json.dumps({"summary": {"error": {"status": 400, "message": "This text is refused."}}})
+    Message.objects.filter(pk=refusing.pk).update(parts=[{"type": "text", "text": f"script: {script}"}], tokens={})
+    turn(person, row.pk, mark := f"now {uuid4().hex}")
+    job, told = SummaryJob.objects.get(conversation=row), Summary.objects.filter(conversation=row).order_by("id")
+    assert (job.status, job.code) == (SummaryJob.Status.FAILED, "bad_model_request")
+    assert told.count() > 0 and all(each.last.role == "assistant" for each in told)
+    reached = told.last()
+    assert reached is not None and reached.last.depth < 40
+    assert reached.messages == reached.last.depth + 1
+    Message.objects.filter(pk=refusing.pk).update(parts=[{"type": "text", "text": "It is gone."}], tokens={})
+    turn(person, row.pk, after := f"after {uuid4().hex}")
+    sent = prompt(application, after)
+    assert [message["role"] for message in sent[1:3]] == ["system", "user"] and mark in json.dumps(sent)
+    following = told.filter(pk__gt=reached.pk).first()
+    assert following is not None and following.supersedes == reached and following.last.depth > 40
+
+
+@pytest.mark.parametrize("window", [4_096, 8_000, 16_000, 32_000])
+def test_no_window_is_so_small_that_messages_are_cut_to_nothing(
+    person: Person, scripted_model_row: Model, window: int
+) -> None:
+    model = Model.objects.create(provider=scripted_model_row.provider, name=uuid4().hex, context_window=window)
+    place = past(person.user, 200, words=100)
+    job = SummaryJob.objects.create(conversation=place, model=model, reason=SummaryJob.Reason.ASKED, fixed=300)
+    work = load(job, model, None)
+    assert work is not None
+    assert not any(piece.shortened for piece in pieces(work.rows, work.brief))
+    tiny = Model(name="tiny", context_window=1_500)
+    with pytest.raises(ProductError, match="Choose a larger model") as refused:
+        load(job, tiny, None)
+    assert refused.value.code == "summary_window_too_small"
+
+
+def test_a_file_that_no_prompt_has_whole_costs_its_stub(person: Person, reader: Model) -> None:
+    place = past(person.user, 2)
+    question = Message.objects.filter(conversation=place, role="user").earliest("depth")
+    file = File.objects.create(owner=person.user, name="big.txt", size=10, status="ready", media_type="text/plain")
+    FileText.objects.create(file=file, text="word " * 9_000)
+    Attachment.objects.create(message=question, file=file, name=file.name, ordinal=0)
+    job = SummaryJob(conversation=place, model=reader)
+    first, *_ = due.costs(decided_for(job), rows_between(None, question.pk))
+    assert first.tokens < 200
 
 
 def test_a_new_prompt_version_has_stale_summaries_written_from_the_messages(
