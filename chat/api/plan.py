@@ -45,6 +45,9 @@ class SourceSerializer(serializers.Serializer[dict[str, Any]]):
     state = serializers.ChoiceField(choices=["full", "shortened", "stubbed", "by_search", "left_out"])
     reason = serializers.CharField(allow_null=True)
     cut_from = serializers.IntegerField(required=False)
+    mark = serializers.ChoiceField(
+        choices=["pinned"], required=False, help_text="Of a message that is always to be sent, and did not fit."
+    )
     exact = serializers.BooleanField()
 
 
@@ -188,6 +191,9 @@ class PlanSerializer(ReportSerializer):
     fits = serializers.BooleanField()
     countable = serializers.BooleanField(
         required=False, help_text="Near the limit, where asking again with `count` could change the plan."
+    )
+    provider_limit = serializers.IntegerField(
+        required=False, allow_null=True, help_text="What `provider_count` may be; null where there is none."
     )
     documents = SelectionSerializer()
     error = PlanErrorSerializer(allow_null=True)

@@ -169,7 +169,7 @@ def _wait(**kwargs: Any) -> None:
 
 async def follow_up(conversation_id: UUID) -> None:
     """Begins what comes next in a conversation once an answer or a summary has ended there: the message that waits, the
-    run's next step, the summary, the title.
+    run's next step, the summary, the person's next draft of a checklist, the title.
 
     It is decided from the rows alone, so anybody may ask at any time and as often as they like. What is left undone,
     because a worker is killed in here or the database is away, the sweeper finds.
@@ -192,6 +192,8 @@ def _begin(conversation_id: UUID) -> bool:
         runs.advance(run)
     for job in jobs.queued_in(conversation_id):
         enqueue("chat.tasks.summarise", job)
+    for task_id in drafts.due_beside(conversation_id):
+        enqueue("chat.tasks.draft_checklist", task_id)
     if titled := titles.claim(conversation_id):
         enqueue("chat.tasks.write_title", titled)
     return waited or run is not None

@@ -45,12 +45,13 @@ Sections = dict[Section, list[PromptMessage]]
 
 
 class SourceEntry(TypedDict):
-    """A `SourceReport` for JSON; `title` is for people."""
+    """A `SourceReport` for JSON; `title` is for people, `mark` what was pinned and did not fit."""
 
     kind: str
     state: str
     id: NotRequired[str | None]
     title: NotRequired[str]
+    mark: NotRequired[str]
     tokens: NotRequired[int | None]
     reason: NotRequired[str | None]
     cut_from: NotRequired[int]

@@ -45,7 +45,7 @@ def plan_ahead(
     What does not fit is an answer too: `fits` is false, and `error` says with `code` and `detail` what to do.
     `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
     `count`: near the limit the provider is asked to count, as it is before sending; `countable` says that this was not
-    asked for and could change the plan.
+    asked for and could change the plan. `provider_limit`: what prompt and tools may take by that count, where it is.
     """
     base = base_context(user=user, model=model or model_for(scope.persona), scope=scope)
     if draft.effort is not None:
@@ -77,6 +77,7 @@ def plan_ahead(
         "documents": documents,
         "cost": _cost(context, call, builder.fingerprint(context, planned.prompt)),
         "countable": near and not count and call["provider_count"] is None,
+        "provider_limit": builder.true_room(context) if call["provider_count"] else None,
         **call,
     }
 

@@ -51,6 +51,12 @@ def unclaimed() -> list[UUID]:
     return background.unclaimed(drafts.waiting())
 
 
+def due_beside(conversation_id: UUID) -> list[UUID]:
+    """The first that are due for a conversation's owner: an answer that has ended there may be what they waited for."""
+    owned = drafts.waiting().filter(owner__conversations=conversation_id)
+    return list(owned.values_list("pk", flat=True)[:AT_ONCE])
+
+
 def _must_wait(task: Task) -> bool:
     """Whether as many of the person's checklists are being drafted as may be, or the answer in which a model made the
     task is not complete yet."""

@@ -59,7 +59,8 @@ def create_run(
     if not chosen.tools:
         raise ProductError(
             "model_without_tools",
-            f"A run needs a model that can call tools, and {chosen.name} cannot. Choose a persona with another.",
+            f"A run needs a model that can call tools, and {chosen.name} cannot. Choose a persona whose model can, for "
+            "the run or for the task's project.",
             status=409,
         )
     run = Run(owner=user, task=task, model=chosen, starts_itself=starts_itself, unasked=unasked)

@@ -38,7 +38,7 @@ def fits(row: Task) -> bool:
 def ask(actor: Actor, row: Task) -> None:
     """Makes the draft of a task that has no items due.
 
-    What a model has made waits for the sweeper: it may write the checklist itself before its answer is complete.
+    What a model has made waits for the end of its answer, in which it may write the checklist itself.
     """
     if not fits(row):
         return
