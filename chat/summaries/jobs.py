@@ -145,7 +145,8 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
         raise ProductError(
             "summary_window_too_small",
             f"The window of “{writer}” leaves {max(brief.room, 0)} tokens to read messages in, beside its "
-            "instructions, the last summary and the new one. Choose a larger model for summaries, or shorten the summary prompt.",
+            "instructions, the last summary and the new one. Choose a larger model for summaries, or shorten the "
+            "summary prompt.",
         )
     return Work(job, brief, before, rows, marks, version, leaf)
 
