@@ -111,6 +111,13 @@ class Report:
         return dropped
 
     @cached_property
+    def without_room(self) -> int:
+        """How many messages and files are left out though nobody wants it: those of `dropped` and `unloaded` but what
+        its person leaves out."""
+        wanted_out = {source.id for source in self.sources if source.reason == "by_user"} if self.dropped else ()
+        return self.unloaded + sum(1 for each in self.dropped if each not in wanted_out)
+
+    @cached_property
     def exact(self) -> bool:
         """Whether every count is exact."""
         return all(source.exact for source in self.sources)
