@@ -45,12 +45,13 @@ Sections = dict[Section, list[PromptMessage]]
 
 
 class SourceEntry(TypedDict):
-    """A `SourceReport` for JSON; `title` is for people."""
+    """A `SourceReport` for JSON; `title` is for people, `mark` what was pinned and did not fit."""
 
     kind: str
     state: str
     id: NotRequired[str | None]
     title: NotRequired[str]
+    mark: NotRequired[str]
     tokens: NotRequired[int | None]
     reason: NotRequired[str | None]
     cut_from: NotRequired[int]
@@ -108,6 +109,13 @@ class Report:
             dropped += [file.id for file in message.files if gone or file.excluded]
             dropped += [message.id] if gone else []
         return dropped
+
+    @cached_property
+    def without_room(self) -> int:
+        """How many messages and files are left out though nobody wants it: those of `dropped` and `unloaded` but what
+        its person leaves out."""
+        wanted_out = {source.id for source in self.sources if source.reason == "by_user"} if self.dropped else ()
+        return self.unloaded + sum(1 for each in self.dropped if each not in wanted_out)
 
     @cached_property
     def exact(self) -> bool:

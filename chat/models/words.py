@@ -63,6 +63,11 @@ def tsquery(asked: Sequence[Sequence[Term]], *, every: bool = True) -> str:
     return (" & " if every else " | ").join("(" + " <-> ".join(of(term) for term in phrase) + ")" for phrase in asked)
 
 
+def words_in(text: str) -> set[str]:
+    """Each folded word once."""
+    return set(_WORD.findall(fold(text)))
+
+
 def spans(text: str, asked: Sequence[Sequence[Term]]) -> list[tuple[int, int]]:
     """Characters [start, end) of each word that matches a term."""
     terms = [term for phrase in asked for term in phrase]

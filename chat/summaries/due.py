@@ -152,7 +152,12 @@ def costs(context: TurnContext, rows: Sequence[Message]) -> list[SummaryMessage]
 
 
 def _cost(renderer: Renderer, message: ContextMessage) -> SummaryMessage:
-    tokens = sum(sent.tokens for sent in renderer.older_message(message))
+    sent = renderer.older_message(message)
+    tokens = sum(each.tokens for each in sent)
+    if tokens > renderer.request.room.input_limit and sent[0].section == "file":
+        tokens += (
+            renderer.file_stub(sent[0], message).tokens - sent[0].tokens
+        )  # as no prompt of this model has it whole
     return SummaryMessage(message.id, message.role, tokens, has_tool_calls=bool(message.tool_calls))
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from chat.context.rendering import ToolGuidance
 from chat.models import Conversation, Message
 from chat.models.summary import in_force, marks_on
 from chat.models.tree import ids_down_to
-from chat.models.words import MessageWords, Term, as_query, fold, phrases, spans
+from chat.models.words import MessageWords, Term, as_query, fold, phrases, spans, words_in
 from core.background import on_database
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
@@ -93,19 +94,20 @@ def _replaced(conversation: Conversation) -> QuerySet[Message]:
 
 
 def _best(rows: QuerySet[Message], asked: Sequence[Sequence[Term]]) -> list[UUID]:
-    """Those in which most of the words stand; a word that few messages have counts for more. Of equals the newest."""
-    words = {term.word: term for phrase in asked for term in phrase}
-    found: dict[UUID, tuple[int, set[str]]] = {}
+    """Those in which most of the words stand; a word that few messages have counts for more, and one that stands there
+    whole for more than the beginning of a longer one ("box 1", "box 17"). Of equals the newest."""
+    wanted = {term for phrase in asked for term in phrase}
+    exact = {Term(term.word, False) for term in wanted}
+    found: dict[UUID, tuple[int, set[Term]]] = {}
     for message in rows.only("parts", "depth").iterator(500):
-        folded = fold(message.text)
-        there = {fold(folded[start:end]) for start, end in spans(folded, asked)}
-        has = {word for word, term in words.items() if any(term.matches(each) for each in there)}
-        found[message.pk] = (message.depth, has)
-    frequency = {word: sum(word in has for _, has in found.values()) for word in words}
+        there = words_in(message.text)
+        found[message.pk] = message.depth, {term for term in wanted | exact if any(map(term.matches, there))}
+    frequency = Counter(term for _, has in found.values() for term in has)
+    weights = {term: math.log(1 + len(found) / count) for term, count in frequency.items()}
 
     def rank(pk: UUID) -> tuple[float, int]:
         depth, has = found[pk]
-        return sum(math.log(1 + len(found) / frequency[word]) for word in sorted(has)), depth
+        return math.fsum(weights[term] for term in has), depth
 
     return sorted(found, key=rank, reverse=True)[:HITS]
 
