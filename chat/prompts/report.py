@@ -374,7 +374,7 @@ def _source(source: SourceEntry, texts: Mapping[str, str], files: Mapping[str, F
     if source["kind"] == "message":
         title = _shortened(texts.get(pk, ""))
     elif source["kind"] in FILE_KINDS:
-        title = files[pk].name if pk in files else pk
+        title = files[pk].name if pk in files else title or pk
     unsaid: SourceEntry = {"kind": source["kind"], "state": source["state"], "id": None, "reason": None}
     return {**unsaid, **source, "title": title}
 
