@@ -117,12 +117,12 @@ def plan(
             question = "" if context.model.tools else _asked(leaf, added)
             first = messages[:said] if context.model.provider.append_only and not step.first else ()
             reach = PromptFiles(project, documents, question, older)
-            prompt, searched = reach.build(request, first), reach.listed
+            prompt, searched, notes = reach.build(request, first), reach.listed, reach.notes
         else:
-            prompt, searched = build(request), frozenset()
+            prompt, searched, notes = build(request), frozenset(), ()
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
         if not prompt.wants_older or read > PRIORITY_READS * room:
-            return Planned(prompt, documents, summary, _unread_reasoning(context, rows, prompt), searched)
+            return Planned(prompt, documents, summary, notes + _unread_reasoning(context, rows, prompt), searched)
         read *= 2
 
 
