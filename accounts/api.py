@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts import services
-from accounts.access.permissions import ScopedView
+from accounts.access.permissions import ScopedView, ShownOnce
 from accounts.models import ApiToken, User
 from core.requests import NewestFirst, valid
 
@@ -42,7 +42,9 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
 
 
 class NewTokenSerializer(TokenSerializer):
-    token = serializers.CharField(read_only=True, help_text="Shown this once.")
+    token = serializers.CharField(
+        read_only=True, allow_null=True, help_text="Shown this once; null when the same Idempotency-Key asks again."
+    )
 
     class Meta(TokenSerializer.Meta):
         fields: ClassVar = [*TokenSerializer.Meta.fields, "token"]
@@ -84,7 +86,7 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
         asking = request.auth if isinstance(request.auth, ApiToken) else None
         row, token = services.create_token(user=self.person, asking=asking, **valid(TokenSerializer, request))
         shown = {**TokenSerializer(row).data, "token": token}
-        return Response(shown, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+        return ShownOnce(shown, "token")
 
     @extend_schema(request=None, responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:

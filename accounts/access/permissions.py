@@ -8,7 +8,8 @@ the same way, see `accounts.access.login_throttle`.
 `Idempotency-Key` on writes: a program that heard no answer may ask again without doing it twice. A call is a person's
 key with a method and a path. Its first answer is kept for a day and given again, marked `Idempotent-Replayed: true`.
 The same key with something else in it is refused with `idempotency_key_reused` (422), and while the first call still
-runs, with `request_in_progress` (409). What says only "not now" is not kept: 409, 429, 5xx.
+runs, with `request_in_progress` (409). What says only "not now" is not kept: 409, 429, 5xx. Nor are secrets that are
+shown once: a repeat names the token or webhook that was made, with null in the secret's place.
 
 What the call does and its answer are committed in one transaction, under an advisory lock of that transaction. So of
 two calls at once one runs; a process that dies leaves neither effects, nor an answer, nor a lock that somebody would
@@ -145,6 +146,14 @@ def key_of(request: Request) -> str | None:
     return key or None
 
 
+class ShownOnce(Response):
+    """The answer to making a secret: the members named in `once` stand in this very answer, a repeat has null there."""
+
+    def __init__(self, data: Any, *once: str, status: int = 201) -> None:
+        super().__init__(data, status=status, headers={"Cache-Control": "no-store"})
+        self.once = once
+
+
 class Call:
     """A write that runs now, and only here, until the transaction around it ends."""
 
@@ -163,6 +172,8 @@ class Call:
         self._row.status = response.status_code
         self._row.headers = {name: response[name] for name in KEPT_HEADERS if name in response}
         self._row.body = response.content.decode()
+        if isinstance(response, ShownOnce):
+            self._row.body = json.dumps({**json.loads(self._row.body), **dict.fromkeys(response.once)})
         self._row.save()
 
 

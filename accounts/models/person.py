@@ -95,7 +95,8 @@ class ApiToken(models.Model):
 class IdempotentAnswer(models.Model):
     """What a write with an `Idempotency-Key` was answered; see `accounts.access.permissions`.
 
-    `call` is the SHA-256 of key, method and path, `request` that of what was sent. `body` may hold a new token.
+    `call` is the SHA-256 of key, method and path, `request` that of what was sent.
+    No secret is in `body`, see `ShownOnce` there.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from accounts.access.permissions import ScopedView
+from accounts.access.permissions import ScopedView, ShownOnce
 from accounts.models import Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
 from core.requests import NewestFirst, identifier, valid
@@ -34,7 +34,11 @@ class WebhookSerializer(serializers.ModelSerializer[Webhook]):
 
 
 class NewWebhookSerializer(WebhookSerializer):
-    secret = serializers.CharField(read_only=True, help_text="Shown this once. Signatures are made with it.")
+    secret = serializers.CharField(
+        read_only=True,
+        allow_null=True,
+        help_text="Signatures are made with it. Shown this once; null when the same Idempotency-Key asks again.",
+    )
 
     class Meta(WebhookSerializer.Meta):
         fields: ClassVar = [*WebhookSerializer.Meta.fields, "secret"]
@@ -76,8 +80,7 @@ class WebhookViewSet(ScopedView, viewsets.ModelViewSet[Webhook]):
         """Tells an address from now on. Keep the `secret` of the answer: with it you check that a call is ours."""
         origin = request.build_absolute_uri("/").rstrip("/")
         made = webhooks.create_webhook(user=self.person, origin=origin, **valid(WebhookSerializer, request))
-        shown = NewWebhookSerializer(made).data
-        return Response(shown, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+        return ShownOnce(NewWebhookSerializer(made).data, "secret")
 
     def perform_update(self, serializer: BaseSerializer[Webhook]) -> None:
         serializer.instance = webhooks.update_webhook(
