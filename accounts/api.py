@@ -5,11 +5,13 @@ from typing import ClassVar
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts import services
+from accounts.access.login_throttle import confirm
 from accounts.access.permissions import ScopedView, ShownOnce
 from accounts.models import ApiToken, User
 from core.requests import NewestFirst, valid
@@ -39,6 +41,22 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
         model = ApiToken
         fields: ClassVar = ["id", "name", "scopes", "created", "expires", "last_used"]
         read_only_fields: ClassVar = ["id", "created", "last_used"]
+        extra_kwargs: ClassVar = {
+            "expires": {"help_text": f"Without: after {services.TOKEN_LIFE.days} days; null: never."},
+        }
+
+
+class AskForTokenSerializer(TokenSerializer):
+    password = serializers.CharField(
+        required=False, default="", write_only=True, help_text="Asked of a session; a token makes others without."
+    )
+
+    class Meta(TokenSerializer.Meta):
+        fields: ClassVar = [*TokenSerializer.Meta.fields, "password"]
+
+
+class RevokedSerializer(serializers.Serializer[dict[str, int]]):
+    revoked = serializers.IntegerField(help_text="How many tokens were ended.")
 
 
 class NewTokenSerializer(TokenSerializer):
@@ -80,13 +98,26 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
     def get_queryset(self) -> QuerySet[ApiToken]:
         return ApiToken.objects.visible_to(self.person).defer("digest")
 
-    @extend_schema(request=TokenSerializer, responses={201: NewTokenSerializer})
+    @extend_schema(request=AskForTokenSerializer, responses={201: NewTokenSerializer})
     def create(self, request: Request) -> Response:
-        """Makes a token. One made with a token has no scope that this lacks, and ends no later."""
+        """Makes a token. One made with a token has no scope that this lacks, and ends no later.
+
+        A session sends the person's password along.
+        """
         asking = request.auth if isinstance(request.auth, ApiToken) else None
-        row, token = services.create_token(user=self.person, asking=asking, **valid(TokenSerializer, request))
+        wanted = {"expires": services.usual_end(asking), **valid(AskForTokenSerializer, request)}
+        password = wanted.pop("password")
+        if asking is None:
+            confirm(request, self.person, password)
+        row, token = services.create_token(user=self.person, asking=asking, **wanted)
         shown = {**TokenSerializer(row).data, "token": token}
         return ShownOnce(shown, "token")
+
+    @extend_schema(request=None, responses=RevokedSerializer)
+    @action(detail=False, methods=["post"], url_path="revoke-all")
+    def revoke_all(self, request: Request) -> Response:
+        """Revokes every token of the person at once, also the one that asks."""
+        return Response({"revoked": services.revoke_tokens(user=self.person)})
 
     @extend_schema(request=None, responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:

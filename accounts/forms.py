@@ -87,11 +87,30 @@ class PreferencesForm(forms.ModelForm[User]):
 
 
 class TokenForm(forms.Form):
+    """A stolen session makes no token that outlives it: the password is asked for again."""
+
+    retry_after: int | None = None
+
     name = forms.CharField(max_length=100)
     scopes = forms.MultipleChoiceField(
         choices=list(SCOPES.items()), error_messages={"required": _("Choose at least one thing that it may do.")}
     )
     days = forms.ChoiceField(choices=list(DAYS.items()), required=False, initial="90")
+    password = forms.CharField(strip=False)
+
+    def __init__(self, request: HttpRequest, user: User, data: Any = None) -> None:
+        super().__init__(data)
+        self.request, self.user = request, user
+
+    def clean_password(self) -> str:
+        attempt = login_throttle.begin(self.request, self.user.get_username())
+        self.retry_after = attempt.retry_after
+        _require(attempt)
+        password: str = self.cleaned_data["password"]
+        if not self.user.check_password(password):
+            raise ValidationError(_("This is not your password."), code="wrong_password")
+        attempt.succeeded()
+        return password
 
     def token(self) -> dict[str, Any]:
         """The fields of `create_token`."""

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from core.permissions import has_right, require_right, require_store
 
 MAX_NAME = 100
 PREFERENCES = ("language", "timezone", "theme")
+TOKEN_LIFE = timedelta(days=90)  # of a token of which nobody says when it ends
 TOKEN_PREFIX = "gh_"  # noqa: S105 - a marker by which secret scanners recognise our tokens, not a secret
 
 
@@ -73,6 +74,12 @@ def _within(asking: ApiToken, scopes: Sequence[str], expires: datetime | None) -
         raise ProductError("outlives_its_maker", sentence, status=403)
 
 
+def usual_end(asking: ApiToken | None = None) -> datetime:
+    """When a token ends if nobody says so: after `TOKEN_LIFE`, and not after the token that asks for it."""
+    end = timezone.now() + TOKEN_LIFE
+    return min(end, asking.expires) if asking is not None and asking.expires is not None else end
+
+
 def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
     """Ends a token at once; its row stays as a record. One's own, or anybody's for an administrator."""
     if token.user_id != user.pk and not has_right(user, "change", token):
@@ -80,6 +87,14 @@ def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
     token.expires = timezone.now()
     token.save(update_fields=["expires"])
     transaction.on_commit(partial(close_sockets, group_of_token(token.pk)))
+
+
+def revoke_tokens(*, user: User) -> int:
+    """Ends all of a person's tokens that still work; how many those were."""
+    usable = list(ApiToken.objects.visible_to(user).usable())
+    for token in usable:
+        revoke_token(user=user, token=token)
+    return len(usable)
 
 
 def change_preferences(*, user: User, fields: Mapping[str, Any]) -> User:

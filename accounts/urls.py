@@ -9,6 +9,7 @@ urlpatterns = [
     path("", views.preferences, name="preferences"),
     path("password/", views.password, name="password"),
     path("tokens/", views.tokens, name="tokens"),
+    path("tokens/revoke/", views.revoke_all, name="revoke_all"),
     path("tokens/<uuid:pk>/revoke/", views.revoke, name="revoke"),
     path("webhooks/", webhook_views.page, name="webhooks"),
     path("webhooks/<uuid:pk>/switch/", webhook_views.switch, name="webhook_switch"),

@@ -67,24 +67,31 @@ def password(request: Request) -> HttpResponseBase:
 
 
 @never_cache
+@sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
-def tokens(request: Request) -> HttpResponse:
+def tokens(request: Request) -> HttpResponseBase:
     """A POST makes a token and shows it, this once: there is no address at which it could be read again."""
-    form, made, token = TokenForm(request.POST if request.method == "POST" else None), None, ""
+    form, made, token = TokenForm(request, request.user, request.POST if request.method == "POST" else None), None, ""
     if request.method == "POST" and form.is_valid():
         made, token = services.create_token(user=request.user, **form.token())
-        form = TokenForm()
+        form = TokenForm(request, request.user)
     rows = ApiToken.objects.visible_to(request.user).defer("digest")
     usable = rows.usable()
     ended = rows.exclude(pk__in=usable.values("pk"))[:ENDED]
     context = {"form": form, "made": made, "token": token, "tokens": usable, "ended": ended}
-    return _page(request, "tokens", context, invalid=form.is_bound)
+    return _when(_page(request, "tokens", context, invalid=form.is_bound), form.retry_after)
 
 
 @require_POST
 def revoke(request: Request, pk: UUID) -> HttpResponse:
     token = get_or_404(ApiToken.objects.visible_to(request.user), pk, "token")
     services.revoke_token(user=request.user, token=token)
+    return redirect("settings:tokens")
+
+
+@require_POST
+def revoke_all(request: Request) -> HttpResponse:
+    services.revoke_tokens(user=request.user)
     return redirect("settings:tokens")
 
 

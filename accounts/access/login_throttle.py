@@ -14,6 +14,8 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from accounts.access.permissions import Allowance, counted, forget, take_back
+from accounts.models import User
+from core.errors import ProductError
 
 WINDOW = 15 * 60  # seconds
 HOME_PREFIX = 64  # bits of an IPv6 address that a subscriber does not choose (RFC 6177)
@@ -39,6 +41,23 @@ class Attempt:
             forget(self.pair)
         if self.address is not None:
             take_back(self.address)
+
+
+def confirm(request: HttpRequest, user: User, password: str) -> None:
+    """Asks somebody who is signed in for their password, before what a stolen session must not do.
+
+    Raises `password_needed` and `wrong_password` (403), and `throttled` (429) after too many wrong ones.
+    """
+    if not password:
+        sentence = "Send your password along as “password”: being signed in is not enough for this."
+        raise ProductError("password_needed", sentence, status=403)
+    attempt = begin(request, user.get_username())
+    if attempt.retry_after is not None:
+        sentence = f"Too many passwords were wrong. Try again in {attempt.retry_after} s."
+        raise ProductError("throttled", sentence, status=429, retry_after=attempt.retry_after)
+    if not user.check_password(password):
+        raise ProductError("wrong_password", "This is not your password. Nothing was made.", status=403)
+    attempt.succeeded()
 
 
 def begin(request: HttpRequest, name: str) -> Attempt:

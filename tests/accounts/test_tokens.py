@@ -13,6 +13,7 @@ from django.utils import timezone
 from accounts.models import ApiToken, User
 from accounts.services import create_token
 from tests.accounts.programs import Program
+from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +32,8 @@ def works(token: str) -> bool:
 
 
 def test_the_page_shows_a_new_token_once(page: Client, olga: User) -> None:
-    made = page.post(PAGE, {"name": "backup script", "scopes": ["files", "projects"], "days": "30"})
+    form = {"name": "backup script", "scopes": ["files", "projects"], "days": "30", "password": PASSWORD}
+    made = page.post(PAGE, form)
     row = ApiToken.objects.get(user=olga)
     assert made.headers["Cache-Control"] == "max-age=0, no-cache, no-store, must-revalidate, private"
     token = made.content.decode().partition("<pre")[2].partition("<code>")[2].partition("</code>")[0]
@@ -52,10 +54,11 @@ def test_the_page_shows_a_new_token_once(page: Client, olga: User) -> None:
         ({"name": "x", "days": ""}, "Choose at least one"),
         ({"name": "x", "scopes": ["everything"], "days": ""}, "everything"),
         ({"name": "x", "scopes": ["chat"], "days": "7"}, "7"),
+        ({"name": "x", "scopes": ["chat"], "days": "30", "password": "stolen"}, "not your password"),
     ],
 )
 def test_the_page_refuses_what_makes_no_token(page: Client, form: dict[str, Any], said: str) -> None:
-    refused = page.post(PAGE, form)
+    refused = page.post(PAGE, {"password": PASSWORD, **form})
     assert refused.status_code == 422
     assert said in refused.content.decode().partition('class="problem"')[2].partition("</p>")[0]
     assert not ApiToken.objects.exists()
@@ -68,6 +71,42 @@ def test_a_token_revoked_on_the_page_is_refused(page: Client, olga: User) -> Non
     shown = page.get(PAGE).content.decode()
     assert "Tokens that have ended" in shown
     assert "Revoke “notebook”" not in shown
+
+
+def test_a_session_makes_no_token_without_the_password(page: Client, olga: User) -> None:
+    wanted = {"name": "mine", "scopes": ["admin"]}
+    for more, code in (({}, "password_needed"), ({"password": "stolen"}, "wrong_password")):
+        refused = page.post(API, {**wanted, **more}, content_type="application/json")
+        assert (refused.status_code, refused.json()["code"]) == (403, code)
+    assert not ApiToken.objects.exists()
+    made = page.post(API, {**wanted, "password": PASSWORD}, content_type="application/json")
+    assert made.status_code == 201 and works(made.json()["token"]) and "password" not in made.json()
+    for _ in range(20):
+        refused = page.post(API, {**wanted, "password": "stolen"}, content_type="application/json")
+    assert (refused.status_code, refused.json()["code"]) == (429, "throttled") and int(refused["Retry-After"]) > 0
+    assert page.post(PAGE, {**wanted, "days": "30", "password": PASSWORD}).status_code == 429
+
+
+def test_a_token_ends_after_90_days_unless_it_is_said_otherwise(olga: User) -> None:
+    program = Program(olga, "chat", "admin")
+    made = program.post(API, {"name": "usual", "scopes": ["chat"]}).json()
+    never = program.post(API, {"name": "never", "scopes": ["chat"], "expires": None}).json()
+    row = ApiToken.objects.get(pk=made["id"])
+    assert row.expires is not None and timedelta(days=89) < row.expires - timezone.now() <= timedelta(days=90)
+    assert never["expires"] is None
+    soon = Program(olga, "chat", "admin", expires=timezone.now() + timedelta(days=1))
+    assert soon.post(API, {"name": "usual", "scopes": ["chat"]}).status_code == 201
+
+
+def test_all_tokens_are_revoked_at_once(page: Client, olga: User) -> None:
+    program, others = Program(olga, "admin"), create_token(user=User.objects.create_user("somebody"), name="other")
+    tokens = [create_token(user=olga, name=str(number))[1] for number in range(2)]
+    assert "Revoke all tokens" in page.get(PAGE).content.decode()
+    page.post(reverse("settings:revoke_all"))
+    assert not any(works(token) for token in tokens) and works(others[1])
+    assert program.ask("GET", API).status_code == 401
+    create_token(user=olga, name="again")
+    assert page.post(f"{API}revoke-all/").json() == {"revoked": 1}
 
 
 def test_nobody_revokes_the_token_of_another(page: Client) -> None:
@@ -133,6 +172,9 @@ def printed(*arguments: str) -> str:
 
 
 def test_the_command_names_scopes_and_an_end(olga: User) -> None:
+    printed("olga", "--expires", "never")
+    assert ApiToken.objects.get().expires is None
+    ApiToken.objects.all().delete()
     assert works(printed("olga", "--scopes", "chat", "files", "--expires", "30"))
     row = ApiToken.objects.get()
     assert row.scopes == ["chat", "files"]

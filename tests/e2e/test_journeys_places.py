@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import expect
 
+from tests.conftest import Person
 from tests.e2e.conftest import Look, OpenBrowser, answer, expect_complete, field, luminance, ready, scripted
 from tests.e2e.file_steps import choose, row, text_file
 from tests.e2e.task_steps import DAY, said, selected, titles
@@ -132,13 +133,14 @@ def test_language_time_and_colours_are_chosen(look: Look) -> None:
     look.check()
 
 
-def test_tokens_are_made_and_ended_and_browsers_signed_out(look: Look, visit: OpenBrowser) -> None:
+def test_tokens_are_made_and_ended_and_browsers_signed_out(look: Look, visit: OpenBrowser, person: Person) -> None:
     page, name = look.page, f"backup {uuid4().hex[:6]}"
     look.go("/settings/")
     tabs = page.get_by_role("navigation", name="Settings")
     look.press(tabs.get_by_role("link", name="API tokens"))
     page.get_by_label("Name").fill(name)
     page.get_by_role("checkbox", name=re.compile("^files")).check()
+    page.get_by_label("Your password").fill(person.password)
     look.press(page.get_by_role("button", name="Make token"))
     look.press(page.locator(".new-token").get_by_role("button", name="Copy"))
     expect(page.get_by_role("button", name="Copied")).to_be_visible()

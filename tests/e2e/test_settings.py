@@ -6,6 +6,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, field
 from tests.product import Caller
 
@@ -79,6 +80,7 @@ def test_a_token_is_made_copied_used_and_revoked(visit: OpenBrowser) -> None:
     settings(page, "API tokens")
     page.get_by_label("Name").fill("backup script")
     page.get_by_role("checkbox", name=re.compile("^files")).check()
+    page.get_by_label("Your password").fill(opened.person.password)
     page.get_by_role("button", name="Make token").click()
     shown = page.locator(".new-token code")
     expect(page.get_by_role("status")).to_contain_text("shown this once")
@@ -105,6 +107,7 @@ def test_a_form_that_is_refused_says_why_beside_the_field(visit: OpenBrowser) ->
     page = opened.sign_in()
     settings(page, "API tokens")
     page.get_by_label("Name").fill("nothing allowed")
+    page.get_by_label("Your password").fill(opened.person.password)
     page.get_by_role("button", name="Make token").click()
     expect(page.get_by_role("alert")).to_have_text("Choose at least one thing that it may do.")
     expect(page.get_by_label("Name")).to_have_value("nothing allowed")
@@ -147,7 +150,7 @@ def test_settings_work_without_scripts(visit: OpenBrowser) -> None:
     expect(page.get_by_role("button", name="Take this browser's")).to_have_count(0)
 
 
-def test_settings_fit_on_a_phone(phone: Page) -> None:
+def test_settings_fit_on_a_phone(phone: Page, person: Person) -> None:
     for tab in ("Preferences", "Password", "API tokens", "Sessions"):
         phone.get_by_role("button", name=re.compile("Conversations|Menu")).first.click()
         settings(phone, tab)
@@ -155,6 +158,7 @@ def test_settings_fit_on_a_phone(phone: Page) -> None:
     phone.get_by_role("link", name="API tokens").click()
     phone.get_by_label("Name").fill("a-name-without-any-place-to-break-it" * 2)
     phone.get_by_role("checkbox", name=re.compile("^chat")).check()
+    phone.get_by_label("Your password").fill(person.password)
     phone.get_by_role("button", name="Make token").click()
     expect(phone.locator(".new-token code")).to_be_visible()
     assert overflow(phone) == 0

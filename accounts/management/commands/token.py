@@ -6,7 +6,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from accounts.models import ApiToken, User
-from accounts.services import create_token
+from accounts.services import create_token, usual_end
 from core.errors import ProductError
 
 
@@ -17,7 +17,7 @@ class Command(BaseCommand):
         parser.add_argument("user", help="user name")
         scopes = f"some of: {' '.join(ApiToken.SCOPES)}; without this, all but admin"
         parser.add_argument("--scopes", nargs="+", metavar="SCOPE", help=scopes)
-        when = "days from now, or a date or time such as 2030-01-31; without this, never"
+        when = "days from now, or a date or time such as 2030-01-31, or never; without this, in 90 days"
         parser.add_argument("--expires", metavar="WHEN", help=when)
         parser.add_argument("--name", default="command line")
 
@@ -25,7 +25,7 @@ class Command(BaseCommand):
         user = User.objects.filter(username=options["user"]).first()
         if user is None:
             raise CommandError(f"There is no user “{options['user']}”.")
-        expires = expiry(options["expires"], user) if options["expires"] else None
+        expires = expiry(options["expires"], user) if options["expires"] else usual_end()
         try:
             _, token = create_token(user=user, name=options["name"], scopes=options["scopes"], expires=expires)
         except ProductError as error:
@@ -33,8 +33,11 @@ class Command(BaseCommand):
         self.stdout.write(token)
 
 
-def expiry(text: str, user: User) -> datetime:
-    """A date ends with its first minute, in the user's time zone, as does a time without a zone of its own."""
+def expiry(text: str, user: User) -> datetime | None:
+    """None for `never`. A date ends with its first minute, in the user's time zone, as does a time without a zone of
+    its own."""
+    if text == "never":
+        return None
     try:
         if text.isascii() and text.isdecimal():
             return timezone.now() + timedelta(days=int(text))
