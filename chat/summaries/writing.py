@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import cached_property
 from itertools import zip_longest
 from zoneinfo import ZoneInfo
 
 from chat.context.rendering import STUB, cut_middle
-from chat.context.summary import SECTION_SHARES
+from chat.context.summary import SECTION_SHARES, SHORTEST_SUMMARY
 from chat.models import Attachment, Conversation, ModelCall, Summary
 from chat.models import Message as Row
 from chat.models.summary import text_of
@@ -37,6 +38,7 @@ MEANINGS = {
     "Today": "today, up to the newest events",
     "Now": "the newest events: what was just done and what is going on",
 }
+FORM = 256  # tokens of what is added to the instructions
 ROOM_TO_THINK = 1_024  # tokens beside the summary, for models that reason first
 TOO_LONG = Decimal("1.5")  # times the budget; the first attempt is asked to be shorter, the second one is taken
 WORDS_PER_TOKEN = Decimal("0.7")
@@ -59,9 +61,9 @@ class Rejected(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Brief:
-    """Under which instructions a summary of at most `budget` tokens is written, of what, by whom, and when it is.
+    """Under which instructions a summary of `wanted` tokens is written, of what, by whom, and when it is.
 
     `measures`: what the messages and the summary cost as they are sent to the conversation's model.
     `patience`: seconds of silence after which another model is asked; None where there is no other.
@@ -70,7 +72,7 @@ class Brief:
     conversation: Conversation
     model: Model
     instructions: str
-    budget: int
+    wanted: int
     now: datetime
     zone: ZoneInfo
     measures: Measures
@@ -80,15 +82,34 @@ class Brief:
     def tokenizer(self) -> tokens.Tokenizer:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
 
+    @cached_property
+    def budget(self) -> int:
+        """`wanted`, as far as it leaves a third of the writer's window for what is to be read (it is written with room
+        for twice its length, and read with the next chunk at up to three times) and the writer can say as much."""
+        window, instructions = self.model.window, self.tokenizer.count(self.instructions)
+        left = window * 19 // 20 - window // 3 - ROOM_TO_THINK - FORM - instructions
+        said = self.wanted if self.model.max_output is None else int(self.model.max_output / TOO_LONG)
+        return min(self.wanted, said, max(SHORTEST_SUMMARY, left // 5))
+
     @property
     def max_output(self) -> int:
         wanted = 2 * self.budget + ROOM_TO_THINK
         return min(wanted, self.model.max_output or wanted, max(1, self.model.window // 2))
 
-    @property
+    @cached_property
     def room(self) -> int:
-        """Tokens of the conversation's text that one call can take; a twentieth stays free since counts may be off."""
-        return self.model.window * 19 // 20 - self.max_output - self.tokenizer.count(self.system) - 3 * self.budget
+        """Tokens of the conversation's text that one call can take; a twentieth stays free since counts may be off.
+
+        Raises `Rejected` where the instructions leave too little to read anything.
+        """
+        room = self.model.window * 19 // 20 - self.max_output - self.tokenizer.count(self.system) - 3 * self.budget
+        if room < SHORTEST_SUMMARY:
+            raise Rejected(
+                "summary_prompt_too_long",
+                f"The window of {self.model.name} has no room for messages beside the summary prompt. An administrator "
+                "can shorten the prompt, or name a model with a larger window in the budget profile.",
+            )
+        return room
 
     @property
     def system(self) -> str:
@@ -128,7 +149,7 @@ def pieces(rows: Sequence[Row], brief: Brief) -> list[Piece]:
         text = _written(row, brief.zone)
         size, shortened = brief.tokenizer.count(text), False
         if size > brief.room:
-            text, shortened = cut_middle(text, max(1, brief.room), 1, brief.tokenizer), True
+            text, shortened = cut_middle(text, brief.room, 1, brief.tokenizer), True
             size = brief.tokenizer.count(text)
         ends_turn = following is None or following.role == Row.Role.USER
         found.append(Piece(row, text, size, brief.measures.of_row(row), ends_turn, shortened))

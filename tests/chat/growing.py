@@ -1,6 +1,5 @@
 """Conversations that grow until they are summarised, and what was asked of the model for it."""
 
-import json
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -29,9 +28,10 @@ def conversation(person: Person, persona: Persona) -> UUID:
     return UUID(person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"])
 
 
-def turn(person: Person, place: UUID, mark: str, script: dict[str, Any] | None = None) -> dict[str, Any]:
+def turn(person: Person, place: UUID, mark: str, script: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """A question of about 200 tokens and its answer of as many, and then no summary in the making any more."""
-    asked = person.caller.ask(f"{mark} {FILLER}", {"tokens": 100, "note": mark, **(script or {})}, str(place))
+    played = script if script and "steps" in script else {"tokens": 100, "note": mark, **(script or {})}
+    asked = person.caller.ask(f"{mark} {FILLER}", played, str(place), **more)
     ended: dict[str, Any] = person.caller.ended(asked["id"])
     assert ended["status"] == "done", ended["error"]
     settled(person, place)
@@ -76,10 +76,10 @@ def writer(server: Server, name: str, script: dict[str, Any]) -> Model:
 
 def prompt(server: Server, mark: str) -> list[dict[str, Any]]:
     """What the model got for the question with this mark; later requests hold it as history."""
-    bodies = [record.body for record in server.model.finished(mark)]
-    messages: list[dict[str, Any]] = next(body for body in bodies if "# The form" not in json.dumps(body))["messages"]
+    first = next(record for record in server.model.finished(mark) if "# The form" not in record.text)
+    messages: list[dict[str, Any]] = first.body["messages"]
     return messages
 
 
 def summary_requests(server: Server, mark: str) -> list[dict[str, Any]]:
-    return [each.body for each in server.model.finished(mark) if "# The form" in json.dumps(each.body)]
+    return [record.body for record in server.model.finished(mark) if "# The form" in record.text]
