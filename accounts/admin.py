@@ -12,7 +12,6 @@ from django.db.models import CASCADE, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
-from unfold.admin import ModelAdmin
 from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
@@ -79,7 +78,7 @@ class PasswordForm(AdminPasswordChangeForm):
 
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin[User], ModelAdmin):  # type: ignore[misc]  # both annotate the same attributes
+class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both annotate the same attributes
     form = PersonForm
     add_form = UserCreationForm
     change_password_form = PasswordForm
@@ -119,10 +118,6 @@ class UserAdmin(DjangoUserAdmin[User], ModelAdmin):  # type: ignore[misc]  # bot
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         services.delete_user(user=acting(request), person=obj)
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
-        for person in queryset:
-            services.delete_user(user=acting(request), person=person)
-
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """How much goes with these people, not what: their rows are their own, and there may be very many."""
         people = User.objects.filter(pk__in=[person.pk for person in objs])
@@ -160,10 +155,6 @@ class GroupAdmin(RowAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         services.delete_group(user=acting(request), group=obj)
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Group]) -> None:
-        for group in queryset:
-            services.delete_group(user=acting(request), group=group)
 
 
 @admin.register(AdminRecord)

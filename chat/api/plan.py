@@ -45,6 +45,9 @@ class SourceSerializer(serializers.Serializer[dict[str, Any]]):
     state = serializers.ChoiceField(choices=["full", "shortened", "stubbed", "by_search", "left_out"])
     reason = serializers.CharField(allow_null=True)
     cut_from = serializers.IntegerField(required=False)
+    mark = serializers.CharField(
+        required=False, help_text="`pinned`: of a message that is always to be sent, and did not fit."
+    )
     exact = serializers.BooleanField()
 
 

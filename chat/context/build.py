@@ -45,12 +45,13 @@ Sections = dict[Section, list[PromptMessage]]
 
 
 class SourceEntry(TypedDict):
-    """A `SourceReport` for JSON; `title` is for people."""
+    """A `SourceReport` for JSON; `title` is for people, `mark` what was pinned and did not fit."""
 
     kind: str
     state: str
     id: NotRequired[str | None]
     title: NotRequired[str]
+    mark: NotRequired[str]
     tokens: NotRequired[int | None]
     reason: NotRequired[str | None]
     cut_from: NotRequired[int]
@@ -110,6 +111,13 @@ class Report:
         return dropped
 
     @cached_property
+    def without_room(self) -> int:
+        """How many messages and files are left out though nobody wants it: those of `dropped` and `unloaded` but what
+        its person leaves out."""
+        wanted_out = {source.id for source in self.sources if source.reason == "by_user"} if self.dropped else ()
+        return self.unloaded + sum(1 for each in self.dropped if each not in wanted_out)
+
+    @cached_property
     def exact(self) -> bool:
         """Whether every count is exact."""
         return all(source.exact for source in self.sources)
@@ -159,10 +167,14 @@ class Report:
                 yield _attached("image", image.id, image.tokens, there and not image.excluded, why, False)
             yield self._source("message", message.id, placed, reason)
 
+    @cached_property
+    def _marked(self) -> dict[int, Reason]:
+        return {index: why for begin, end, why in self._history.marked for index in range(begin, end)}
+
     def _reason(self, index: int, message: ContextMessage) -> Reason:
         """Why a message is not sent, if it is not."""
-        if message.id in self._history.marked:
-            return self._history.marked[message.id]
+        if index in self._marked:
+            return self._marked[index]
         gap = self._history.gap
         if gap is not None and index < gap:
             return "behind_gap"
@@ -283,29 +295,20 @@ def _place_of_note(request: ContextRequest, history: History, current_start: int
     the newest message left out. None where nothing is left out but what a person leaves out."""
     if history.unbroken is not None and not history.orphans:
         return history.unbroken if history.gap is not None or history.skipped or request.unloaded else None
-    sent = {message.source for message in history.messages}
-    newest = next(
-        (
-            index
-            for index in range(len(request.messages) - 1, -1, -1)
-            if _is_missed(request.messages[index], index < current_start, sent, history)
-        ),
-        -1,
-    )
+    messages = request.messages
+    by_user = {each.id for begin, end, why in history.marked if why == "by_user" for each in messages[begin:end]}
+    there = {sent.source for sent in history.messages} | by_user
+    older = (index for index in range(current_start - 1, -1, -1) if messages[index].id not in there)
+    orphaned = any(message.id in history.orphans for message in messages[current_start:])
+    newest = current_start if orphaned else next(older, -1)
     if newest < 0 and not request.unloaded:
         return None
-    after = {message.id for message in request.messages[newest + 1 : current_start]}
+    after = {message.id for message in messages[newest + 1 : current_start]}
     place = next((n for n, message in enumerate(history.messages) if message.source in after), len(history.messages))
     while 0 < place < len(history.messages) and history.messages[place].role == "tool":
         place -= 1  # it never parts a call from its results
     upload = place > 0 and place < len(history.messages) and history.messages[place - 1].section == "file"
     return place - 1 if upload else place
-
-
-def _is_missed(message: ContextMessage, is_older: bool, sent: set[str | None], history: History) -> bool:
-    if not is_older:
-        return message.id in history.orphans
-    return message.id not in sent and history.marked.get(message.id) != "by_user"
 
 
 def _required_sections(renderer: Renderer, current: Turn) -> Sections:

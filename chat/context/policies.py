@@ -104,9 +104,9 @@ class History:
 
     `gap` is the index of the turn that ended the walk because it did not fit, None if none did; `skipped` is where the
     newest pinned turn ends that does not fit. `orphans`: messages that are left out for another reason than room, by
-    id; `marked`: those of turns that a person leaves out, and of pinned ones that do not fit. `stubbed`: the questions
-    whose files are only named. `unbroken`: from which of `messages` on nothing is left out for want of room, where the
-    policy knows.
+    id; `marked`: where each turn begins and ends that a person leaves out, or that is pinned and does not fit.
+    `stubbed`: the questions whose files are only named. `unbroken`: from which of `messages` on nothing is left out for
+    want of room, where the policy knows.
     """
 
     messages: list[PromptMessage] = field(default_factory=list)
@@ -114,7 +114,7 @@ class History:
     gap: int | None = None
     skipped: int = 0
     orphans: dict[str, Reason] = field(default_factory=dict)
-    marked: dict[str, Reason] = field(default_factory=dict)
+    marked: list[tuple[int, int, Reason]] = field(default_factory=list)
     stubbed: set[str] = field(default_factory=set)
     unbroken: int | None = None
 
@@ -183,7 +183,7 @@ def _decide_marked(renderer: Renderer, start: int, stop: int, room: int, history
                 continue
             reason, history.skipped = "no_room", history.skipped or end
         turns[begin] = end, []
-        history.marked.update((message.id, reason) for message in messages[begin:end])
+        history.marked.append((begin, end, reason))
     return turns
 
 

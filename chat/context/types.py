@@ -165,7 +165,7 @@ class SourceReport(NamedTuple):
 
     `kind` is `message`, `file`, `project_file`, `image`, or the section's name. `tokens` is what it costs in the prompt
     (overhead included; 0 when it is not there, None when it is part of a message counted as a whole), `cut_from` what
-    it cost before it was shortened. `exact` is False for estimates.
+    it cost before it was shortened. `exact` is False for estimates. `title`: of what has no row any more.
     """
 
     kind: str
@@ -175,6 +175,7 @@ class SourceReport(NamedTuple):
     reason: Reason | None = None
     cut_from: int | None = None
     exact: bool = True
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,16 +25,17 @@ _CHARACTER = re.compile(f"[{_ALONE}]")
 _WORD = re.compile(rf"[{_ALONE}]|[^\W_{_ALONE}]+")
 _PHRASE = re.compile(r'"[^"]*"|[^\s"]+')
 
-# A phrase counts for the more, the fewer of the messages have it. The words of a message are taken from it once.
+# A phrase counts for the more, the fewer of the messages have it. The words of a message are taken from it once. Terms
+# are told apart by their text: to PostgreSQL a word and the beginning of one are equal.
 _BEST = """
 WITH terms AS (
-    SELECT DISTINCT to_tsquery('simple', said) AS term FROM unnest(%(terms)s::text[]) AS said
+    SELECT said, to_tsquery('simple', said) AS term FROM (SELECT DISTINCT unnest(%(terms)s::text[]) AS said) AS each
 ), hits AS MATERIALIZED (
     SELECT id, depth, chat_message_words(parts) AS words FROM chat_message
     WHERE id = ANY(%(ids)s) AND status <> 'pending' AND chat_message_words(parts) @@ to_tsquery('simple', %(any)s)
 ), weights AS (
-    SELECT term, ln(1 + (SELECT count(*) FROM hits)::numeric / count(*)) AS weight
-    FROM terms JOIN hits ON words @@ term GROUP BY term
+    SELECT said, term, ln(1 + (SELECT count(*) FROM hits)::numeric / count(*)) AS weight
+    FROM terms JOIN hits ON words @@ term GROUP BY said, term
 )
 SELECT id FROM hits JOIN weights ON words @@ term
 GROUP BY id, depth ORDER BY sum(weight) DESC, depth DESC LIMIT %(limit)s
@@ -84,21 +85,23 @@ def _adjacent(phrase: Sequence[Term]) -> str:
 
 
 def best(messages: Sequence[UUID], asked: Sequence[Sequence[Term]], limit: int) -> list[UUID]:
-    """Of these messages those with any of the phrases, the best first: with most of them, rare ones foremost. Of equals
-    the newest. A question is read so, of which no message has every word."""
-    terms = [_adjacent(part) for phrase in asked for part in _apart(phrase)]
+    """Of these messages those with any of the phrases, the best first: with most of them, rare ones foremost, and whole
+    words before the beginnings of longer ones ("box 1", "box 17"). Of equals the newest."""
+    parts = [part for phrase in asked for part in _apart(phrase)]
+    whole = [[Term(term.word, False) for term in part] for part in parts]
+    terms = [*map(_adjacent, parts + whole)]
     bound: dict[str, Any] = {"ids": list(messages), "terms": terms, "any": " | ".join(terms), "limit": limit}
     with connection.cursor() as cursor:
         cursor.execute(_BEST, bound)
         return [row[0] for row in cursor.fetchall()]
 
 
-def _apart(phrase: Sequence[Term]) -> list[Sequence[Term]]:
+def _apart(phrase: Sequence[Term]) -> list[list[Term]]:
     """Where no spaces are written, what has no quotation marks may be a whole sentence, which stands in no message: its
     characters by twos, and its other words each."""
     if len(phrase) < 3 or not phrase[-1].prefix or not any(_CHARACTER.match(term.word) for term in phrase):
-        return [phrase]
-    pairs = [(a, b) for a, b in pairwise(phrase) if _CHARACTER.match(a.word) and _CHARACTER.match(b.word)]
+        return [list(phrase)]
+    pairs = [[a, b] for a, b in pairwise(phrase) if _CHARACTER.match(a.word) and _CHARACTER.match(b.word)]
     return [*pairs, *([term] for term in phrase if not _CHARACTER.match(term.word))]
 
 

@@ -379,6 +379,8 @@ def cost_ahead(plan: Mapping[str, Any]) -> str:
 
 def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:
     sources = [source for source in sources if source.get("reason") != "by_user"]  # which is no news to its person
+    if pinned := next((source for source in sources if source.get("mark")), None):
+        return _("“%(title)s” is always to be sent, but there is no room") % {"title": pinned.get("title", "")}
     lost = [source for source in sources if source["state"] == "left_out" and source["kind"] != "message"]
     if lost:
         reason = REASONS[lost[0].get("reason") or "no_room"]

@@ -118,17 +118,18 @@ def _summary(scope: ChatScope) -> Summary | None:
 def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt) -> dict[str, Any] | None:
     """What sending costs in US dollars, by what the provider's cache will serve and be given; None without a price.
 
-    Tokens are ours times what usage has taught of the model's own. Of the first model call: every one that follows a
-    tool's result costs its own prompt and answer. `longest_answer`: in tokens, the model's own, or the room that is
-    left.
+    Tokens are ours times what the provider has counted of this prompt, else what usage has taught of the model's own.
+    Of the first model call: every one that follows a tool's result costs its own prompt and answer. `longest_answer`:
+    in tokens, the model's own, or the room that is left.
     """
     model = context.model
     if model.prices is None:
         return None
-    ratio = model.token_ratio if model.ratio_samples >= RATIO_TRUSTED else 1.0
-    served = call["cache"]["expected"]
-    counts = (call["used"] + call["tools_tokens"], served, cache.written(sent, served, cache_rule(model)))
-    whole, read, written = (round(count * ratio) for count in counts)
+    ours, count, served = call["used"] + call["tools_tokens"], call["provider_count"], call["cache"]["expected"]
+    taught = model.token_ratio if model.ratio_samples >= RATIO_TRUSTED else 1.0
+    ratio = count / max(1, ours) if count else taught
+    counts = (ours, served, cache.written(sent, served, cache_rule(model)))
+    whole, read, written = (round(each * ratio) for each in counts)
     left = max(0, context.room.window - whole)
     longest = min(left, model.max_output or left)
     expected = model.prices.ahead(Usage(whole, 0, cached_input=read, cache_written=written), longest)

@@ -213,11 +213,16 @@ def fallen_back(first: str, second: str, why: str, *, thought: bool) -> list[str
 
 
 def _named(source: SourceEntry, planned: Planned) -> SourceEntry:
-    """The summary by its row, and a file as found by search where the model is told of it."""
+    """The summary by its row, a file as found by search where the model is told of it, and what is always to be sent
+    as such where it does not fit."""
     if source["kind"] == "summary" and planned.summary is not None:
         return {**source, "id": str(planned.summary.pk)}
     if source["kind"] == "file" and source["state"] == "left_out" and source.get("id") in planned.searched:
         return {**source, "state": "by_search"}
+    if source["kind"] == "message" and source["state"] == "left_out" and source.get("reason") == "no_room":
+        pk = _row_id(source.get("id"))
+        mark = planned.documents.marks.by_message.get(pk) if pk is not None else None
+        return {**source, "mark": mark} if mark else source
     return source
 
 
@@ -369,7 +374,7 @@ def _source(source: SourceEntry, texts: Mapping[str, str], files: Mapping[str, F
     if source["kind"] == "message":
         title = _shortened(texts.get(pk, ""))
     elif source["kind"] in FILE_KINDS:
-        title = files[pk].name if pk in files else pk
+        title = files[pk].name if pk in files else title or pk
     unsaid: SourceEntry = {"kind": source["kind"], "state": source["state"], "id": None, "reason": None}
     return {**unsaid, **source, "title": title}
 

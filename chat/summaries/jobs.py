@@ -23,6 +23,7 @@ from chat.summaries import due, writing
 from core import background
 from core.background import on_database, persistently
 from core.errors import ProductError
+from llm import tokens
 from llm.models import Model
 from llm.services import with_fallbacks
 from personas.models import SummaryPrompt
@@ -108,7 +109,10 @@ async def _carry_out(job: SummaryJob, writer: Model, patience: float | None) -> 
 
 
 def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
-    """Everything the job needs, read at once; None when there is nothing to summarise."""
+    """Everything the job needs, read at once; None when there is nothing to summarise.
+
+    Raises `summary_window_too_small`.
+    """
     conversation, decided = job.conversation, decided_for(job)
     prompt = SummaryPrompt.objects.filter(active=True).first()
     version, instructions = (prompt.version, prompt.text) if prompt else (0, writing.DEFAULT_PROMPT)
@@ -136,7 +140,16 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
         return None
     now, zone = timezone.now(), conversation.owner.zone
     measures = due.Measures(decided, due.costs(decided, rows, fixed + tail))
-    brief = writing.Brief(conversation, writer, instructions, budget, now, zone, measures, patience)
+    so_far = tokens.tokenizer(writer.tokenizer or tokens.CATCH_ALL).count(text_of(before)) if before else 0
+    budget = writing.budget_for(writer, budget)
+    brief = writing.Brief(conversation, writer, instructions, budget, now, zone, measures, so_far, patience)
+    if brief.room < writing.LEAST_READ:
+        raise ProductError(
+            "summary_window_too_small",
+            f"The window of “{writer}” leaves {max(brief.room, 0)} tokens to read messages in, beside its "
+            "instructions, the last summary and the new one. Choose a larger model for summaries, or shorten the "
+            "summary prompt.",
+        )
     return Work(job, brief, before, rows, marks, version, leaf)
 
 

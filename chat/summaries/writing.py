@@ -10,7 +10,7 @@ from itertools import zip_longest
 from zoneinfo import ZoneInfo
 
 from chat.context.rendering import STUB, cut_middle
-from chat.context.summary import SECTION_SHARES, SHORTEST_SUMMARY
+from chat.context.summary import SECTION_SHARES
 from chat.models import Attachment, Conversation, ModelCall, Summary
 from chat.models import Message as Row
 from chat.models.summary import text_of
@@ -38,7 +38,8 @@ MEANINGS = {
     "Today": "today, up to the newest events",
     "Now": "the newest events: what was just done and what is going on",
 }
-FORM = 256  # tokens of what is added to the instructions
+BUDGET_PART = 8  # a summary takes at most this part of its writer's window, so that the messages have room beside it
+LEAST_READ = 256  # tokens of messages that one call must be able to read, or none could be read whole
 ROOM_TO_THINK = 1_024  # tokens beside the summary, for models that reason first
 TOO_LONG = Decimal("1.5")  # times the budget; the first attempt is asked to be shorter, the second one is taken
 WORDS_PER_TOKEN = Decimal("0.7")
@@ -61,10 +62,17 @@ class Rejected(Exception):
         self.code = code
 
 
+def budget_for(writer: Model, wanted: int) -> int:
+    """As much of `wanted` as leaves the messages room in its writer's window, and as it can say without a cut."""
+    said = wanted if writer.max_output is None else int(writer.max_output / TOO_LONG)
+    return min(wanted, said, writer.window // BUDGET_PART)
+
+
 @dataclass(frozen=True)
 class Brief:
-    """Under which instructions a summary of `wanted` tokens is written, of what, by whom, and when it is.
+    """Under which instructions a summary of at most `budget` tokens is written, of what, by whom, and when it is.
 
+    `so_far`: tokens of the summary that is gone on from.
     `measures`: what the messages and the summary cost as they are sent to the conversation's model.
     `patience`: seconds of silence after which another model is asked; None where there is no other.
     """
@@ -72,24 +80,16 @@ class Brief:
     conversation: Conversation
     model: Model
     instructions: str
-    wanted: int
+    budget: int
     now: datetime
     zone: ZoneInfo
     measures: Measures
+    so_far: int = 0
     patience: float | None = None
 
     @property
     def tokenizer(self) -> tokens.Tokenizer:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
-
-    @cached_property
-    def budget(self) -> int:
-        """`wanted`, as far as it leaves a third of the writer's window for what is to be read (it is written with room
-        for twice its length, and read with the next chunk at up to three times) and the writer can say as much."""
-        window, instructions = self.model.window, self.tokenizer.count(self.instructions)
-        left = window * 19 // 20 - window // 3 - ROOM_TO_THINK - FORM - instructions
-        said = self.wanted if self.model.max_output is None else int(self.model.max_output / TOO_LONG)
-        return min(self.wanted, said, max(SHORTEST_SUMMARY, left // 5))
 
     @property
     def max_output(self) -> int:
@@ -98,18 +98,9 @@ class Brief:
 
     @cached_property
     def room(self) -> int:
-        """Tokens of the conversation's text that one call can take; a twentieth stays free since counts may be off.
-
-        Raises `Rejected` where the instructions leave too little to read anything.
-        """
-        room = self.model.window * 19 // 20 - self.max_output - self.tokenizer.count(self.system) - 3 * self.budget
-        if room < SHORTEST_SUMMARY:
-            raise Rejected(
-                "summary_prompt_too_long",
-                f"The window of {self.model.name} has no room for messages beside the summary prompt. An administrator "
-                "can shorten the prompt, or name a model with a larger window in the budget profile.",
-            )
-        return room
+        """Tokens of the conversation's text that one call can take; a twentieth stays free since counts may be off."""
+        beside = self.max_output + self.tokenizer.count(self.system) + max(self.so_far, 2 * self.budget)
+        return self.model.window * 19 // 20 - beside
 
     @property
     def system(self) -> str:

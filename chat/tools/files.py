@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import normalize
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -114,14 +115,26 @@ class SearchFiles:
 
 def expanded(arguments: Mapping[str, Any], question: Sequence[str]) -> list[str]:
     """All phrasings that are searched together, each once, the model's query first; `question` are the person's own
-    ones. At most `MAX_VARIANTS` stand beside the query, the model's before the person's. Raises `BadArguments`."""
+    ones. At most `MAX_VARIANTS` stand beside the query: the person's, before them as many of the model's as leave room
+    for those, so that a model that repeats a call of an earlier turn leaves no newer question out. Raises
+    `BadArguments`.
+    """
     query, variants = arguments.get("query"), arguments.get("variants", [])
     if not isinstance(query, str) or not query.strip():
         raise BadArguments("“query” must be a text that says what to look for; other ways to say it are “variants”.")
     if not isinstance(variants, list) or not all(isinstance(each, str) for each in variants):
         raise BadArguments("“variants” must be a list of texts.")
-    phrasings = [each.strip()[:MAX_QUERY] for each in (query, *variants, *question) if each.strip()]
-    return list(dict.fromkeys(phrasings))[: 1 + MAX_VARIANTS]
+    said, asked = _each_once((query, *variants)), _each_once(question)
+    return _each_once((*said[: 1 + MAX_VARIANTS - len(asked)], *asked))
+
+
+def _each_once(phrasings: Sequence[str]) -> list[str]:
+    """Without those that differ from an earlier one in case, in blanks or in how a letter is encoded only."""
+    kept: dict[str, str] = {}
+    for each in phrasings:
+        text = " ".join(each.split())[:MAX_QUERY].strip()
+        kept.setdefault(normalize("NFC", text).casefold(), text)
+    return [text for text in kept.values() if text]
 
 
 def phrasings_of(question: str) -> list[str]:

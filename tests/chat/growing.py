@@ -28,10 +28,9 @@ def conversation(person: Person, persona: Persona) -> UUID:
     return UUID(person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"])
 
 
-def turn(person: Person, place: UUID, mark: str, script: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def turn(person: Person, place: UUID, mark: str, script: dict[str, Any] | None = None) -> dict[str, Any]:
     """A question of about 200 tokens and its answer of as many, and then no summary in the making any more."""
-    played = script if script and "steps" in script else {"tokens": 100, "note": mark, **(script or {})}
-    asked = person.caller.ask(f"{mark} {FILLER}", played, str(place), **more)
+    asked = person.caller.ask(f"{mark} {FILLER}", {"tokens": 100, "note": mark, **(script or {})}, str(place))
     ended: dict[str, Any] = person.caller.ended(asked["id"])
     assert ended["status"] == "done", ended["error"]
     settled(person, place)

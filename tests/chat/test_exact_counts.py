@@ -1,5 +1,6 @@
 """A prompt that is near its limit is counted by its provider, and planned by that; no other is."""
 
+from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
@@ -20,7 +21,8 @@ COUNTS = "/v1/messages/count_tokens"
 def model(application: Application) -> Model:
     provider = Provider.objects.create(name=uuid4().hex, kind="anthropic", base_url=application.model.url)
     application.model.forget()
-    return Model.objects.create(provider=provider, name="claude-old", context_window=8_192)
+    prices = {"input_price": 1, "output_price": 1, "cache_write_price": 1}  # dollars per million tokens
+    return Model.objects.create(provider=provider, name="claude-old", context_window=8_192, **prices)
 
 
 def answered(person: Person, model: Model, text: str, **where: Any) -> Any:
@@ -75,6 +77,7 @@ def test_a_plan_is_counted_when_that_is_asked_for_and_then_is_what_the_turn_send
     assert ours["countable"] and ours["provider_count"] is None and before == 0
     exact, calls = planned(count=True), counted(application)
     assert exact["provider_count"] and not exact["countable"] and 0 < calls <= 2
+    assert Decimal(exact["cost"]["prompt"]) * 1_000_000 == exact["provider_count"]
     assert planned()["provider_count"] == exact["provider_count"] <= exact["provider_limit"]  # it is known by now
     turn = person.caller.ask(text, None, first["conversation"], models=[str(model.pk)])
     assert person.caller.ended(turn["id"])["status"] == "done"

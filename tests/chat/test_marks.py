@@ -9,6 +9,7 @@ import pytest
 from chat.conversations.titles import claim
 from chat.models import Conversation, Mark, Message, Summary, SummaryJob, Turn
 from chat.models.summary import marks_on
+from chat.prompts.inspector import plan_line
 from chat.tools.files import Scope
 from llm.models import Model, Provider
 from tests.application import Application
@@ -234,6 +235,17 @@ def test_a_pinned_turn_is_sent_from_above_what_is_read(person: Person, applicati
     assert report["used"] <= report["limit"]
     loaded = sum(each["kind"] == "message" and each["reason"] != "by_user" for each in report["sources"])
     assert report["unloaded"] + loaded + 60 == 121
+
+
+def test_the_plan_names_a_pinned_turn_that_does_not_fit(person: Person, application: Application) -> None:
+    conversation = past(person.user, 2, words=900)
+    question = str(conversation.messages.filter(role="user").order_by("depth")[0].pk)
+    mark(person.caller, question, "pinned")
+    draft = {"text": "Now?", "model": str(model_of(application, 2_500).pk)}
+    plan = person.caller.post(f"conversations/{conversation.pk}/plan/", draft, expect=200)
+    assert source_of(plan, question) == ("left_out", "no_room")
+    assert next(each["id"] for each in plan["sources"] if each.get("mark") == "pinned") == question
+    assert "“user 0:" in plan_line(plan) and "is always to be sent, but there is no room" in plan_line(plan)
 
 
 def _turn_of(answer: str) -> str:

@@ -37,8 +37,17 @@ def test_a_long_question_is_cut_between_words() -> None:
 def test_each_phrasing_is_searched_once_and_the_models_come_first() -> None:
     question = ["the fee", "And the end"]
     assert expanded({"query": " fee ", "variants": ["fee", "the fee", " "]}, question) == ["fee", *question]
-    many = [f"variant {number}" for number in range(9)]
-    assert expanded({"query": "fee", "variants": many}, question) == ["fee", *many[:MAX_VARIANTS]]
+    assert expanded({"query": "Phí", "variants": ["max", "PHI\u0301", "phí\n"]}, ["Max"]) == ["Phí", "max"]
+
+
+def test_an_old_call_that_is_repeated_leaves_no_newer_question_out() -> None:
+    question, many = ["And the end", "The start"], [f"variant {number}" for number in range(9)]
+    assert expanded({"query": "fee", "variants": many}, []) == ["fee", *many[:MAX_VARIANTS]]
+    used: list[str] = ["fee", "maximum fee"]
+    for turn in range(5):
+        question = [f"end {turn}", f"start {turn}"]
+        used = expanded({"query": used[0], "variants": used[1:]}, question)
+        assert used[0] == "fee" and used[-2:] == question and len(used) <= 1 + MAX_VARIANTS
 
 
 @pytest.mark.parametrize("arguments", [{}, {"query": ""}, {"query": 1}, {"queries": ["fee"]}, {"query": ["fee"]}])

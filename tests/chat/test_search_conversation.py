@@ -31,6 +31,12 @@ def summarised(person: Person, *, to: int = 9, aside: tuple[int, ...] = ()) -> C
     rows = list(Message.objects.filter(conversation=conversation).order_by("depth"))
     for depth, fact in {**FACTS, 12: "The later fact is Heron."}.items():
         Message.objects.filter(pk=rows[depth].pk).update(parts=[{"type": "text", "text": fact}])
+    _summary(conversation, to=to, aside=aside)
+    return conversation
+
+
+def _summary(conversation: Conversation, *, to: int, aside: tuple[int, ...] = ()) -> None:
+    rows = list(Message.objects.filter(conversation=conversation).order_by("depth"))
     Summary.objects.create(
         conversation=conversation,
         first=rows[0],
@@ -46,7 +52,6 @@ def summarised(person: Person, *, to: int = 9, aside: tuple[int, ...] = ()) -> C
         timezone="UTC",
         prompt_version=1,
     )
-    return conversation
 
 
 def found(conversation: Conversation, query: object) -> list[dict[str, Any]]:
@@ -115,3 +120,13 @@ def test_a_model_with_tools_gets_it_with_the_summary_and_the_transcript_shows_it
     assert part["name"] == "search_conversation" and "Zürich-4711" in json.dumps(ended["parts"], ensure_ascii=False)
     Summary.objects.filter(conversation=conversation).delete()
     assert "search_conversation" not in person.caller.post(path, draft, expect=200)["tools"]
+
+
+def test_of_numbers_the_very_one_is_found_among_longer_ones(person: Person) -> None:
+    conversation = past(person.user, 30)
+    rows = list(Message.objects.filter(conversation=conversation, role="user").order_by("depth"))
+    for number, row in enumerate(rows):
+        Message.objects.filter(pk=row.pk).update(parts=[{"type": "text", "text": f"The paint in box {number}."}])
+    _summary(conversation, to=59)
+    for number in (1, 2, 17):
+        assert f"The paint in box {number}." in [quote["quote"] for quote in found(conversation, f"paint box {number}")]

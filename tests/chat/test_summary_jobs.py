@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
-from zoneinfo import ZoneInfo
 
 import pytest
 from django.utils import timezone
@@ -15,7 +14,6 @@ from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.tree import rows_between
 from chat.summaries import due
 from chat.summaries.jobs import decided_for
-from chat.summaries.writing import DEFAULT_PROMPT, Brief, Rejected
 from llm.models import Model
 from tests.application import Application
 from tests.chat.conversations import kill_worker, past
@@ -115,42 +113,36 @@ def test_a_killed_worker_leaves_a_failed_job_and_every_message(product: Product,
     assert Summary.objects.filter(conversation=place).count() == 1
 
 
-@pytest.mark.parametrize("ending", ["refused", "cut off"])
-def test_a_job_that_ends_between_chunks_leaves_whole_turns_and_the_next_goes_on_from_them(
-    application: Application, person: Person, scripted_model_row: Model, ending: str
+def test_a_worker_that_ends_between_chunks_leaves_whole_turns_and_the_next_job_goes_on_from_them(
+    application: Application, person: Person, scripted_model_row: Model
 ) -> None:
-    refusal = {
-        "status": 400,
-        "code": "content_filter",
-        "message": "The prompt triggered the content management policy.",
-    }
-    bad = {"summary": {"error": refusal} if ending == "refused" else {"text": "Never.", "silent_after": 0}}
+    note = uuid4().hex
+    hangs = json.dumps({"summary": {"text": "Never.", "silent_after": 0}, "note": note})
     writes = Model.objects.create(
         provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=4_096
     )
     row = past(person.user, 12, words=120, persona=small(person, window=12_288, summary_model=writes))
     rows = list(Message.objects.filter(conversation=row).order_by("depth"))
-    hurt = Message.objects.filter(pk=rows[8].pk)
-    hurt.update(parts=[{"type": "text", "text": f"{rows[8].text}\nscript: {json.dumps(bad)}"}])
+    hurt = Message.objects.filter(pk=rows[14].pk)
+    hurt.update(parts=[{"type": "text", "text": f"{rows[14].text}\nscript: {hangs}"}])
     person.caller.ended(person.caller.ask("And?", {"text": "Yes."}, str(row.pk))["id"])
-    if ending == "cut off":
-        until(lambda: Summary.objects.filter(conversation=row, last=rows[7]).exists(), "two chunks are stored")
-        SummaryJob.objects.filter(conversation=row).update(created=timezone.now() - timedelta(seconds=121))
-        sweep_turns()
+    until(lambda: any("# The form" in each.text for each in application.model.arrived(note)), "a later chunk is read")
+    SummaryJob.objects.filter(conversation=row).update(created=timezone.now() - timedelta(seconds=121))
+    sweep_turns()
     settled(person, row.pk)
     failed = SummaryJob.objects.get(conversation=row)
-    codes = {"refused": "content_filtered", "cut off": "summary_interrupted"}
-    assert (failed.status, failed.code) == (SummaryJob.Status.FAILED, codes[ending])
+    assert (failed.status, failed.code) == (SummaryJob.Status.FAILED, "summary_interrupted")
     half = Summary.objects.filter(conversation=row).latest("id")
-    assert (half.last, half.messages, half.first) == (rows[7], 8, rows[0])
-    hurt.update(parts=rows[8].parts)
+    told = half.messages
+    assert (half.first, half.last) == (rows[0], rows[told - 1]) and half.last.role == "assistant" and told <= 14
+    hurt.update(parts=rows[14].parts)
     turn(person, row.pk, mark := uuid4().hex)
     system, summary, *history = prompt(application, mark)
     assert (system["role"], summary["role"]) == ("system", "system")
-    assert [said["content"] for said in history[:-3]] == [each.text for each in rows[8:]]
+    assert [said["content"] for said in history[:-3]] == [each.text for each in rows[told:]]
     whole = Summary.objects.filter(conversation=row).latest("id")
     assert SummaryJob.objects.filter(conversation=row).latest("id").status == SummaryJob.Status.DONE
-    assert whole.last.depth > 8 and whole.messages == whole.last.depth + 1 and whole.first == rows[0]
+    assert whole.messages == whole.last.depth + 1 > told and whole.first == rows[0]
     since = Summary.objects.filter(conversation=row, pk__gt=half.pk).earliest("id")
     assert since.supersedes == half and since.last.role == "assistant"
 
@@ -196,29 +188,6 @@ def test_a_turn_full_of_tool_results_is_no_reason_to_summarise(application: Appl
     heavy: Any = {**call, "used": call["used"] + 1_400, "messages": [*call["messages"], result]}
     assert due.job_after(context, heavy, ended.user_message_id, "Found.") is None
     assert due.job_after(context, heavy, ended.user_message_id, f"Found: {FILLER * 5}") is not None
-
-
-def brief(window: int, wanted: int, instructions: str = DEFAULT_PROMPT, max_output: int | None = None) -> Brief:
-    model = Model(name="writer", context_window=window, max_output=max_output)
-    nobody: Any = None
-    measures = due.Measures(nobody, ())
-    return Brief(Conversation(), model, instructions, wanted, timezone.now(), ZoneInfo("UTC"), measures)
-
-
-@pytest.mark.parametrize("window", [4_096, 6_000, 8_000, 12_288, 32_000, 128_000])
-@pytest.mark.parametrize("wanted", [256, 1_500, 8_000, 40_000])
-def test_a_long_summary_gives_way_to_what_its_writer_has_to_read(window: int, wanted: int) -> None:
-    written = brief(window, wanted)
-    assert written.room >= window * 3 // 10
-    assert 256 <= written.budget <= wanted
-    assert written.budget == wanted or written.room <= window * 4 // 10
-    assert brief(window, wanted, max_output=1_000).budget * 3 // 2 <= 1_000
-
-
-def test_a_summary_prompt_that_leaves_no_room_is_an_error_and_nothing_is_cut() -> None:
-    with pytest.raises(Rejected, match="can shorten the prompt") as refused:
-        _ = brief(4_096, 256, "word " * 3_000).room
-    assert refused.value.code == "summary_prompt_too_long"
 
 
 def test_a_file_that_only_its_name_is_sent_of_counts_as_that(
