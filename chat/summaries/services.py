@@ -18,6 +18,7 @@ from core.background import enqueue
 from core.errors import ProductError
 from core.requests import get_or_404
 from llm import tokens
+from llm.models import Model
 
 MAX_SECTION = 20_000  # characters
 
@@ -27,13 +28,16 @@ def visible_summary(user: User, pk: UUID) -> Summary:
     return get_or_404(Summary.objects.visible_to(user).select_related("conversation", "last"), pk, "summary")
 
 
-def summarise_now(*, user: User, conversation: Conversation) -> SummaryJob:
+def summarise_now(*, user: User, conversation: Conversation, model: object = None) -> SummaryJob:
     """Has everything but the newest messages summarised, and lets later summaries come by themselves again.
 
-    Raises `already_answering` and `summarising` (409), and `nothing_to_summarise` (409) when nothing is old enough.
+    `model` is the id of the one in whose window they are to fit; None is that of the newest answer. Raises `NotFound`
+    for one that is unknown or switched off, `already_answering` and `summarising` (409), and `nothing_to_summarise`
+    (409) when nothing is old enough.
     """
+    chosen = get_or_404(Model.objects.usable(), model, "model") if model else None
     with idle(user, conversation) as locked:
-        job = _job(locked, SummaryJob.Reason.ASKED)
+        job = _job(locked, SummaryJob.Reason.ASKED, model=chosen)
         if _planned(locked, job) is None:
             raise ProductError(
                 "nothing_to_summarise",
@@ -45,9 +49,10 @@ def summarise_now(*, user: User, conversation: Conversation) -> SummaryJob:
     return job
 
 
-def would_free(conversation: Conversation) -> int:
-    """Tokens of the next prompt that a summary written now would free; 0 where there is nothing to summarise."""
-    job = _job(conversation, SummaryJob.Reason.ASKED)
+def would_free(conversation: Conversation, model: Model) -> int:
+    """Tokens that a summary written now would free in the next prompt for the model; 0 where there is nothing to
+    summarise."""
+    job = _job(conversation, SummaryJob.Reason.ASKED, model=model)
     planned = _planned(conversation, job)
     if planned is None:
         return 0
@@ -125,15 +130,18 @@ def _require_in_force(conversation: Conversation, summary: Summary) -> None:
         )
 
 
-def _job(conversation: Conversation, reason: str, target: Summary | None = None) -> SummaryJob:
-    """Not stored yet. What every prompt has is taken from the newest answer's report."""
+def _job(
+    conversation: Conversation, reason: str, target: Summary | None = None, *, model: Model | None = None
+) -> SummaryJob:
+    """Not stored yet. What every prompt has is taken from the newest answer's report, and so is the model if none is
+    given."""
     leaf = Message.objects.select_related("model").get(pk=conversation.leaf_id) if conversation.leaf_id else None
     turn = Turn.objects.filter(answer=leaf).select_related("model").only("report", "model").first() if leaf else None
     calls = turn.report.get("calls", []) if turn else []
     return SummaryJob(
         conversation=conversation,
         reason=reason,
-        model=turn.model if turn else leaf.model if leaf else None,
+        model=model or (turn.model if turn else leaf.model if leaf else None),
         target=target,
         fixed=due.fixed_of(calls[-1]) if calls else 0,
         heartbeat=timezone.now(),

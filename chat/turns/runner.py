@@ -26,6 +26,7 @@ from chat.realtime.event_stream import announce, announce_state
 from chat.realtime.events import EventType
 from chat.rendering import references
 from chat.summaries import due
+from chat.tools.files import SEARCH_GUIDANCE
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, Progress, last_event
@@ -211,7 +212,8 @@ class _Run:
         names = {"model": model.name, "instead_of": failed.name}
         self.answer.emit(EventType.MODEL_FALLBACK, **names, code=why.code, detail=why.detail)
         self._news.set()
-        await self._begin(await on_database(context_of_turn, self.turn, model))
+        searched = any(part.get("name") == SEARCH_GUIDANCE.name for part in self.answer.parts)
+        await self._begin(await on_database(partial(context_of_turn, searched=searched), self.turn, model))
 
     async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
         if cycle.refused is not None and cycle.refused.unavailable:
