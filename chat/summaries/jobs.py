@@ -122,24 +122,26 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
     marks = marks_on(conversation.pk, leaf)
     if job.target is not None:
         before, rows = None, due.open_rows(None, job.target.last_id, marks)
-        tail = [row for row in rows_between(job.target.last_id, leaf) if row.pk not in marks.by_message]
-        budget = due.budget_beside(decided, tail, job.fixed, marks)
+        fixed = due.with_pinned(decided, marks, job.fixed)
+        after = [row for row in rows_between(job.target.last_id, leaf) if row.pk not in marks.by_message]
+        tail = due.total(due.costs(decided, after, fixed))
+        budget = due.budget_beside(decided, tail, fixed)
     else:
-        after = due.open_rows(in_force(conversation.pk, leaf, marks), leaf, marks)
-        plan = due.plan_of(decided, after, job, marks)
-        if plan is None:
+        ahead = due.ahead_of(decided, job, leaf, marks)
+        if (plan := ahead.plan) is None:
             return None
-        last, budget = UUID(plan.summarise[-1].partition("#")[0]), plan.summary_tokens
-        deepest = next(row.depth for row in after if row.pk == last)
+        fixed, tail, budget = ahead.fixed, due.total(ahead.sent[-len(plan.keep) :]), plan.summary_tokens
+        last = UUID(plan.summarise[-1].partition("#")[0])
+        deepest = next(row.depth for row in ahead.rows if row.pk == last)
         # A summary of an older prompt version is not gone on from: what it stands for is read again.
         before = in_force(conversation.pk, leaf, marks, prompt_version=version)
         rows = [row for row in due.open_rows(before, leaf, marks) if row.depth <= deepest]
     if not rows:
         return None
     now, zone = timezone.now(), conversation.owner.zone
-    measures = due.Measures(decided, rows)
+    measures = due.Measures(decided, due.costs(decided, rows, fixed + tail))
     so_far = tokens.tokenizer(writer.tokenizer or tokens.CATCH_ALL).count(text_of(before)) if before else 0
-    budget = min(budget, writer.window // writing.BUDGET_PART)
+    budget = writing.budget_for(writer, budget)
     brief = writing.Brief(conversation, writer, instructions, budget, now, zone, measures, so_far, patience)
     if brief.room < writing.LEAST_READ:
         raise ProductError(

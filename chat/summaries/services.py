@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import User
-from chat.context.summary import SECTION_SHARES, SummaryPlan
+from chat.context.summary import SECTION_SHARES, SummaryMessage, SummaryPlan
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import idle
 from chat.models.summary import in_force, marks_on, text_of
@@ -56,18 +56,19 @@ def would_free(conversation: Conversation, model: Model) -> int:
     planned = _planned(conversation, job)
     if planned is None:
         return 0
-    rows, plan = planned
+    sent, plan = planned
     gone = frozenset(plan.summarise)
-    freed = sum(cost.tokens for cost in due.costs(decided_for(job), rows) if cost.id in gone)
+    freed = sum(cost.tokens for cost in sent if cost.id in gone)
     return max(0, freed - plan.summary_tokens)
 
 
-def _planned(conversation: Conversation, job: SummaryJob) -> tuple[list[Message], SummaryPlan] | None:
+def _planned(conversation: Conversation, job: SummaryJob) -> tuple[Sequence[SummaryMessage], SummaryPlan] | None:
     """The messages that a summary written now could stand for, and for which of them; None where it is for none."""
-    marks, leaf = marks_on(conversation.pk, conversation.leaf_id), conversation.leaf_id
-    rows = due.open_rows(in_force(conversation.pk, leaf, marks), leaf, marks) if leaf else []
-    plan = due.plan_of(decided_for(job), rows, job, marks) if rows else None
-    return (rows, plan) if plan is not None else None
+    if conversation.leaf_id is None:
+        return None
+    marks = marks_on(conversation.pk, conversation.leaf_id)
+    ahead = due.ahead_of(decided_for(job), job, conversation.leaf_id, marks)
+    return (ahead.sent, ahead.plan) if ahead.plan is not None else None
 
 
 def rebuild_summary(*, user: User, summary: Summary) -> SummaryJob:

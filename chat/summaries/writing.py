@@ -62,6 +62,12 @@ class Rejected(Exception):
         self.code = code
 
 
+def budget_for(writer: Model, wanted: int) -> int:
+    """As much of `wanted` as leaves the messages room in its writer's window, and as it can say without a cut."""
+    said = wanted if writer.max_output is None else int(writer.max_output / TOO_LONG)
+    return min(wanted, said, writer.window // BUDGET_PART)
+
+
 @dataclass(frozen=True)
 class Brief:
     """Under which instructions a summary of at most `budget` tokens is written, of what, by whom, and when it is.

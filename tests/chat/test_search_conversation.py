@@ -8,7 +8,7 @@ import pytest
 
 from chat.conversations.marks import mark_turn
 from chat.models import Conversation, Message, Summary
-from chat.models.words import phrases
+from chat.models.words import best, phrases
 from chat.tools.conversation import CUT, NOTHING, QUOTE, SearchConversation, quotation
 from llm.models import Model
 from llm.types.tools import BadArguments
@@ -17,7 +17,12 @@ from tests.chat.citing import ask
 from tests.chat.conversations import past
 from tests.conftest import Person
 
-FACTS = {0: "The harbour's number is Zürich-4711.", 4: "The key lies under the đá.", 6: "Olga's ship is named Gull."}
+FACTS = {
+    0: "The harbour's number is Zürich-4711.",
+    4: "The key lies under the đá.",
+    6: "Olga's ship is named Gull.",
+    8: "港口的号码是四七一一。",
+}
 
 
 def summarised(person: Person, *, to: int = 9, aside: tuple[int, ...] = ()) -> Conversation:
@@ -58,7 +63,8 @@ def found(conversation: Conversation, query: object) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("query", "depth"), [("zurich", 0), ("what is the harbour's number?", 0), ("da", 4), ('"named gull"', 6)]
+    ("query", "depth"),
+    [("zurich", 0), ("what is the harbour's number?", 0), ("da", 4), ('"named gull"', 6), ("港口在哪里", 8)],
 )
 def test_what_was_replaced_is_quoted_word_for_word(person: Person, query: str, depth: int) -> None:
     conversation = summarised(person)
@@ -66,6 +72,15 @@ def test_what_was_replaced_is_quoted_word_for_word(person: Person, query: str, d
     row = Message.objects.get(conversation=conversation, depth=depth)
     when = f"{row.created.astimezone(person.user.zone):%Y-%m-%d %H:%M}"
     assert quotes[depth + 1] == {"position": depth + 1, "who": "user", "when": when, "quote": FACTS[depth]}
+
+
+def test_rare_words_come_before_frequent_ones_and_of_equals_the_newest(person: Person) -> None:
+    conversation = summarised(person, to=19)
+    rows = list(Message.objects.filter(conversation=conversation).order_by("depth"))
+    ids = [row.pk for row in rows]
+    assert best(ids, phrases("word1 word2 harbour"), 2) == [rows[0].pk, rows[19].pk]
+    assert best(ids, phrases('"word1 word3" 港口? nowhere'), 2) == [rows[8].pk]
+    assert best(ids[1:], phrases("harbour"), 2) == []
 
 
 def test_what_is_sent_as_it_is_or_left_out_is_not_found(person: Person) -> None:
