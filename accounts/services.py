@@ -1,19 +1,21 @@
 """Every change to people, their sessions and tokens."""
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import AbstractUser, Group, Permission
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
 from accounts.access.authentication import token_digest
+from accounts.access.delegation import require_held, require_rank
 from accounts.access.sessions import close_sockets, cut_off, group_of_token, public_name
-from accounts.models import ApiToken, Session, User
+from accounts.models import AdminRecord, ApiToken, Session, User
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
 
@@ -129,8 +131,16 @@ def is_last_admin(person: User) -> bool:
 
 
 def save_user(*, user: AbstractUser, person: User) -> None:
-    """Stores a row as an administrator's form left it. Raises `last_admin` rather than locking everybody out."""
+    """Stores a row as an administrator's form left it.
+
+    Raises `last_admin` rather than locking everybody out, `outranked` and `right_not_held` as `access.delegation`.
+    """
     require_store(user, person)
+    stored = User.objects.filter(pk=person.pk).first()
+    if stored is not None:
+        require_rank(user, stored)
+    if person.is_superuser and not user.is_superuser:
+        raise ProductError("right_not_held", "Only a superuser can make somebody a superuser.", status=403)
     if not (person.is_active and person.is_superuser) and is_last_admin(person):
         raise ProductError("last_admin", LAST_ADMIN, status=409)
     person.save()
@@ -140,9 +150,45 @@ def save_user(*, user: AbstractUser, person: User) -> None:
             transaction.on_commit(partial(close_sockets, group_of_token(token)))
 
 
+def set_rights(
+    *, user: AbstractUser, person: User, groups: Collection[Group], permissions: Collection[Permission]
+) -> None:
+    """Gives a person these groups and rights and no others. Raises `outranked` and `right_not_held`."""
+    require_store(user, person)
+    require_rank(user, person)
+    changed_groups = set(groups) ^ set(person.groups.all())
+    require_held(user, set(permissions) ^ set(person.user_permissions.all()), changed_groups)
+    person.groups.set(groups)
+    person.user_permissions.set(permissions)
+
+
+def save_group(*, user: AbstractUser, group: Group, permissions: Collection[Permission]) -> None:
+    """Stores a group with these rights and no others. Raises `right_not_held`."""
+    require_store(user, group)
+    held = set() if group._state.adding else set(group.permissions.all())
+    require_held(user, set(permissions) ^ held)
+    group.save()
+    group.permissions.set(permissions)
+
+
+def delete_group(*, user: AbstractUser, group: Group) -> None:
+    """Raises `right_not_held` where its members would lose what `user` does not hold."""
+    require_right(user, "delete", group)
+    require_held(user, group.permissions.all())
+    group.delete()
+
+
 def delete_user(*, user: AbstractUser, person: User) -> None:
-    """Removes somebody with everything that is theirs."""
+    """Removes somebody with everything that is theirs; the record of what they did in the admin stays.
+
+    Raises `last_admin` and `outranked`.
+    """
     require_right(user, "delete", person)
+    require_rank(user, person)
     if is_last_admin(person):
         raise ProductError("last_admin", LAST_ADMIN, status=409)
-    person.delete()
+    entries = LogEntry.objects.filter(user=person).select_related("content_type")
+    with transaction.atomic():
+        records = (AdminRecord.of(entry, person.get_username()) for entry in entries.iterator(chunk_size=1000))
+        AdminRecord.objects.bulk_create(records, batch_size=1000)
+        person.delete()

@@ -146,12 +146,12 @@ class RunAdmin(RecordAdmin):
     ordering = ("-id",)
     list_display = ("id", "owner", "task__code", "model", "status_label", "code", "created", "started", "finished")
     list_select_related = ("owner", "task", "model")
-    list_filter = ("status", "model")
+    list_filter = ("status", "unasked", "model")
     search_fields = ("=id", "=owner__username", "=task__code", "=code")
     search_help_text = "The id of a run, a user name, a task's code, or the code of what went wrong"
     fields = (
         *("id", "owner", "task__code", "conversation_id", "model", "status_label", "code", "steps_and_tokens"),
-        *("created", "started", "finished", "heartbeat"),
+        *("unasked", "created", "started", "finished", "heartbeat"),
     )
     actions_detail: Any = ("stop",)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from django.utils.translation import override
 
@@ -19,7 +20,17 @@ from chat.models import Conversation, Message
 from chat.models.conversation_state import visible_message, visible_turn
 from chat.realtime import event_stream
 from chat.realtime.event_stream import group_of
-from chat.realtime.events import BAD_FRAME, BURST, FRAMES, MAX_FRAME, NOT_YOURS, PER_SECOND, TOO_FAST, TOO_LARGE
+from chat.realtime.events import (
+    BAD_FRAME,
+    BURST,
+    FRAMES,
+    MAX_FRAME,
+    MAX_IDS,
+    NOT_YOURS,
+    PER_SECOND,
+    TOO_FAST,
+    TOO_LARGE,
+)
 from chat.sending.services import send_or_queue
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask, check_effort, regenerate
@@ -171,14 +182,25 @@ def _conversation(user: User, pk: object) -> Conversation:
 
 
 def _send(user: User, frame: dict[str, Any]) -> None:
-    """Raises `bad_text`, `bad_effort` and `bad_idempotency_key`, and what `send_or_queue` raises."""
-    text, key = frame.get("text", ""), _key(frame)
+    """Raises `bad_text`, `bad_effort`, `bad_list` and `bad_idempotency_key`, and what `send_or_queue` raises."""
+    text, effort = frame.get("text", ""), frame.get("effort")
     if not isinstance(text, str):
         raise ProductError("bad_text", "text must be a string: the message as it was written.")
-    effort = frame.get("effort")
     check_effort(effort if effort is None or isinstance(effort, str) else str(effort))
+    files, models = _ids(frame, "files"), _ids(frame, "models")
+    parent = identifier(frame["parent"], "message") if frame.get("parent") is not None else None
     found = _conversation(user, frame.get("conversation"))
-    send_or_queue(user=user, conversation=found, ask=Ask(text=text, key=key, effort=effort))
+    ask = Ask(text=text, files=files, models=models, key=_key(frame), parent=parent, effort=effort)
+    send_or_queue(user=user, conversation=found, ask=ask)
+
+
+def _ids(frame: dict[str, Any], name: str) -> list[UUID]:
+    given = frame.get(name)
+    if given is None:
+        return []
+    if not isinstance(given, list) or len(given) > MAX_IDS:
+        raise ProductError("bad_list", f"{name} must be a list of at most {MAX_IDS} ids.")
+    return [identifier(each, name.removesuffix("s")) for each in given]
 
 
 def _go_on(how: Callable[..., Any], user: User, frame: dict[str, Any]) -> None:

@@ -26,7 +26,12 @@ GROUPS = {
     },
     "Tools": {"llm.WebSearch": "travel_explore", "llm.ToolServer": "build"},
     "Files": {"files.File": "description", "files.Embedder": "graph_3", "projects.Project": "folder"},
-    "People": {"accounts.User": "person", "auth.Group": "group", "accounts.ApiToken": "key"},
+    "People": {
+        "accounts.User": "person",
+        "auth.Group": "group",
+        "accounts.ApiToken": "key",
+        "accounts.AdminRecord": "assignment_ind",
+    },
     "Webhooks": {"accounts.Webhook": "webhook", "accounts.WebhookDelivery": "outbox"},
     "Tasks": {"projects.Task": "task_alt", "projects.TaskChange": "history", "chat.Run": "play_circle"},
     "Use": {

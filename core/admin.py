@@ -5,6 +5,8 @@ from typing import Any, cast
 
 from django.contrib import messages
 from django.contrib.auth.models import AbstractUser
+from django.db import transaction
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from unfold.admin import ModelAdmin
@@ -26,6 +28,12 @@ class RowAdmin(ModelAdmin):
         if found is None:
             raise Http404
         return found
+
+    @transaction.atomic
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """All that were chosen, each as on its own page, or none where one of them may not go."""
+        for row in queryset:
+            self.delete_model(request, row)
 
     def back(self, request: HttpRequest, row: Any, said: str, level: int = messages.SUCCESS) -> HttpResponse:
         """The end of a dialog: the row's page, which says this."""

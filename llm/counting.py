@@ -14,12 +14,13 @@ from llm.types.model_call import ModelRequest
 KEPT = 3_600  # seconds
 
 
-async def exact_count(model: Model, request: ModelRequest) -> int | None:
-    """Messages and tools together, in tokens; None where the provider does not count, or not in time."""
+async def exact_count(model: Model, request: ModelRequest, *, ask: bool = True) -> int | None:
+    """Messages and tools together, in tokens; None where the provider does not count, or not in time. Without `ask`
+    only what it has counted before."""
     key, count = _key(model, request), None
     with suppress(RedisError):
         count = await on_database(cache.get, key)
-    if count is None:
+    if count is None and ask:
         count = await shared_client(model.provider).count_tokens(request)
         if count is not None:
             with suppress(RedisError):

@@ -22,7 +22,7 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 from accounts.models import User
 from core.admin import Confirmation, RowAdmin, acting, button, confirmed, go
 from personas import services
-from personas.forms import PersonaForm, PromptForm
+from personas.forms import PersonaForm, PromptForm, ReminderForm
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SummaryPrompt, SystemPrompt
 
 MOST_WORDS = 4_000  # of a line; above that comparing words takes seconds, and the line counts as changed as a whole
@@ -81,10 +81,6 @@ class PersonaAdmin(RowAdmin):
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         services.delete_persona(user=person(request), persona=obj)
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Persona]) -> None:
-        for persona in queryset:
-            services.delete_persona(user=person(request), persona=persona)
-
 
 def reminders_for(request: HttpRequest) -> QuerySet[Reminder]:
     """All but those that only other people's private personas use."""
@@ -94,6 +90,7 @@ def reminders_for(request: HttpRequest) -> QuerySet[Reminder]:
 
 @admin.register(Reminder)
 class ReminderAdmin(RowAdmin):
+    form = ReminderForm
     list_display = ("text", "scope", "enabled", "used_by")
     list_filter = ("scope", "enabled")
     search_fields = ("text",)
@@ -103,6 +100,9 @@ class ReminderAdmin(RowAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.save_reminder(user=person(request), reminder=obj)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        services.delete_reminder(user=person(request), reminder=obj)
 
     @display(description="Used by")
     def used_by(self, reminder: Reminder) -> str:
@@ -146,6 +146,9 @@ class BudgetProfileAdmin(RowAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.save_profile(user=person(request), profile=obj)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        services.delete_profile(user=person(request), profile=obj)
 
     @display(description="Default", ordering="default", label={"default": "success"})
     def is_default(self, profile: BudgetProfile) -> str | None:

@@ -30,9 +30,23 @@ class Lines(forms.CharField):
         return [line.strip() for line in super().clean(value).splitlines() if line.strip()]
 
 
+class PromptText(forms.CharField):
+    """A text for a model. Browsers send its line ends as CR LF, which no model needs to read."""
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
+        return text.replace("\r\n", "\n") if isinstance(text, str) else text
+
+
+def prompt_text(most: int | None = None, **options: Any) -> PromptText:
+    """The admin's field for one."""
+    return PromptText(max_length=most, widget=UnfoldAdminTextareaWidget(), **options)
+
+
 class PromptForm(forms.ModelForm[PromptVersion]):
     """A new version. `based_on` is the version that was active when the form was opened, 0 for none."""
 
+    text = prompt_text()
     activate = forms.BooleanField(
         label="Make it active", required=False, initial=True, widget=UnfoldBooleanSwitchWidget()
     )
@@ -57,9 +71,38 @@ class PromptForm(forms.ModelForm[PromptVersion]):
         return cleaned
 
 
-class PersonaForm(forms.ModelForm[Persona]):
-    tools = Lines(help_text="Names of the tools it may call, one a line.")
-    starter_messages = Lines(help_text="Shown for a start, one a line.")
+class ReminderForm(forms.ModelForm[Reminder]):
+    text = prompt_text(Reminder.MAX_TEXT)
+
+    class Meta:
+        model = Reminder
+        fields: ClassVar = ["text", "scope", "enabled"]
+
+
+class PersonaRules(forms.ModelForm[Persona]):
+    """What holds of a persona wherever it is written."""
+
+    def clean_tools(self) -> list[str]:
+        try:
+            return tools.checked(self.cleaned_data["tools"], already=self.instance.tools)
+        except tools.BadTools as error:
+            raise forms.ValidationError(str(error)) from error
+
+    def clean_starter_messages(self) -> list[str]:
+        lines: list[str] = self.cleaned_data["starter_messages"]
+        if len(lines) > Persona.MAX_STARTERS or any(len(line) > Persona.MAX_STARTER for line in lines):
+            raise forms.ValidationError(
+                f"Write at most {Persona.MAX_STARTERS} lines of at most {Persona.MAX_STARTER} characters."
+            )
+        return lines
+
+
+class PersonaForm(PersonaRules):
+    """The admin's."""
+
+    instructions = prompt_text(Persona.MAX_INSTRUCTIONS, required=False)
+    tools = Lines()
+    starter_messages = Lines(help_text=f"Shown for a start, one a line, at most {Persona.MAX_STARTERS}.")
 
     class Meta:
         model = Persona
@@ -67,6 +110,12 @@ class PersonaForm(forms.ModelForm[Persona]):
             *("name", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile"),
             *("tools", "reminders", "date_awareness", "starter_messages", "visibility"),
         ]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "tools" in self.fields:  # whoever may only look sees no fields
+            known = [*tools.OWN, *(f"{name}{tools.SEPARATOR}{tools.EVERY}" for name in tools.server_names())]
+            self.fields["tools"].help_text = f"Names of the tools it may call, one a line: {', '.join(known)}."
 
 
 class ToolNames(forms.MultipleChoiceField):
@@ -85,12 +134,12 @@ class ModelField(forms.ModelChoiceField[Model]):
         return _("%(name)s (%(window)s tokens)") % {"name": obj.name, "window": grouped(obj.window)}
 
 
-class PersonaPageForm(forms.ModelForm[Persona]):
+class PersonaPageForm(PersonaRules):
     """A persona as its owner writes it. `tag`: the state that the form was opened with; empty for a new one."""
 
-    instructions = forms.CharField(required=False, strip=False, max_length=Persona.MAX_INSTRUCTIONS)
+    instructions = PromptText(required=False, strip=False, max_length=Persona.MAX_INSTRUCTIONS)
     tools = ToolNames(required=False)
-    reminder = forms.CharField(required=False, max_length=Reminder.MAX_TEXT)
+    reminder = PromptText(required=False, max_length=Reminder.MAX_TEXT)
     starter_messages = Lines(widget=forms.Textarea())
     tag = forms.CharField(required=False)
 
@@ -115,26 +164,6 @@ class PersonaPageForm(forms.ModelForm[Persona]):
         self.fields["model"] = ModelField(models, required=False, empty_label=named)
         profiles = cast("forms.ModelChoiceField[BudgetProfile]", self.fields["budget_profile"])
         profiles.empty_label = default % {"name": default_profile().name}
-
-    def clean_instructions(self) -> str:
-        return str(self.cleaned_data["instructions"]).replace("\r\n", "\n")  # forms are sent so; it is no change
-
-    def clean_reminder(self) -> str:
-        return str(self.cleaned_data["reminder"]).replace("\r\n", "\n")
-
-    def clean_tools(self) -> list[str]:
-        try:
-            return tools.checked(self.cleaned_data["tools"], already=self.instance.tools)
-        except tools.BadTools as error:
-            raise forms.ValidationError(str(error)) from error
-
-    def clean_starter_messages(self) -> list[str]:
-        lines: list[str] = self.cleaned_data["starter_messages"]
-        if len(lines) > Persona.MAX_STARTERS or any(len(line) > Persona.MAX_STARTER for line in lines):
-            raise forms.ValidationError(
-                f"Write at most {Persona.MAX_STARTERS} lines of at most {Persona.MAX_STARTER} characters."
-            )
-        return lines
 
     @property
     def persona_fields(self) -> dict[str, Any]:

@@ -48,11 +48,12 @@ class TaskAdmin(RecordAdmin):
     ordering = ("-id",)
     list_display = ("code", "owner", "level", "horizon", "archetype", "status_label", "stands", "created", "finished")
     list_select_related = ("owner",)
-    list_filter = ("level", "horizon", "archetype", "status")
+    list_filter = ("level", "horizon", "archetype", "status", "draft")
     search_fields = ("=id", "=code", "=owner__username")
     search_help_text = "An id, a code such as D2026-11-21-T02, or a user name"
     fields = (
         *("id", "code", "owner", "level", "horizon", "date", "archetype", "status_label", "stands", "cleared"),
+        *("draft", "draft_code", "heartbeat"),
         *("parent_code", "moved_to_code", "project_id", "position", "created", "updated", "finished"),
     )
 

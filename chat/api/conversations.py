@@ -299,7 +299,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         draft, scope = Draft(body["text"], body["files"], body["effort"]), scope_of(self.get_object())
         model = services.visible_model(body["model"]) or model_for(scope.persona)
         asked: Any = {"user": self.person, "scope": scope, "draft": draft, "model": model}
-        plan = plan_ahead(**asked)
+        plan = plan_ahead(**asked, count=body["count"])
         return Response({**plan, "offers": offers(**asked, plan=plan)})
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)

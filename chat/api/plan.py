@@ -30,6 +30,11 @@ class DraftSerializer(serializers.Serializer[dict[str, Any]]):
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
     effort = serializers.CharField(required=False, allow_blank=True, allow_null=True, default=None)
+    count = serializers.BooleanField(
+        default=False,
+        help_text="Near the limit, have the provider count the prompt, as it will before sending; else only what it "
+        "has counted before is used.",
+    )
 
 
 class SourceSerializer(serializers.Serializer[dict[str, Any]]):
@@ -40,6 +45,9 @@ class SourceSerializer(serializers.Serializer[dict[str, Any]]):
     state = serializers.ChoiceField(choices=["full", "shortened", "stubbed", "by_search", "left_out"])
     reason = serializers.CharField(allow_null=True)
     cut_from = serializers.IntegerField(required=False)
+    mark = serializers.CharField(
+        required=False, help_text="`pinned`: of a message that is always to be sent, and did not fit."
+    )
     exact = serializers.BooleanField()
 
 
@@ -181,6 +189,12 @@ class PlanSerializer(ReportSerializer):
 
     cost = ExpectedCostSerializer(allow_null=True, required=False, help_text="Null without a price.")
     fits = serializers.BooleanField()
+    countable = serializers.BooleanField(
+        required=False, help_text="Near the limit, where asking again with `count` could change the plan."
+    )
+    provider_limit = serializers.IntegerField(
+        required=False, allow_null=True, help_text="What `provider_count` may be; null where there is none."
+    )
     documents = SelectionSerializer()
     error = PlanErrorSerializer(allow_null=True)
 

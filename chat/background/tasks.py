@@ -19,6 +19,7 @@ from chat.conversations.importing import jobs as imports
 from chat.openai_api import create_turn
 from chat.realtime.event_stream import announce, announce_state, hint
 from chat.replay import services as replays
+from chat.runs import drafts
 from chat.runs import state_machine as runs
 from chat.sending import services as sending
 from chat.summaries import jobs
@@ -68,6 +69,11 @@ def advance_run(run_id: str) -> None:
         background.carry(follow_up(conversation))
 
 
+@shared_task(name="chat.tasks.draft_checklist")
+def draft_checklist(task_id: str) -> None:
+    drafts.begin(UUID(task_id))
+
+
 @shared_task(name="chat.tasks.summarise")
 def summarise(job_id: str) -> None:
     background.carry(_summarise(UUID(job_id)))
@@ -106,6 +112,8 @@ def sweep_turns() -> None:
         enqueue("chat.tasks.send_next", conversation_id)
     for run_id in runs.due():
         enqueue("chat.tasks.advance_run", run_id)
+    for task_id in drafts.unclaimed():
+        enqueue("chat.tasks.draft_checklist", task_id)
 
 
 async def _recover(turn_id: UUID) -> None:
@@ -161,7 +169,7 @@ def _wait(**kwargs: Any) -> None:
 
 async def follow_up(conversation_id: UUID) -> None:
     """Begins what comes next in a conversation once an answer or a summary has ended there: the message that waits, the
-    run's next step, the summary, the title.
+    run's next step, the summary, the person's next draft of a checklist, the title.
 
     It is decided from the rows alone, so anybody may ask at any time and as often as they like. What is left undone,
     because a worker is killed in here or the database is away, the sweeper finds.
@@ -184,6 +192,8 @@ def _begin(conversation_id: UUID) -> bool:
         runs.advance(run)
     for job in jobs.queued_in(conversation_id):
         enqueue("chat.tasks.summarise", job)
+    for task_id in drafts.due_beside(conversation_id):
+        enqueue("chat.tasks.draft_checklist", task_id)
     if titled := titles.claim(conversation_id):
         enqueue("chat.tasks.write_title", titled)
     return waited or run is not None

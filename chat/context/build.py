@@ -6,7 +6,6 @@ The required sections, all but older turns, are made first and made to fit; what
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from itertools import accumulate
 from typing import NamedTuple, NotRequired, TypedDict, cast
 
 from chat.context.policies import (
@@ -39,19 +38,20 @@ CUT_TO = 30
 # A system prompt that would be left with this much or less is removed.
 WORTH_KEEPING = 50
 SHORTEST_RESULT = 256
-# Of which the next turn has the same; where they stand depends on the layout.
-LASTING = ("persona", "project_files", "file_listing")
+# Of which the next turn has the same; where they stand depends on the layout, their order does not.
+LASTING: tuple[Section, ...] = ("persona", "project_files", "file_listing")
 
 Sections = dict[Section, list[PromptMessage]]
 
 
 class SourceEntry(TypedDict):
-    """A `SourceReport` for JSON; `title` is for people."""
+    """A `SourceReport` for JSON; `title` is for people, `mark` what was pinned and did not fit."""
 
     kind: str
     state: str
     id: NotRequired[str | None]
     title: NotRequired[str]
+    mark: NotRequired[str]
     tokens: NotRequired[int | None]
     reason: NotRequired[str | None]
     cut_from: NotRequired[int]
@@ -111,6 +111,13 @@ class Report:
         return dropped
 
     @cached_property
+    def without_room(self) -> int:
+        """How many messages and files are left out though nobody wants it: those of `dropped` and `unloaded` but what
+        its person leaves out."""
+        wanted_out = {source.id for source in self.sources if source.reason == "by_user"} if self.dropped else ()
+        return self.unloaded + sum(1 for each in self.dropped if each not in wanted_out)
+
+    @cached_property
     def exact(self) -> bool:
         """Whether every count is exact."""
         return all(source.exact for source in self.sources)
@@ -160,10 +167,14 @@ class Report:
                 yield _attached("image", image.id, image.tokens, there and not image.excluded, why, False)
             yield self._source("message", message.id, placed, reason)
 
+    @cached_property
+    def _marked(self) -> dict[int, Reason]:
+        return {index: why for begin, end, why in self._history.marked for index in range(begin, end)}
+
     def _reason(self, index: int, message: ContextMessage) -> Reason:
         """Why a message is not sent, if it is not."""
-        if message.id in self._history.marked:
-            return self._history.marked[message.id]
+        if index in self._marked:
+            return self._marked[index]
         gap = self._history.gap
         if gap is not None and index < gap:
             return "behind_gap"
@@ -236,11 +247,15 @@ def build(request: ContextRequest) -> Prompt:
     place = _place_of_note(request, history, current_start) if note else None
     sections["history"] = history.messages
     if place is not None:
-        sections["history"] = [*history.messages[:place], *note, *history.messages[place:]]
+        history.messages[place:place] = note
         left -= cost(note)
-    messages = [sent for slot in LAYOUTS[request.layout] for sent in sections.get(slot, ())]
+    messages: list[PromptMessage] = []
+    ends: dict[Section, int] = {}
+    for section in LAYOUTS[request.layout]:
+        messages += sections.get(section, ())
+        ends[section] = len(messages)
     report = Report(request, messages, history, limit=limit, used=limit - left)
-    return Prompt(messages, report, wants_older, _borders(sections, LAYOUTS[request.layout]))
+    return Prompt(messages, report, wants_older, _borders(sections, ends))
 
 
 def required_tokens(request: ContextRequest) -> int:
@@ -255,19 +270,18 @@ def required_tokens(request: ContextRequest) -> int:
     return _total(sections)
 
 
-def _borders(sections: Sections, layout: tuple[Section, ...]) -> tuple[int, ...]:
+def _borders(sections: Sections, ends: Mapping[Section, int]) -> tuple[int, ...]:
     """After S; after what else stands above the history for good; and before the first message that the next turn will
-    not find in its place. Each is a number of messages from the start, none comes twice."""
-    ends = dict(zip(layout, accumulate(len(sections.get(section, ())) for section in layout), strict=True))
-    history = layout.index("history")
-    above = [section for section in layout[:history] if section in LASTING and sections.get(section)]
-    moving = [section for section in layout[history:] if section in LASTING and sections.get(section)]
-    current = sections["current"]
+    not find in its place. Each is a number of messages from the start, none comes twice. `ends`: of each section."""
+    lasting = [section for section in LASTING if sections.get(section)]
+    above = [ends[section] for section in lasting if ends[section] <= ends["history"]]
+    moving = next((section for section in lasting if ends[section] > ends["history"]), None)
     if moving:
-        stable = ends[moving[0]] - len(sections[moving[0]])
+        stable = ends[moving] - len(sections[moving])
     else:
+        current = sections["current"]
         stable = ends["current"] - len(current) + [sent.role for sent in current].index("user") + 1
-    return tuple(sorted({border for border in (ends["system"], ends[above[-1]] if above else 0, stable) if border}))
+    return tuple(sorted({border for border in (ends["system"], *above[-1:], stable) if border}))
 
 
 def _omission_note(renderer: Renderer, left: int) -> list[PromptMessage]:
@@ -279,31 +293,22 @@ def _omission_note(renderer: Renderer, left: int) -> list[PromptMessage]:
 def _place_of_note(request: ContextRequest, history: History, current_start: int) -> int | None:
     """Before how many of the history's messages the note stands: before the first, with its files, that is newer than
     the newest message left out. None where nothing is left out but what a person leaves out."""
-    if history.unbroken is not None and not history.orphans and "no_room" not in history.marked.values():
-        return history.unbroken if history.gap is not None or request.unloaded else None
-    sent = {message.source for message in history.messages}
-    newest = next(
-        (
-            index
-            for index in range(len(request.messages) - 1, -1, -1)
-            if _is_missed(request.messages[index], index < current_start, sent, history)
-        ),
-        -1,
-    )
+    if history.unbroken is not None and not history.orphans:
+        return history.unbroken if history.gap is not None or history.skipped or request.unloaded else None
+    messages = request.messages
+    by_user = {each.id for begin, end, why in history.marked if why == "by_user" for each in messages[begin:end]}
+    there = {sent.source for sent in history.messages} | by_user
+    older = (index for index in range(current_start - 1, -1, -1) if messages[index].id not in there)
+    orphaned = any(message.id in history.orphans for message in messages[current_start:])
+    newest = current_start if orphaned else next(older, -1)
     if newest < 0 and not request.unloaded:
         return None
-    after = {message.id for message in request.messages[newest + 1 : current_start]}
+    after = {message.id for message in messages[newest + 1 : current_start]}
     place = next((n for n, message in enumerate(history.messages) if message.source in after), len(history.messages))
     while 0 < place < len(history.messages) and history.messages[place].role == "tool":
         place -= 1  # it never parts a call from its results
     upload = place > 0 and place < len(history.messages) and history.messages[place - 1].section == "file"
     return place - 1 if upload else place
-
-
-def _is_missed(message: ContextMessage, is_older: bool, sent: set[str | None], history: History) -> bool:
-    if not is_older:
-        return message.id in history.orphans
-    return message.id not in sent and history.marked.get(message.id) != "by_user"
 
 
 def _required_sections(renderer: Renderer, current: Turn) -> Sections:

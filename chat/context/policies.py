@@ -5,9 +5,9 @@ own. A tool group is an assistant message with tool calls together with all of i
 “The room” and “manage.py plan”).
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from chat.context.rendering import Renderer, cost
 from chat.context.types import ContextMessage, PromptMessage, Reason, no_user_message
@@ -102,28 +102,26 @@ def _match_results(messages: Sequence[ContextMessage], turn: Turn) -> dict[str, 
 class History:
     """`messages` oldest first, of `tokens` in total.
 
-    `gap` is the index of the turn that ended the walk because it did not fit, None if none did. `orphans`: messages
-    that are left out for another reason than room, by id; `marked`: those of turns that a person leaves out, and of
-    pinned ones that do not fit. `stubbed`: the questions whose files are only named. `unbroken`: from which of
-    `messages` on nothing is left out for want of room, where the policy knows.
+    `gap` is the index of the turn that ended the walk because it did not fit, None if none did; `skipped` is where the
+    newest pinned turn ends that does not fit. `orphans`: messages that are left out for another reason than room, by
+    id; `marked`: where each turn begins and ends that a person leaves out, or that is pinned and does not fit.
+    `stubbed`: the questions whose files are only named. `unbroken`: from which of `messages` on nothing is left out for
+    want of room, where the policy knows.
     """
 
     messages: list[PromptMessage] = field(default_factory=list)
     tokens: int = 0
     gap: int | None = None
+    skipped: int = 0
     orphans: dict[str, Reason] = field(default_factory=dict)
-    marked: dict[str, Reason] = field(default_factory=dict)
+    marked: list[tuple[int, int, Reason]] = field(default_factory=list)
     stubbed: set[str] = field(default_factory=set)
     unbroken: int | None = None
 
 
-class RenderedTurn(NamedTuple):
-    """The messages `[start:stop]` of the conversation as they are sent; None where all are plain: as they are."""
-
-    start: int
-    stop: int
-    tokens: int
-    messages: list[PromptMessage] | None
+# Of a turn that is decided by itself, by where it begins: where it ends, and what is sent of it, None where that is its
+# messages as they are.
+Decided = dict[int, tuple[int, list[PromptMessage] | None]]
 
 
 def keep_recent(renderer: Renderer, start: int, stop: int, room: int) -> History:
@@ -135,91 +133,105 @@ def keep_recent(renderer: Renderer, start: int, stop: int, room: int) -> History
     """
     messages, overhead = renderer.request.messages, renderer.overhead
     history = History()
-    marked = _decide_marked(renderer, start, stop, room, history)
+    turns = _decide_marked(renderer, start, stop, room, history)
     room -= history.tokens
-    rendered: list[RenderedTurn] = []
     end, tokens, plain = stop, 0, True
     for index in range(stop - 1, start - 1, -1):
         message = messages[index]
-        if message.plain_tokens is None:
+        if (own := message.plain_tokens) is None:
             plain = False
         else:
-            tokens += message.plain_tokens + overhead
+            tokens += own + overhead
         if message.role == "user" or index == start:
-            if marked and index in marked:
-                turn = marked.pop(index)
-                rendered += [turn] if turn.messages is not None else []
+            if index in turns:
                 tokens = 0
             elif not plain:
-                fitting = _fitting_turn(renderer, index, end, room, history)
-                rendered += [fitting] if fitting is not None else []
-                tokens = fitting.tokens if fitting is not None else room + 1
+                tokens, sent = _whole_or_stubbed(renderer, index, end, room, history)
+                turns[index] = end, sent
             if tokens > room:
                 history.gap = index
+                turns.pop(index, None)
                 break
             room -= tokens
             history.tokens += tokens
             end, tokens, plain = index, 0, True
-    behind = [sent for index in sorted(marked) for sent in _sent(renderer, marked[index])]
-    history.messages = behind + _in_order(renderer, rendered, end, stop)
-    history.unbroken = len(behind)
+    whole = max(end, history.skipped)
+    begins = sorted(turns)
+    split = bisect_left(begins, whole)
+    broken = _in_order(renderer, turns, begins[:split], end, whole)
+    history.messages = broken + _in_order(renderer, turns, begins[split:], whole, stop)
+    history.unbroken = len(broken)
     return history
 
 
-def _decide_marked(renderer: Renderer, start: int, stop: int, room: int, history: History) -> dict[int, RenderedTurn]:
-    """The turns with a mark by where they begin: pinned ones that fit, newest first; the others without a message."""
-    messages = renderer.request.messages
-    turns: dict[int, RenderedTurn] = {}
+def _decide_marked(renderer: Renderer, start: int, stop: int, room: int, history: History) -> Decided:
+    """The turns with a mark: pinned ones that fit, newest first; the others without a message."""
+    messages, turns = renderer.request.messages, Decided()
     for begin in reversed(renderer.request.marked):
         if not start <= begin < stop:
             continue
-        end = next((index for index in range(begin + 1, stop) if messages[index].role == "user"), stop)
-        pinned = messages[begin].mark == "pinned"
-        chosen = _fitting_turn(renderer, begin, end, room, history) if pinned else None
-        if chosen is None:
-            reason: Reason = "no_room" if pinned else "by_user"
-            history.marked |= {message.id: reason for message in messages[begin:end]}
-            chosen = RenderedTurn(begin, end, 0, [])
-        turns[begin] = chosen
-        room -= chosen.tokens
-        history.tokens += chosen.tokens
+        end = begin + 1
+        while end < stop and messages[end].role != "user":
+            end += 1
+        reason: Reason = "by_user"
+        if messages[begin].mark == "pinned":
+            tokens, sent = _whole_or_stubbed(renderer, begin, end, room, history)
+            if tokens <= room:
+                turns[begin] = end, sent
+                room -= tokens
+                history.tokens += tokens
+                continue
+            reason, history.skipped = "no_room", history.skipped or end
+        turns[begin] = end, []
+        history.marked.append((begin, end, reason))
     return turns
 
 
-def _fitting_turn(renderer: Renderer, start: int, stop: int, room: int, history: History) -> RenderedTurn | None:
-    """The turn whole, else with its files only named; None where neither fits."""
-    messages, plain = renderer.request.messages[start:stop], 0
-    for message in messages:
-        if message.plain_tokens is None:
-            break
-        plain += message.plain_tokens + renderer.overhead
-    else:
-        return RenderedTurn(start, stop, plain, None) if plain <= room else None
+def _whole_or_stubbed(
+    renderer: Renderer, start: int, stop: int, room: int, history: History
+) -> tuple[int, list[PromptMessage] | None]:
+    """What the turn costs and is sent as: whole, or with its files only named where it does not fit whole."""
+    if (plain := _plain_tokens(renderer, start, stop)) is not None:
+        return plain, None
+    messages = renderer.request.messages[start:stop]
     turn = read_turn(messages)
     history.orphans |= turn.orphans
     sent, question = [each for message in turn.messages for each in renderer.older_message(message)], messages[0]
     if cost(sent) > room and question.role == "user" and question.sent_files:
         sent[0] = renderer.file_stub(sent[0], question)
         history.stubbed |= {question.id} if cost(sent) <= room else set()
-    tokens = cost(sent)
-    return RenderedTurn(start, stop, tokens, sent) if tokens <= room else None
+    return cost(sent), sent
 
 
-def _sent(renderer: Renderer, turn: RenderedTurn) -> list[PromptMessage]:
-    plain = turn.messages is None
-    return renderer.plain_messages(renderer.request.messages[turn.start : turn.stop]) if plain else turn.messages or []
+def _plain_tokens(renderer: Renderer, start: int, stop: int) -> int | None:
+    """What the messages `[start:stop]` cost as they are; None where that has to be decided."""
+    tokens = 0
+    for message in renderer.request.messages[start:stop]:
+        if message.plain_tokens is None:
+            return None
+        tokens += message.plain_tokens + renderer.overhead
+    return tokens
 
 
-def _in_order(renderer: Renderer, rendered: list[RenderedTurn], start: int, stop: int) -> list[PromptMessage]:
-    """The kept messages `[start:stop]`, oldest first. `rendered` is newest first; the rest are plain."""
+def _in_order(renderer: Renderer, turns: Decided, begins: Sequence[int], start: int, stop: int) -> list[PromptMessage]:
+    """What is sent of the turns that begin there, oldest first, and of the messages `[start:stop]` outside them, which
+    are plain."""
     messages = renderer.request.messages
     sent: list[PromptMessage] = []
-    for turn in reversed(rendered):
-        if turn.start >= start:
-            sent += renderer.plain_messages(messages[start : turn.start])
-            sent += _sent(renderer, turn)
-            start = turn.stop
-    return sent + renderer.plain_messages(messages[start:stop])
+    plain: list[ContextMessage] = []
+    for begin in begins:
+        end, decided = turns[begin]
+        if begin >= start:
+            plain += messages[start:begin]
+            start = end
+        if decided is None:
+            plain += messages[begin:end]
+        else:
+            sent += renderer.plain_messages(plain)
+            sent += decided
+            plain = []
+    plain += messages[start:stop]
+    return sent + renderer.plain_messages(plain)
 
 
 def keep_by_priority(renderer: Renderer, start: int, stop: int, room: int) -> History:
@@ -229,18 +241,26 @@ def keep_by_priority(renderer: Renderer, start: int, stop: int, room: int) -> Hi
     Phase 2: what is left of each turn, newest first, all or nothing.
     """
     messages, history = renderer.request.messages, History()
-    marked = _decide_marked(renderer, start, stop, room, history)
+    turns = _decide_marked(renderer, start, stop, room, history)
     left = room - history.tokens
-    turns = [read_turn(messages[begin:end]) for begin, end in turn_bounds(messages, start, stop) if begin not in marked]
-    kept = {messages[turn.start].id: _sent(renderer, turn) for turn in marked.values()}
-    for turn in turns:
+    bounds = [(begin, end) for begin, end in turn_bounds(messages, start, stop) if begin not in turns]
+    plain = {begin: _plain_tokens(renderer, begin, end) for begin, end in bounds}
+    others = {begin: read_turn(messages[begin:end]) for begin, end in bounds if plain[begin] is None}
+    kept: dict[str, list[PromptMessage]] = {}
+    for turn in others.values():
         for group in reversed(turn.groups):
             left -= _keep_group(renderer, group, left, kept)
-    for turn in turns:
-        left -= _keep_dialogue(renderer, turn, left, kept, history)
-        history.orphans |= turn.orphans
+    for begin, end in bounds:
+        if (tokens := plain[begin]) is None:
+            turn = others[begin]
+            left -= _keep_dialogue(renderer, turn, left, kept, history)
+            history.orphans |= turn.orphans
+            turns[begin] = end, [sent for message in turn.messages for sent in kept.get(message.id, ())]
+        elif tokens <= left:
+            left -= tokens
+            turns[begin] = end, None
     history.tokens = room - left
-    history.messages = [sent for message in messages[start:stop] for sent in kept.get(message.id, ())]
+    history.messages = _in_order(renderer, turns, sorted(turns), stop, stop)
     return history
 
 

@@ -165,7 +165,7 @@ class SourceReport(NamedTuple):
 
     `kind` is `message`, `file`, `project_file`, `image`, or the section's name. `tokens` is what it costs in the prompt
     (overhead included; 0 when it is not there, None when it is part of a message counted as a whole), `cut_from` what
-    it cost before it was shortened. `exact` is False for estimates.
+    it cost before it was shortened. `exact` is False for estimates. `title`: of what has no row any more.
     """
 
     kind: str
@@ -175,6 +175,7 @@ class SourceReport(NamedTuple):
     reason: Reason | None = None
     cut_from: int | None = None
     exact: bool = True
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +273,7 @@ class ContextRequest:
     marked: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        marked = (index for index, message in enumerate(self.messages) if message.mark and message.role == "user")
+        marked = [index for index, message in enumerate(self.messages) if message.mark and message.role == "user"]
         object.__setattr__(self, "marked", tuple(marked))
 
     @property

@@ -73,6 +73,9 @@ class Run(models.Model):
     )
     status = models.CharField(max_length=10, choices=Status, default=Status.DRAFTING)
     starts_itself = models.BooleanField(default=False, help_text="Its draft need not be accepted.")
+    unasked = models.BooleanField(
+        default=False, db_default=False, help_text="The server began it; whoever asks for a run takes it over."
+    )
     item = models.ForeignKey("projects.Task", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     needs = models.TextField(blank=True)
     code = models.CharField(max_length=60, blank=True)

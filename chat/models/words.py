@@ -7,8 +7,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
 
 from django.contrib.postgres.search import SearchQuery, SearchVectorField
+from django.db import connection
 from django.db.models import Func
 
 READ = 100_000  # characters of one message that are searched
@@ -17,8 +21,25 @@ MAX_WORDS = 16
 
 _MARKS = re.compile("[\u0300-\u036f]")
 _ALONE = "\u3040-\u30ff\u4e00-\u9fff"  # characters of languages that write no spaces
+_CHARACTER = re.compile(f"[{_ALONE}]")
 _WORD = re.compile(rf"[{_ALONE}]|[^\W_{_ALONE}]+")
 _PHRASE = re.compile(r'"[^"]*"|[^\s"]+')
+
+# A phrase counts for the more, the fewer of the messages have it. The words of a message are taken from it once. Terms
+# are told apart by their text: to PostgreSQL a word and the beginning of one are equal.
+_BEST = """
+WITH terms AS (
+    SELECT said, to_tsquery('simple', said) AS term FROM (SELECT DISTINCT unnest(%(terms)s::text[]) AS said) AS each
+), hits AS MATERIALIZED (
+    SELECT id, depth, chat_message_words(parts) AS words FROM chat_message
+    WHERE id = ANY(%(ids)s) AND status <> 'pending' AND chat_message_words(parts) @@ to_tsquery('simple', %(any)s)
+), weights AS (
+    SELECT said, term, ln(1 + (SELECT count(*) FROM hits)::numeric / count(*)) AS weight
+    FROM terms JOIN hits ON words @@ term GROUP BY said, term
+)
+SELECT id FROM hits JOIN weights ON words @@ term
+GROUP BY id, depth ORDER BY sum(weight) DESC, depth DESC LIMIT %(limit)s
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +75,34 @@ def phrases(query: str) -> list[list[Term]]:
     return found
 
 
-def tsquery(asked: Sequence[Sequence[Term]], *, every: bool = True) -> str:
+def tsquery(asked: Sequence[Sequence[Term]]) -> str:
     """In the language of `to_tsquery`; words hold letters and digits alone, so nothing in them is a sign of it."""
+    return " & ".join(map(_adjacent, asked))
 
-    def of(term: Term) -> str:
-        return f"'{term.word}'" + (":*" if term.prefix else "")
 
-    return (" & " if every else " | ").join("(" + " <-> ".join(of(term) for term in phrase) + ")" for phrase in asked)
+def _adjacent(phrase: Sequence[Term]) -> str:
+    return "(" + " <-> ".join(f"'{term.word}'" + (":*" if term.prefix else "") for term in phrase) + ")"
+
+
+def best(messages: Sequence[UUID], asked: Sequence[Sequence[Term]], limit: int) -> list[UUID]:
+    """Of these messages those with any of the phrases, the best first: with most of them, rare ones foremost, and whole
+    words before the beginnings of longer ones ("box 1", "box 17"). Of equals the newest."""
+    parts = [part for phrase in asked for part in _apart(phrase)]
+    whole = [[Term(term.word, False) for term in part] for part in parts]
+    terms = [*map(_adjacent, parts + whole)]
+    bound: dict[str, Any] = {"ids": list(messages), "terms": terms, "any": " | ".join(terms), "limit": limit}
+    with connection.cursor() as cursor:
+        cursor.execute(_BEST, bound)
+        return [row[0] for row in cursor.fetchall()]
+
+
+def _apart(phrase: Sequence[Term]) -> list[list[Term]]:
+    """Where no spaces are written, what has no quotation marks may be a whole sentence, which stands in no message: its
+    characters by twos, and its other words each."""
+    if len(phrase) < 3 or not phrase[-1].prefix or not any(_CHARACTER.match(term.word) for term in phrase):
+        return [list(phrase)]
+    pairs = [[a, b] for a, b in pairwise(phrase) if _CHARACTER.match(a.word) and _CHARACTER.match(b.word)]
+    return [*pairs, *([term] for term in phrase if not _CHARACTER.match(term.word))]
 
 
 def spans(text: str, asked: Sequence[Sequence[Term]]) -> list[tuple[int, int]]:
@@ -78,6 +120,6 @@ class MessageWords(Func):
     output_field = SearchVectorField()
 
 
-def as_query(asked: Sequence[Sequence[Term]], *, every: bool = True) -> SearchQuery:
-    """All of the phrases, or any of them."""
-    return SearchQuery(tsquery(asked, every=every), config="simple", search_type="raw")
+def as_query(asked: Sequence[Sequence[Term]]) -> SearchQuery:
+    """All of the phrases."""
+    return SearchQuery(tsquery(asked), config="simple", search_type="raw")

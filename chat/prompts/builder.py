@@ -117,12 +117,12 @@ def plan(
             question = "" if context.model.tools else _asked(leaf, added)
             first = messages[:said] if context.model.provider.append_only and not step.first else ()
             reach = PromptFiles(project, documents, question, older)
-            prompt, searched = reach.build(request, first), reach.listed
+            prompt, searched, notes = reach.build(request, first), reach.listed, reach.notes
         else:
-            prompt, searched = build(request), frozenset()
+            prompt, searched, notes = build(request), frozenset(), ()
         # Counts that are not stored yet weigh nothing while reading, never too much; so this is rare.
         if not prompt.wants_older or read > PRIORITY_READS * room:
-            return Planned(prompt, documents, summary, _unread_reasoning(context, rows, prompt), searched)
+            return Planned(prompt, documents, summary, notes + _unread_reasoning(context, rows, prompt), searched)
         read *= 2
 
 
@@ -271,15 +271,15 @@ ROUGHLY_COUNTED_FROM = 50  # percent, where the tokenizer is not known
 def worth_counting(context: TurnContext, prompt: Prompt) -> bool:
     """Whether an exact count could change what is sent, or keep it from being refused."""
     report, known = prompt.report, context.exact or context.model.ratio_samples >= RATIO_TRUSTED
-    left_out = bool(report.dropped or report.unloaded)
-    return left_out or report.used * 100 > report.limit * (COUNTED_FROM if known else ROUGHLY_COUNTED_FROM)
+    share = COUNTED_FROM if known else ROUGHLY_COUNTED_FROM
+    return report.without_room > 0 or report.used * 100 > report.limit * share
 
 
 def with_count(context: TurnContext, prompt: Prompt, count: int) -> TurnContext | None:
     """Under which to plan anew, now that the provider has counted `count` tokens; None where that changes nothing."""
     ours = prompt.report.used + context.room.tools_tokens
     true = replace(context, true_ratio=Decimal(count) / max(1, ours))
-    more = true.margin < context.margin and (prompt.report.dropped or prompt.report.unloaded)
+    more = true.margin < context.margin and prompt.report.without_room
     return true if more or count > true_room(context) else None
 
 
@@ -291,7 +291,7 @@ def true_room(context: TurnContext) -> int:
 
 def log_trimmed(context: TurnContext, prompt: Prompt) -> None:
     """The one line about a trimmed prompt: how many messages, for which model and limit, and the tools' tokens."""
-    left_out = len(prompt.report.dropped) + prompt.report.unloaded
+    left_out = prompt.report.without_room
     if left_out:
         logger.info(
             "left out %d older messages to fit the context (model: %s, limit: %d tokens, tools: %d tokens)",

@@ -346,7 +346,7 @@ class Documents:
             file
             for message, attached in by_message.items()
             for file in attached
-            if file is not None and not (self._left_out(message, file) and self.is_counted(file))
+            if isinstance(file, File) and not (self._left_out(message, file) and self.is_counted(file))
         )
         texts = texts_of(wanted)
         return [self._with_files(message, by_message.get(message.id, ()), texts) for message in messages]
@@ -359,14 +359,16 @@ class Documents:
         return self.marks is not NO_MARKS and self.marks.of_file(UUID(message), file.pk) == Mark.Kind.EXCLUDED
 
     def _with_files(
-        self, message: ContextMessage, attached: Iterable[File | None], texts: dict[UUID, str]
+        self, message: ContextMessage, attached: Iterable[File | str], texts: dict[UUID, str]
     ) -> ContextMessage:
         documents: list[Document] = []
         images: list[ImageRef] = []
         for file in attached:
-            if file is None or file.status not in READABLE:
-                name = "deleted" if file is None else str(file.pk)
-                self.reports.append(SourceReport("file", name, "left_out", 0, why_missing(file)))
+            if isinstance(file, str):
+                self.reports.append(SourceReport("file", None, "left_out", 0, "deleted_file", title=file))
+                continue
+            if file.status not in READABLE:
+                self.reports.append(SourceReport("file", str(file.pk), "left_out", 0, why_missing(file)))
                 continue
             left_out = self._left_out(message.id, file)
             if not left_out:
@@ -382,18 +384,16 @@ class Documents:
         return replace(message, files=tuple(documents), images=tuple(images))
 
 
-def why_missing(file: File | None) -> Reason:
+def why_missing(file: File) -> Reason:
     """For a file that is none of `READABLE`."""
-    if file is None:
-        return "deleted_file"
     return "unread_file" if file.status in (File.Status.UPLOADED, File.Status.PROCESSING) else "failed_file"
 
 
-def _attachments(message_ids: Iterable[str]) -> dict[str, list[File | None]]:
-    """The files of each message, in their order; None for one that was deleted."""
-    by_message: dict[str, list[File | None]] = {}
+def _attachments(message_ids: Iterable[str]) -> dict[str, list[File | str]]:
+    """The files of each message, in their order; of one that was deleted the name."""
+    by_message: dict[str, list[File | str]] = {}
     for each in Attachment.objects.filter(message__in=list(message_ids)).select_related("file"):
-        by_message.setdefault(str(each.message_id), []).append(each.file)
+        by_message.setdefault(str(each.message_id), []).append(each.file or each.name)
     return by_message
 
 

@@ -352,14 +352,18 @@ def plan_line(plan: Mapping[str, Any]) -> str:
     """The one sentence under the composer: the room used, and what would not be sent as it is."""
     if not plan["fits"]:
         return str(plan["error"]["detail"])
-    used = _("%(used)s of %(limit)s tokens") % {"used": grouped(plan["used"]), "limit": grouped(plan["limit"])}
-    about = "" if plan["exact"] else "≈ "
+    about, how, count, limit = "", _("exact"), plan["used"], plan["limit"]
+    if plan["provider_count"]:
+        how, count, limit = _("exact, with tools"), plan["provider_count"], plan["provider_limit"]
+    elif not plan["exact"]:
+        about, how = "≈ ", _("estimated")
+    used = _("%(used)s of %(limit)s tokens") % {"used": grouped(count), "limit": grouped(limit)}
     summary = plan.get("summary")
     old = ngettext("%(count)d old message summarised", "%(count)d old messages summarised", summary["messages"]) % {
         "count": summary["messages"]
     } if summary else ""  # fmt: skip
     fate = _fate(plan["sources"], plan["unloaded"])
-    return " · ".join(part for part in (f"{about}{used}", cost_ahead(plan), fate, old) if part)
+    return " · ".join(part for part in (f"{about}{used}", how, cost_ahead(plan), fate, old) if part)
 
 
 def cost_ahead(plan: Mapping[str, Any]) -> str:
@@ -375,6 +379,8 @@ def cost_ahead(plan: Mapping[str, Any]) -> str:
 
 def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:
     sources = [source for source in sources if source.get("reason") != "by_user"]  # which is no news to its person
+    if pinned := next((source for source in sources if source.get("mark")), None):
+        return _("“%(title)s” is always to be sent, but there is no room") % {"title": pinned.get("title", "")}
     lost = [source for source in sources if source["state"] == "left_out" and source["kind"] != "message"]
     if lost:
         reason = REASONS[lost[0].get("reason") or "no_room"]

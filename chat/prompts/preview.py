@@ -1,7 +1,8 @@
 """What the next turn would send, before it is sent: for the composer, programs, and whoever selects documents."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from chat.models.summary import in_force
 from chat.prompts import builder, report
 from chat.prompts.turn_context import TurnContext, base_context, context_of_draft
 from chat.tools.toolbox import with_file_tools
+from core.background import submit
 from core.i18n import translated
 from files.models import File
 from files.services import tokens_of
@@ -35,11 +37,15 @@ class Draft:
     effort: str | None = None
 
 
-def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | None = None) -> dict[str, Any]:
+def plan_ahead(
+    *, user: User, scope: ChatScope, draft: Draft, model: Model | None = None, count: bool = False
+) -> dict[str, Any]:
     """The report of a first model call for the draft: the report's members and `fits`, `error`, `documents`, `cost`.
 
     What does not fit is an answer too: `fits` is false, and `error` says with `code` and `detail` what to do.
     `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
+    `count`: near the limit the provider is asked to count, as it is before sending; `countable` says that this was not
+    asked for and could change the plan. `provider_limit`: what prompt and tools may take by that count, where it is.
     """
     base = base_context(user=user, model=model or model_for(scope.persona), scope=scope)
     if draft.effort is not None:
@@ -49,20 +55,55 @@ def plan_ahead(*, user: User, scope: ChatScope, draft: Draft, model: Model | Non
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
     leaf = Message.objects.get(pk=conversation.leaf_id) if conversation and conversation.leaf_id else None
     allowed = _line(context, scope, _summary(scope)) if files else None
+    plan = partial(builder.plan, leaf=leaf, added=[builder.draft_message(text)], files=files)
     try:
         if allowed is not None:
             refuse_over_line(files, allowed)
-        planned = builder.plan(context, leaf, [builder.draft_message(text)], files)
+        planned = plan(context)
     except ContextError as error:
         limit = max(0, context.room.input_limit)
         problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
         documents = _documents(allowed or _line(context, scope, _summary(scope)), files)
         return {"fits": False, "limit": limit, "error": problem, "documents": documents}
-    sent = builder.fingerprint(context, planned.prompt)
-    entry = _cache(context.model, sent, conversation)
-    call = report.resolved(report.stored(context, planned, cycle=1, cache=entry), draft=text)
+    stored = _stored(context, planned, conversation)
+    near = bool(text) and builder.worth_counting(context, planned.prompt)
+    if near:
+        planned, stored = _counted(context, planned, stored, plan, ask=count)
+    call = report.resolved(stored, draft=text)
     documents = _documents(allowed or _line(context, scope, planned.summary), files)
-    return {"fits": True, "error": None, "documents": documents, "cost": _cost(context, call, sent), **call}
+    return {
+        "fits": True,
+        "error": None,
+        "documents": documents,
+        "cost": _cost(context, call, builder.fingerprint(context, planned.prompt)),
+        "countable": near and not count and call["provider_count"] is None,
+        "provider_limit": builder.true_room(context) if call["provider_count"] else None,
+        **call,
+    }
+
+
+def _stored(context: TurnContext, planned: builder.Planned, conversation: Conversation | None) -> report.CallReport:
+    sent = builder.fingerprint(context, planned.prompt)
+    return report.stored(context, planned, cycle=1, cache=_cache(context.model, sent, conversation))
+
+
+def _counted(
+    context: TurnContext,
+    planned: builder.Planned,
+    stored: report.CallReport,
+    plan: Callable[[TurnContext], builder.Planned],
+    *,
+    ask: bool,
+) -> tuple[builder.Planned, report.CallReport]:
+    """As the turn plans it, see `chat.prompts.report.counted`; a provider is given a few seconds."""
+
+    def again(true: TurnContext) -> report.Made:
+        found = plan(true)
+        return found, _stored(true, found, context.conversation), builder.model_request(true, found.prompt)
+
+    made = (planned, stored, builder.model_request(context, planned.prompt))
+    planned, stored, _ = submit(report.counted(context, made, again, ask=ask)).result()
+    return planned, stored
 
 
 def _documents(allowed: DocumentBudget, files: Sequence[File]) -> dict[str, int | None]:
@@ -77,17 +118,18 @@ def _summary(scope: ChatScope) -> Summary | None:
 def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt) -> dict[str, Any] | None:
     """What sending costs in US dollars, by what the provider's cache will serve and be given; None without a price.
 
-    Tokens are ours times what usage has taught of the model's own. Of the first model call: every one that follows a
-    tool's result costs its own prompt and answer. `longest_answer`: in tokens, the model's own, or the room that is
-    left.
+    Tokens are ours times what the provider has counted of this prompt, else what usage has taught of the model's own.
+    Of the first model call: every one that follows a tool's result costs its own prompt and answer. `longest_answer`:
+    in tokens, the model's own, or the room that is left.
     """
     model = context.model
     if model.prices is None:
         return None
-    ratio = model.token_ratio if model.ratio_samples >= RATIO_TRUSTED else 1.0
-    served = call["cache"]["expected"]
-    counts = (call["used"] + call["tools_tokens"], served, cache.written(sent, served, cache_rule(model)))
-    whole, read, written = (round(count * ratio) for count in counts)
+    ours, count, served = call["used"] + call["tools_tokens"], call["provider_count"], call["cache"]["expected"]
+    taught = model.token_ratio if model.ratio_samples >= RATIO_TRUSTED else 1.0
+    ratio = count / max(1, ours) if count else taught
+    counts = (ours, served, cache.written(sent, served, cache_rule(model)))
+    whole, read, written = (round(each * ratio) for each in counts)
     left = max(0, context.room.window - whole)
     longest = min(left, model.max_output or left)
     expected = model.prices.ahead(Usage(whole, 0, cached_input=read, cache_written=written), longest)

@@ -4,7 +4,7 @@
 messages; the text of a message that is stored anyway is not stored again but found by its source.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, cast
 from uuid import UUID
 
@@ -16,11 +16,15 @@ from chat.context.rendering import Numbers, documents_text
 from chat.context.types import Document, PromptMessage
 from chat.models import Message, Summary, Turn
 from chat.models.tree import branch_rows
-from chat.prompts.builder import Planned
+from chat.prompts.builder import Planned, true_room, with_count
 from chat.prompts.history import NO_VISION, expand
 from chat.prompts.turn_context import TurnContext
+from core.background import on_database
+from core.errors import ProductError
 from files.models import File
+from llm.counting import exact_count
 from llm.services import Cut
+from llm.types.model_call import ModelRequest
 
 FILES = ("project_files", "file")  # sections whose text is made of files
 FILE_KINDS = ("project_file", "file", "image")
@@ -151,6 +155,31 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
     }
 
 
+Made = tuple[Planned, CallReport, ModelRequest]
+
+
+async def counted(context: TurnContext, made: Made, plan: Callable[[TurnContext], Made], *, ask: bool = True) -> Made:
+    """What was `made` with the provider's own count; planned anew, once, where that changes what fits.
+
+    Without `ask` only with what the provider has counted before. `plan` runs in a thread with a database connection.
+    """
+    room = true_room(context)
+    planned, report, request = made
+    count = report["provider_count"] = await exact_count(context.model, request, ask=ask)
+    true = with_count(context, planned.prompt, count) if count is not None else None
+    if count is None or true is None:
+        return made
+    try:
+        again = await on_database(plan, true)
+    except ProductError:
+        return made  # it is for the provider to refuse what we cannot make smaller
+    recount = again[1]["provider_count"] = await exact_count(context.model, again[2], ask=ask)
+    if count <= room and (recount is None or recount > room):
+        again = await on_database(plan, context)
+        again[1]["provider_count"] = count
+    return again
+
+
 def cut(found: Cut) -> str:
     """What is said of an answer whose server did not read the whole prompt, with what helps on such a server."""
     read, sent = f"{found.read:,}", f"{found.sent:,}"
@@ -184,11 +213,16 @@ def fallen_back(first: str, second: str, why: str, *, thought: bool) -> list[str
 
 
 def _named(source: SourceEntry, planned: Planned) -> SourceEntry:
-    """The summary by its row, and a file as found by search where the model is told of it."""
+    """The summary by its row, a file as found by search where the model is told of it, and what is always to be sent
+    as such where it does not fit."""
     if source["kind"] == "summary" and planned.summary is not None:
         return {**source, "id": str(planned.summary.pk)}
     if source["kind"] == "file" and source["state"] == "left_out" and source.get("id") in planned.searched:
         return {**source, "state": "by_search"}
+    if source["kind"] == "message" and source["state"] == "left_out" and source.get("reason") == "no_room":
+        pk = _row_id(source.get("id"))
+        mark = planned.documents.marks.by_message.get(pk) if pk is not None else None
+        return {**source, "mark": mark} if mark else source
     return source
 
 
@@ -340,7 +374,7 @@ def _source(source: SourceEntry, texts: Mapping[str, str], files: Mapping[str, F
     if source["kind"] == "message":
         title = _shortened(texts.get(pk, ""))
     elif source["kind"] in FILE_KINDS:
-        title = files[pk].name if pk in files else pk
+        title = files[pk].name if pk in files else title or pk
     unsaid: SourceEntry = {"kind": source["kind"], "state": source["state"], "id": None, "reason": None}
     return {**unsaid, **source, "title": title}
 

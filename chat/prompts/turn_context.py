@@ -255,13 +255,16 @@ def base_context(*, user: User, model: Model, scope: ChatScope, asked_at: dateti
     )
 
 
-def context_of_turn(turn: Turn, model: Model) -> TurnContext:
-    """What the rows say of a turn that was claimed. `with_offered_tools` adds what is not in the database."""
+def context_of_turn(turn: Turn, model: Model, *, searched: bool = False) -> TurnContext:
+    """What the rows say of a turn that was claimed. `with_offered_tools` adds what is not in the database.
+
+    `searched`: another model has searched the files in this turn, and the person's question with it.
+    """
     conversation = turn.conversation
     scope, asked_at = scope_of(conversation), turn.user_message.created
     context = base_context(user=conversation.owner, model=model, scope=scope, asked_at=asked_at)
     run_step = _run_step(getattr(turn, "run_step", None))
-    question = turn.user_message.text
+    question = "" if searched else turn.user_message.text
     return replace(
         context,
         toolbox=toolbox_for(scope, user=context.user, model=model, question=question, run_step=run_step),

@@ -191,6 +191,7 @@ def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
 
 
 BAD_FRAME, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4403, 4413, 4429  # codes a socket is closed with
+MAX_IDS = 50  # in one list of a frame
 MAX_FRAME = 524_288  # characters; below the web server's own limit of 1 MiB, which drops the connection without a word
 BURST, PER_SECOND = 60, 20.0  # frames a socket may send at once, and for ever
 
@@ -221,21 +222,39 @@ FRAMES: Mapping[str, Mapping[str, Schema]] = {
     "ping": {},
     "watch": {"conversation": ID},
     "subscribe": {"turn": ID, "after_seq": NUMBER},
-    "send": {"conversation": ID, "text": TEXT, "key": KEY, "effort": TEXT},
+    "send": {
+        "conversation": ID,
+        "text": TEXT,
+        "files": {"type": "array", "items": ID, "maxItems": MAX_IDS},
+        "models": {"type": "array", "items": ID, "maxItems": MAX_IDS},
+        "parent": ID,
+        "key": KEY,
+        "effort": TEXT,
+    },
     "continue": {"message": ID, "key": KEY},
     "regenerate": {"message": ID, "key": KEY},
     "stop": {"turn": ID},
     "mark": {"message": ID, "file": ID, "mark": {"type": ["string", "null"], "enum": ["pinned", "excluded", None]}},
 }
-MAY_LACK = {"id", "after_seq", "key", "effort", "file"}  # members that a client's frame may lack
+MAY_LACK = {
+    "id",
+    "after_seq",
+    "key",
+    "effort",
+    "file",
+    "files",
+    "models",
+    "parent",
+}  # members that a client's frame may lack
 
 MEANINGS: Mapping[str, str] = {
     **{str(type_): type_.meaning for type_ in EventType},
     "ping": "Answered by the acknowledgement alone.",
     "watch": "Follow a conversation: its state at once, then STATE, TITLE, NEXT, MARKS and TURN as they happen.",
     "subscribe": "The events of a turn after `after_seq`, to its end.",
-    "send": "A message; while an answer is being written it waits for its end. `key` makes a repeat harmless. "
-    "`effort` of reasoning is remembered for the conversation.",
+    "send": "A message; while an answer is being written it waits for its end. `files` are ids of uploads, `models` "
+    "answer side by side, `parent` is the message to go on from, as a new branch: such a message does not wait. `key` "
+    "makes a repeat harmless. `effort` of reasoning is remembered for the conversation.",
     "continue": "Go on with an answer that was cut off; `message` is the answer.",
     "regenerate": "Answer the question of an answer anew, as a branch beside it; `message` is the answer.",
     "stop": "Stop a turn; what was written stays.",

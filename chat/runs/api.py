@@ -57,7 +57,10 @@ class UsedSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class RunSerializer(serializers.ModelSerializer[Run]):
-    """`item`: the code of what it works on or waits at. `code` and `detail`: why it waits, failed or was stopped."""
+    """`item`: the code of what it works on or waits at. `code` and `detail`: why it waits, failed or was stopped.
+
+    `unasked`: the server began it to draft the checklist; `tasks/{id}/runs/` takes it over.
+    """
 
     detail = SentenceField()
     item = serializers.CharField(source="item.code", default=None, allow_null=True)
@@ -69,7 +72,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
         model = Run
         fields: ClassVar = [
             *("id", "task", "conversation", "model", "status", "item", "needs", "code", "detail", "steps", "used"),
-            *("caps", "created", "started", "finished"),
+            *("caps", "unasked", "created", "started", "finished"),
         ]
         read_only_fields: ClassVar = fields
 
@@ -92,7 +95,10 @@ class TaskRunsView(ScopedView):
 
     @extend_schema(request=NewRunSerializer, responses={202: RunSerializer})
     def post(self, request: Request, pk: str) -> Response:
-        """Has a model draft the task's checklist, then do its items one after another."""
+        """Has a model draft the task's checklist, then do its items one after another.
+
+        A draft that the server has begun by itself is gone on with, as it is asked for here.
+        """
         fields = valid(NewRunSerializer, request)
         made = services.create_run(
             user=self.person,

@@ -22,6 +22,7 @@ from personas.services import model_for
 from projects.models.task import Task
 from projects.planner.queries import visible_task
 from projects.planner.rules import check_here
+from projects.planner.services import lock_tasks
 
 
 def runs_of(user: User) -> QuerySet[Run]:
@@ -36,12 +37,19 @@ def visible_run(user: User, pk: object) -> Run:
 
 
 def create_run(
-    *, user: User, task: Task, persona: Persona | None = None, model: Model | None = None, starts_itself: bool = False
+    *,
+    user: User,
+    task: Task,
+    persona: Persona | None = None,
+    model: Model | None = None,
+    starts_itself: bool = False,
+    unasked: bool = False,
 ) -> Run:
     """Begins to draft the task's checklist, or to work through the one that is there, in a conversation of its own.
 
-    `starts_itself`: what is drafted is begun without being looked at. Raises `not_a_day_task`, and with 409
-    `for_the_user`, `finished`, `was_moved`, `run_open` and `model_without_tools`.
+    `starts_itself`: what is drafted is begun without being looked at. `unasked`: the server begins it by itself, and
+    who then asks for a run gets this one, with what they name. Raises `not_a_day_task`, and with 409 `for_the_user`,
+    `finished`, `was_moved`, `run_open` and `model_without_tools`.
     """
     task = visible_task(user, task.pk)
     _check(task)
@@ -51,24 +59,34 @@ def create_run(
     if not chosen.tools:
         raise ProductError(
             "model_without_tools",
-            f"A run needs a model that can call tools, and {chosen.name} cannot. Choose a persona with another.",
+            f"A run needs a model that can call tools, and {chosen.name} cannot. Choose a persona whose model can, for "
+            "the run or for the task's project.",
             status=409,
         )
+    run = Run(owner=user, task=task, model=chosen, starts_itself=starts_itself, unasked=unasked)
+    try:
+        _begin(run, persona)
+    except ProductError as error:
+        if unasked or error.code != "run_open":
+            raise
+        run = runs.take_over(user=user, asked=run, persona=persona)
+    return _told(user, run)
+
+
+def _begin(run: Run, persona: Persona | None) -> None:
+    task = run.task
     try:
         with transaction.atomic():
+            lock_tasks(run.owner)
             if Run.objects.filter(task=task, status__in=Run.OPEN).exists():
                 raise runs.run_open()
             title = f"{task.code} {task.title}"[:MAX_TITLE]
-            conversation = create_conversation(user=user, title=title, persona=persona, project=task.project)
-            run = Run.objects.create(
-                owner=user, task=task, conversation=conversation, model=chosen, starts_itself=starts_itself,
-                heartbeat=timezone.now(),
-            )  # fmt: skip
-            runs.begin_run(user=user, run_id=run.pk)
-            tell_pages(run.conversation)
+            run.conversation = create_conversation(user=run.owner, title=title, persona=persona, project=task.project)
+            run.heartbeat = timezone.now()
+            run.save(force_insert=True)
+            runs.begin_run(user=run.owner, run_id=run.pk)
     except IntegrityError as error:
         raise runs.run_open() from error
-    return visible_run(user, run.pk)
 
 
 def start_run(*, user: User, run: Run) -> Run:

@@ -14,15 +14,18 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from accounts.models import User
+from chat.conversations.services import update_conversation
 from chat.models import Run, RunStep, Turn
 from chat.runs import prompts
 from chat.runs.limits import exceeded
 from chat.runs.transitions import NO_CHECKLIST, become, checklist, end, locked, mark, save, settle, wait
 from chat.turns.submit import Ask, submit
 from core.errors import NotFound, ProductError
+from personas.models import Persona
 from projects.models.task import Task
+from projects.planner.queries import written_by_hand
 from projects.planner.rules import Actor
-from projects.planner.services import clear_breakpoint
+from projects.planner.services import clear_breakpoint, draft_begun
 
 NOT_NOW = ("already_answering", "summarising")  # refusals that pass by themselves
 PATIENCE = timedelta(seconds=5)  # before the sweeper looks at a run that somebody else may be about to look at
@@ -64,6 +67,31 @@ def begin_run(*, user: User, run_id: UUID) -> list[Turn]:
         turns = _go_on(run)
         save(run)
     return turns
+
+
+def take_over(*, user: User, asked: Run, persona: Persona | None) -> Run:
+    """The user asks for a run of a task for which the server has begun one by itself: that one is theirs from now on,
+    as they ask for it. What is being drafted at this moment is completed by the model that began it.
+
+    Raises `run_open` (409) where the open run is the user's already.
+    """
+    with transaction.atomic():
+        begun = Run.objects.filter(task=asked.task, status__in=Run.OPEN, unasked=True, started=None).first()
+        run = locked(begun.pk) if begun else None
+        if run is None or not run.unasked or run.started is not None or run.status not in Run.OPEN:
+            raise run_open()
+        run.unasked, run.starts_itself, run.model = False, asked.starts_itself, asked.model
+        run.save(update_fields=["unasked", "starts_itself", "model"])
+        update_conversation(user=user, conversation=run.conversation, fields={"persona": persona})
+        accepted = run.status == Run.Status.READY and run.starts_itself and not _unread(run)
+        if accepted or written_by_hand(checklist(run.task)):
+            run.started = timezone.now()
+        if run.started is not None or run.status == Run.Status.WAITING:
+            _let_go(run)
+            _resume(run)
+            _go_on(run, Ask(""))
+        save(run)
+    return run
 
 
 def answer(*, user: User, run_id: UUID, ask: Ask) -> list[Turn]:
@@ -199,7 +227,7 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
     task, items = run.task, checklist(run.task)
     if run.started is None and not items:
         return _begin(run, None, ask)
-    unread = run.started is None and run.steps.filter(code="", turn__context_unread__gt=0).exists()
+    unread = run.started is None and _unread(run)
     if run.started is None and (unread or not run.starts_itself):
         become(run, Run.Status.READY, *(("draft_unread", prompts.DRAFT_UNREAD) if unread else ()))
         mark(run, task, Task.Status.WAITING)
@@ -216,6 +244,11 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
     if run.item.blocking:
         return wait(run, "breakpoint", f"{run.item.code}: {run.item.title}", needs=run.item.needs)
     return _begin(run, run.item, ask)
+
+
+def _unread(run: Run) -> bool:
+    """Whether the checklist was drafted from a prompt that the server did not read whole."""
+    return run.steps.filter(code="", turn__context_unread__gt=0).exists()
 
 
 def _end_if_over(run: Run) -> None:
@@ -251,6 +284,8 @@ def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
     RunStep.objects.create(
         run=run, number=number, code=code, attempt=last.attempt + 1 if last else 1, reminds=again, turn=turn
     )
+    if item is None:
+        draft_begun(user=run.owner, task=run.task)
     mark(run, run.task, Task.Status.DOING)
     if item is not None:
         mark(run, item, Task.Status.DOING)

@@ -14,7 +14,7 @@ from chat.runs import prompts
 from core.errors import ProductError
 from projects.models.task import Task
 from projects.planner.rules import Actor
-from projects.planner.services import set_status
+from projects.planner.services import draft_begun, set_status
 
 # From a status to those that may follow it, with what leads there. Nothing leads out of “done”.
 _ENDS: Mapping[str, str] = {
@@ -131,6 +131,7 @@ def wait(run: Run, code: str, detail: str, *, needs: str = "") -> list[Turn]:
 def end(run: Run, status: str, code: str = "", detail: str = "") -> list[Turn]:
     """As `wait`. What was in progress is open again."""
     become(run, status, code, detail)
+    draft_begun(user=run.owner, task=run.task, over=True)
     for row in (run.task, run.item):
         if row is not None:
             mark(run, row, Task.Status.OPEN, only=(Task.Status.DOING, Task.Status.WAITING))

@@ -26,6 +26,7 @@ from core.i18n import grouped
 from core.requests import with_row
 from projects.models import codes
 from projects.models.task import Task
+from projects.planner import drafts
 from projects.planner.queries import visible_task
 
 ITEM_STATUSES = {
@@ -159,8 +160,8 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     run = services.runs_of(request.user).filter(task=task).first()
     view = run_view(run) if run else None
     compact = "compact" in request.GET or "compact" in request.POST
-    seen, may_start = request.GET.get("seen"), startable(task)
-    now = view.tag if view is not None else "startable" if may_start else "none"
+    seen, may_start = request.GET.get("seen"), drafts.fits(task)
+    now = (view.tag if view is not None else "startable" if may_start else "none") + task.draft
     if seen == now and problem is None:  # so a refusal that is shown stays until something happens
         return HttpResponse(status=204)
     context = {
@@ -196,12 +197,6 @@ def _refused(request: Request, task: Task, error: ProductError) -> HttpResponse:
 def of_conversation(user: User, conversation: Conversation | None) -> RunView | None:
     run = services.runs_of(user).filter(conversation=conversation).first() if conversation else None
     return run_view(run) if run else None
-
-
-def startable(task: Task) -> bool:
-    """Whether a run of it could be begun."""
-    is_days = (task.level, task.horizon) == (Task.Level.TASK, Task.Horizon.DAY)
-    return is_days and task.archetype != Task.Archetype.USER and task.status in Task.UNFINISHED
 
 
 def run_view(run: Run) -> RunView:

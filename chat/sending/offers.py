@@ -17,7 +17,8 @@ FILES = 2  # of the conversation, the largest ones
 
 class Offer(TypedDict):
     """`kind`: `remove_file` (of the draft, by its `id`), `model` (with a larger window), `leave_out` (the file `id` of
-    the question `message`) or `summarise`. `title` is the file's or the model's name. `frees`: tokens.
+    the question `message`) or `summarise` (for the model `id`). `title` is the file's or the model's name, `frees` are
+    tokens.
 
     `fits`: whether the draft then fits; of a draft that fits already it is true.
     """
@@ -37,7 +38,7 @@ def offers(*, user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any
     missing = plan["unloaded"] or any(each.get("reason") in ("no_room", "behind_gap") for each in plan["sources"])
     if not missing:
         return []
-    summary = [_summary(scope.conversation)] if scope.conversation is not None else []
+    summary = [_summary(scope.conversation, model)] if scope.conversation is not None else []
     return [*filter(None, summary), *_files_to_leave_out(plan), *_larger(user, scope, draft, plan, model)]
 
 
@@ -86,6 +87,6 @@ def _is_row(message: str) -> bool:
         return False
 
 
-def _summary(conversation: Conversation) -> Offer | None:
-    frees = would_free(conversation)
-    return Offer(kind="summarise", id=None, title="", frees=frees, fits=True) if frees else None
+def _summary(conversation: Conversation, model: Model) -> Offer | None:
+    frees = would_free(conversation, model)
+    return Offer(kind="summarise", id=str(model.pk), title="", frees=frees, fits=True) if frees else None

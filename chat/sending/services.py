@@ -39,7 +39,7 @@ def send_or_queue(*, user: User, conversation: Conversation, ask: Ask) -> list[T
     try:
         return send(user=user, conversation=conversation, ask=ask)
     except ProductError as error:
-        if error.code != "already_answering":
+        if error.code != "already_answering" or ask.parent is not None:  # what waits goes on from the newest message
             raise
     try:
         return queue(user=user, conversation=conversation, ask=ask)

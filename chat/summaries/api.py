@@ -17,7 +17,7 @@ from chat.models import Conversation, Summary, SummaryJob
 from chat.models.summary import in_force
 from chat.summaries import services as summary_services
 from core.errors import NotFound
-from core.requests import SentenceField, identifier, pages, posts
+from core.requests import SentenceField, identifier, pages, posts, valid
 
 
 class SectionSerializer(serializers.Serializer[dict[str, str]]):
@@ -97,10 +97,17 @@ class ConversationSummaryView(ScopedView):
         return Response(SummarySerializer(found).data)
 
 
+class SummariseSerializer(serializers.Serializer[dict[str, Any]]):
+    model = serializers.UUIDField(
+        required=False, allow_null=True, help_text="In whose window they are to fit; else that of the newest answer's."
+    )
+
+
 class SummariseView(ScopedView):
-    @extend_schema(request=None, responses={202: SummaryJobSerializer})
+    @extend_schema(request=SummariseSerializer, responses={202: SummaryJobSerializer})
     def post(self, request: Request, pk: str) -> Response:
         """Summarises now all but the newest messages, and lets later summaries come by themselves."""
         conversation = get_object_or_404(Conversation.objects.visible_to(self.person), pk=pk)
-        job = summary_services.summarise_now(user=self.person, conversation=conversation)
+        asked = valid(SummariseSerializer, request)
+        job = summary_services.summarise_now(user=self.person, conversation=conversation, **asked)
         return Response(SummaryJobSerializer(job).data, status=status.HTTP_202_ACCEPTED)

@@ -1,11 +1,12 @@
 """When a summary is due, and how much it may say: the engine's plan on stored rows."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from django.utils import timezone
 
-from chat.context.rendering import STUB, Renderer
+from chat.context.rendering import STUB, Renderer, cost
 from chat.context.summary import (
     SHORTEST_SUMMARY,
     Bounds,
@@ -15,7 +16,7 @@ from chat.context.summary import (
     is_due,
     plan_summary,
 )
-from chat.context.types import ContextMessage, ContextRequest
+from chat.context.types import ContextRequest
 from chat.models import Conversation, Message, Summary, SummaryJob
 from chat.models.summary import Mark, Marks, in_force, marks_on
 from chat.models.tree import rows_between
@@ -39,19 +40,20 @@ def job_after(context: TurnContext, call: CallReport, question: UUID, answer: st
     if conversation is None or not _wanted(context, conversation):
         return None
     written = _written(context, call, answer)
-    others = fixed + call["sections"].get("summary", 0)
+    summary = call["sections"].get("summary", 0)
     messages = (source for source in call["sources"] if source["kind"] == "message")
     whole = not call["unloaded"] and all(source.get("reason") not in MISSING for source in messages)
-    sent = sum(message.tokens for message in [*_sent(context, call, ("file", "history", "current")), *written[-1:]])
-    if whole and not is_due(bounds_of(context, fixed), others + sent):
+    sent = total([*_sent(context, call, ("file", "history", "current")), *written[-1:]])
+    if whole and not is_due(bounds_of(context, fixed), fixed + summary + sent):
         return None
     marks = marks_on(conversation.pk, question)
     rows = open_rows(in_force(conversation.pk, question, marks), question, marks)
     mark = marks.by_message.get(question)
-    open_messages = [*costs(context, rows), *(written if mark is None else [])]
-    pinned = _pinned(context, marks) + sum(m.tokens for m in written if mark == Mark.Kind.PINNED)
-    used = others + pinned + sum(message.tokens for message in open_messages)
-    planned = plan_summary(open_messages, bounds_of(context, fixed + pinned), used=used, fixed=fixed + pinned)
+    newest = written if mark is None else []
+    pinned = with_pinned(context, marks, fixed) + (total(written) if mark == Mark.Kind.PINNED else 0)
+    open_messages = [*costs(context, rows, pinned + summary + total(newest)), *newest]
+    used = pinned + summary + total(open_messages)
+    planned = plan_summary(open_messages, bounds_of(context, pinned), used=used, fixed=pinned)
     if planned is None or not _worth_it(planned, open_messages, call):
         return None
     return SummaryJob(conversation=conversation, model=context.model, used=used, fixed=fixed, heartbeat=timezone.now())
@@ -60,8 +62,7 @@ def job_after(context: TurnContext, call: CallReport, question: UUID, answer: st
 def _worth_it(planned: SummaryPlan, messages: Sequence[SummaryMessage], call: CallReport) -> bool:
     """Whether what would be replaced takes more than the shortest summary; else every answer might be followed by one
     that frees nothing, and nobody could send meanwhile."""
-    replaced = sum(message.tokens for message in messages[: len(planned.summarise)])
-    return replaced + call["sections"].get("summary", 0) > SHORTEST_SUMMARY
+    return total(messages[: len(planned.summarise)]) + call["sections"].get("summary", 0) > SHORTEST_SUMMARY
 
 
 def _written(context: TurnContext, call: CallReport, answer: str) -> list[SummaryMessage]:
@@ -119,53 +120,72 @@ def open_rows(holds: Summary | None, end: UUID, marks: Marks) -> list[Message]:
     return [row for row in rows if row.pk not in marks.by_message]
 
 
-def plan_of(context: TurnContext, rows: Sequence[Message], job: SummaryJob, marks: Marks) -> SummaryPlan | None:
-    """What to summarise of `rows`, the `open_rows` of the branch; None when nothing is.
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What a job finds on a branch: its `open_rows`, what each message of theirs is `sent` as, and what to summarise of
+    it; no plan where nothing is. `fixed` counts the pinned turns."""
 
-    Where somebody has asked for it, it does not matter what the next prompt would have.
-    """
-    fixed = job.fixed + _pinned(context, marks)
-    bounds = bounds_of(context, fixed)
+    rows: Sequence[Message]
+    sent: Sequence[SummaryMessage]
+    plan: SummaryPlan | None
+    fixed: int
+
+
+def ahead_of(context: TurnContext, job: SummaryJob, leaf: UUID, marks: Marks) -> Ahead:
+    """Where somebody has asked for the job, it does not matter what the next prompt would have."""
+    holds, fixed = in_force(job.conversation_id, leaf, marks), with_pinned(context, marks, job.fixed)
+    rows, bounds = open_rows(holds, leaf, marks), bounds_of(context, fixed)
+    sent = costs(context, rows, fixed + (holds.tokens_out if holds is not None else 0))
     used = job.used if job.reason == SummaryJob.Reason.CEILING else bounds.ceiling + 1
-    return plan_summary(costs(context, rows), bounds, used=used, fixed=fixed)
+    return Ahead(rows, sent, plan_summary(sent, bounds, used=used, fixed=fixed), fixed)
 
 
-def budget_beside(context: TurnContext, tail: Sequence[Message], fixed: int, marks: Marks) -> int:
-    """Tokens for a summary that is written again: what the floor leaves beside the messages it does not cover."""
-    fixed += _pinned(context, marks)
-    beside = sum(cost.tokens for cost in costs(context, tail))
-    return max(SHORTEST_SUMMARY, bounds_of(context, fixed).floor - fixed - beside)
+def budget_beside(context: TurnContext, tail: int, fixed: int) -> int:
+    """Tokens for a summary that is written again: what the floor leaves beside the messages it does not cover, of
+    `tail` tokens."""
+    return max(SHORTEST_SUMMARY, bounds_of(context, fixed).floor - fixed - tail)
 
 
-def _pinned(context: TurnContext, marks: Marks) -> int:
+def with_pinned(context: TurnContext, marks: Marks, fixed: int) -> int:
+    """`fixed` and what the pinned turns cost."""
     rows = Message.objects.filter(pk__in=marks.pinned).order_by("depth") if marks.pinned else ()
-    return sum(cost.tokens for cost in costs(context, list(rows)))
+    return fixed + total(costs(context, list(rows), fixed)) if rows else fixed
 
 
-def costs(context: TurnContext, rows: Sequence[Message]) -> list[SummaryMessage]:
-    """What each message of the rows costs in the next prompt, overhead and files included, tool results as stubs."""
+def total(sent: Sequence[SummaryMessage]) -> int:
+    return sum(message.tokens for message in sent)
+
+
+def costs(context: TurnContext, rows: Sequence[Message], taken: int) -> list[SummaryMessage]:
+    """What each message of the rows costs in the next prompt, overhead and files included, tool results as stubs.
+
+    Files are only named, as they are sent, where their turn does not fit whole beside the newer ones and the `taken`
+    tokens, which count the tools'.
+    """
     overhead = context.profile.message_overhead
     messages = context.documents().attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
-    request = ContextRequest(context.room, messages, context.tokenizer, message_overhead=overhead)
-    renderer = Renderer(request)
-    return [_cost(renderer, message) for message in messages]
-
-
-def _cost(renderer: Renderer, message: ContextMessage) -> SummaryMessage:
-    tokens = sum(sent.tokens for sent in renderer.older_message(message))
-    return SummaryMessage(message.id, message.role, tokens, has_tool_calls=bool(message.tool_calls))
+    renderer = Renderer(ContextRequest(context.room, messages, context.tokenizer, message_overhead=overhead))
+    room = context.room.input_limit + context.room.tools_tokens - taken
+    found: list[SummaryMessage] = []
+    for message in reversed(messages):
+        sent = renderer.older_message(message)
+        if cost(sent) > room and message.sent_files:
+            sent[0] = renderer.file_stub(sent[0], message)
+        room -= cost(sent)
+        found.append(SummaryMessage(message.id, message.role, cost(sent), has_tool_calls=bool(message.tool_calls)))
+    return found[::-1]
 
 
 class Measures:
     """What the texts cost as the conversation's model is sent them, overhead included: what a summary replaces and what
-    it takes are measured alike. `rows` are those that are to be summarised."""
+    it takes are measured alike. `sent`: the `costs` of what may be summarised."""
 
-    def __init__(self, context: TurnContext, rows: Sequence[Message]) -> None:
+    def __init__(self, context: TurnContext, sent: Sequence[SummaryMessage]) -> None:
         self._context = context
         self._rows: dict[str, int] = {}
-        for cost in costs(context, rows):
-            row = cost.id.partition("#")[0]
-            self._rows[row] = self._rows.get(row, 0) + cost.tokens
+        for message in sent:
+            row = message.id.partition("#")[0]
+            self._rows[row] = self._rows.get(row, 0) + message.tokens
 
     def of_row(self, row: Message) -> int:
         """With its files; 0 for one that is never sent."""

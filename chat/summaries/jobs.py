@@ -23,6 +23,7 @@ from chat.summaries import due, writing
 from core import background
 from core.background import on_database, persistently
 from core.errors import ProductError
+from llm import tokens
 from llm.models import Model
 from llm.services import with_fallbacks
 from personas.models import SummaryPrompt
@@ -108,7 +109,10 @@ async def _carry_out(job: SummaryJob, writer: Model, patience: float | None) -> 
 
 
 def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
-    """Everything the job needs, read at once; None when there is nothing to summarise."""
+    """Everything the job needs, read at once; None when there is nothing to summarise.
+
+    Raises `summary_window_too_small`.
+    """
     conversation, decided = job.conversation, decided_for(job)
     prompt = SummaryPrompt.objects.filter(active=True).first()
     version, instructions = (prompt.version, prompt.text) if prompt else (0, writing.DEFAULT_PROMPT)
@@ -118,23 +122,34 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
     marks = marks_on(conversation.pk, leaf)
     if job.target is not None:
         before, rows = None, due.open_rows(None, job.target.last_id, marks)
-        tail = [row for row in rows_between(job.target.last_id, leaf) if row.pk not in marks.by_message]
-        budget = due.budget_beside(decided, tail, job.fixed, marks)
+        fixed = due.with_pinned(decided, marks, job.fixed)
+        after = [row for row in rows_between(job.target.last_id, leaf) if row.pk not in marks.by_message]
+        tail = due.total(due.costs(decided, after, fixed))
+        budget = due.budget_beside(decided, tail, fixed)
     else:
-        after = due.open_rows(in_force(conversation.pk, leaf, marks), leaf, marks)
-        plan = due.plan_of(decided, after, job, marks)
-        if plan is None:
+        ahead = due.ahead_of(decided, job, leaf, marks)
+        if (plan := ahead.plan) is None:
             return None
-        last, budget = UUID(plan.summarise[-1].partition("#")[0]), plan.summary_tokens
-        deepest = next(row.depth for row in after if row.pk == last)
+        fixed, tail, budget = ahead.fixed, due.total(ahead.sent[-len(plan.keep) :]), plan.summary_tokens
+        last = UUID(plan.summarise[-1].partition("#")[0])
+        deepest = next(row.depth for row in ahead.rows if row.pk == last)
         # A summary of an older prompt version is not gone on from: what it stands for is read again.
         before = in_force(conversation.pk, leaf, marks, prompt_version=version)
         rows = [row for row in due.open_rows(before, leaf, marks) if row.depth <= deepest]
     if not rows:
         return None
     now, zone = timezone.now(), conversation.owner.zone
-    measures = due.Measures(decided, rows)
-    brief = writing.Brief(conversation, writer, instructions, budget, now, zone, measures, patience)
+    measures = due.Measures(decided, due.costs(decided, rows, fixed + tail))
+    so_far = tokens.tokenizer(writer.tokenizer or tokens.CATCH_ALL).count(text_of(before)) if before else 0
+    budget = writing.budget_for(writer, budget)
+    brief = writing.Brief(conversation, writer, instructions, budget, now, zone, measures, so_far, patience)
+    if brief.room < writing.LEAST_READ:
+        raise ProductError(
+            "summary_window_too_small",
+            f"The window of “{writer}” leaves {max(brief.room, 0)} tokens to read messages in, beside its "
+            "instructions, the last summary and the new one. Choose a larger model for summaries, or shorten the "
+            "summary prompt.",
+        )
     return Work(job, brief, before, rows, marks, version, leaf)
 
 

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import User
-from chat.context.summary import SECTION_SHARES, SummaryPlan
+from chat.context.summary import SECTION_SHARES, SummaryMessage, SummaryPlan
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import idle
 from chat.models.summary import in_force, marks_on, text_of
@@ -18,6 +18,7 @@ from core.background import enqueue
 from core.errors import ProductError
 from core.requests import get_or_404
 from llm import tokens
+from llm.models import Model
 
 MAX_SECTION = 20_000  # characters
 
@@ -27,13 +28,16 @@ def visible_summary(user: User, pk: UUID) -> Summary:
     return get_or_404(Summary.objects.visible_to(user).select_related("conversation", "last"), pk, "summary")
 
 
-def summarise_now(*, user: User, conversation: Conversation) -> SummaryJob:
+def summarise_now(*, user: User, conversation: Conversation, model: object = None) -> SummaryJob:
     """Has everything but the newest messages summarised, and lets later summaries come by themselves again.
 
-    Raises `already_answering` and `summarising` (409), and `nothing_to_summarise` (409) when nothing is old enough.
+    `model` is the id of the one in whose window they are to fit; None is that of the newest answer. Raises `NotFound`
+    for one that is unknown or switched off, `already_answering` and `summarising` (409), and `nothing_to_summarise`
+    (409) when nothing is old enough.
     """
+    chosen = get_or_404(Model.objects.usable(), model, "model") if model else None
     with idle(user, conversation) as locked:
-        job = _job(locked, SummaryJob.Reason.ASKED)
+        job = _job(locked, SummaryJob.Reason.ASKED, model=chosen)
         if _planned(locked, job) is None:
             raise ProductError(
                 "nothing_to_summarise",
@@ -45,24 +49,26 @@ def summarise_now(*, user: User, conversation: Conversation) -> SummaryJob:
     return job
 
 
-def would_free(conversation: Conversation) -> int:
-    """Tokens of the next prompt that a summary written now would free; 0 where there is nothing to summarise."""
-    job = _job(conversation, SummaryJob.Reason.ASKED)
+def would_free(conversation: Conversation, model: Model) -> int:
+    """Tokens that a summary written now would free in the next prompt for the model; 0 where there is nothing to
+    summarise."""
+    job = _job(conversation, SummaryJob.Reason.ASKED, model=model)
     planned = _planned(conversation, job)
     if planned is None:
         return 0
-    rows, plan = planned
+    sent, plan = planned
     gone = frozenset(plan.summarise)
-    freed = sum(cost.tokens for cost in due.costs(decided_for(job), rows) if cost.id in gone)
+    freed = sum(cost.tokens for cost in sent if cost.id in gone)
     return max(0, freed - plan.summary_tokens)
 
 
-def _planned(conversation: Conversation, job: SummaryJob) -> tuple[list[Message], SummaryPlan] | None:
+def _planned(conversation: Conversation, job: SummaryJob) -> tuple[Sequence[SummaryMessage], SummaryPlan] | None:
     """The messages that a summary written now could stand for, and for which of them; None where it is for none."""
-    marks, leaf = marks_on(conversation.pk, conversation.leaf_id), conversation.leaf_id
-    rows = due.open_rows(in_force(conversation.pk, leaf, marks), leaf, marks) if leaf else []
-    plan = due.plan_of(decided_for(job), rows, job, marks) if rows else None
-    return (rows, plan) if plan is not None else None
+    if conversation.leaf_id is None:
+        return None
+    marks = marks_on(conversation.pk, conversation.leaf_id)
+    ahead = due.ahead_of(decided_for(job), job, conversation.leaf_id, marks)
+    return (ahead.sent, ahead.plan) if ahead.plan is not None else None
 
 
 def rebuild_summary(*, user: User, summary: Summary) -> SummaryJob:
@@ -124,15 +130,18 @@ def _require_in_force(conversation: Conversation, summary: Summary) -> None:
         )
 
 
-def _job(conversation: Conversation, reason: str, target: Summary | None = None) -> SummaryJob:
-    """Not stored yet. What every prompt has is taken from the newest answer's report."""
+def _job(
+    conversation: Conversation, reason: str, target: Summary | None = None, *, model: Model | None = None
+) -> SummaryJob:
+    """Not stored yet. What every prompt has is taken from the newest answer's report, and so is the model if none is
+    given."""
     leaf = Message.objects.select_related("model").get(pk=conversation.leaf_id) if conversation.leaf_id else None
     turn = Turn.objects.filter(answer=leaf).select_related("model").only("report", "model").first() if leaf else None
     calls = turn.report.get("calls", []) if turn else []
     return SummaryJob(
         conversation=conversation,
         reason=reason,
-        model=turn.model if turn else leaf.model if leaf else None,
+        model=model or (turn.model if turn else leaf.model if leaf else None),
         target=target,
         fixed=due.fixed_of(calls[-1]) if calls else 0,
         heartbeat=timezone.now(),

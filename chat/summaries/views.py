@@ -58,7 +58,7 @@ def _sections(texts: Mapping[str, str]) -> list[dict[str, Any]]:
 
 @with_row(visible_conversation)
 def summarise(request: Request, conversation: Conversation) -> HttpResponse:
-    services.summarise_now(user=request.user, conversation=conversation)
+    services.summarise_now(user=request.user, conversation=conversation, model=request.POST.get("model"))
     return redirect("chat:conversation", conversation.pk)
 
 

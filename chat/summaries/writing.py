@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import cached_property
 from itertools import zip_longest
 from zoneinfo import ZoneInfo
 
@@ -37,6 +38,8 @@ MEANINGS = {
     "Today": "today, up to the newest events",
     "Now": "the newest events: what was just done and what is going on",
 }
+BUDGET_PART = 8  # a summary takes at most this part of its writer's window, so that the messages have room beside it
+LEAST_READ = 256  # tokens of messages that one call must be able to read, or none could be read whole
 ROOM_TO_THINK = 1_024  # tokens beside the summary, for models that reason first
 TOO_LONG = Decimal("1.5")  # times the budget; the first attempt is asked to be shorter, the second one is taken
 WORDS_PER_TOKEN = Decimal("0.7")
@@ -59,10 +62,17 @@ class Rejected(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
+def budget_for(writer: Model, wanted: int) -> int:
+    """As much of `wanted` as leaves the messages room in its writer's window, and as it can say without a cut."""
+    said = wanted if writer.max_output is None else int(writer.max_output / TOO_LONG)
+    return min(wanted, said, writer.window // BUDGET_PART)
+
+
+@dataclass(frozen=True)
 class Brief:
     """Under which instructions a summary of at most `budget` tokens is written, of what, by whom, and when it is.
 
+    `so_far`: tokens of the summary that is gone on from.
     `measures`: what the messages and the summary cost as they are sent to the conversation's model.
     `patience`: seconds of silence after which another model is asked; None where there is no other.
     """
@@ -74,6 +84,7 @@ class Brief:
     now: datetime
     zone: ZoneInfo
     measures: Measures
+    so_far: int = 0
     patience: float | None = None
 
     @property
@@ -85,10 +96,11 @@ class Brief:
         wanted = 2 * self.budget + ROOM_TO_THINK
         return min(wanted, self.model.max_output or wanted, max(1, self.model.window // 2))
 
-    @property
+    @cached_property
     def room(self) -> int:
         """Tokens of the conversation's text that one call can take; a twentieth stays free since counts may be off."""
-        return self.model.window * 19 // 20 - self.max_output - self.tokenizer.count(self.system) - 3 * self.budget
+        beside = self.max_output + self.tokenizer.count(self.system) + max(self.so_far, 2 * self.budget)
+        return self.model.window * 19 // 20 - beside
 
     @property
     def system(self) -> str:
@@ -128,7 +140,7 @@ def pieces(rows: Sequence[Row], brief: Brief) -> list[Piece]:
         text = _written(row, brief.zone)
         size, shortened = brief.tokenizer.count(text), False
         if size > brief.room:
-            text, shortened = cut_middle(text, max(1, brief.room), 1, brief.tokenizer), True
+            text, shortened = cut_middle(text, brief.room, 1, brief.tokenizer), True
             size = brief.tokenizer.count(text)
         ends_turn = following is None or following.role == Row.Role.USER
         found.append(Piece(row, text, size, brief.measures.of_row(row), ends_turn, shortened))

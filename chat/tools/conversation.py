@@ -1,19 +1,16 @@
 """Searching what a summary of this branch replaced, so that nothing summarised is lost to the model."""
 
 import json
-import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, QuerySet
-
 from chat.context.rendering import ToolGuidance
 from chat.models import Conversation, Message
 from chat.models.summary import in_force, marks_on
 from chat.models.tree import ids_down_to
-from chat.models.words import MessageWords, Term, as_query, fold, phrases, spans
+from chat.models.words import Term, best, fold, phrases, spans
 from core.background import on_database
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
@@ -64,9 +61,8 @@ class SearchConversation:
         return await on_database(self._search, asked)
 
     def _search(self, asked: Sequence[Sequence[Term]]) -> ToolOutput:
-        matching = _replaced(self.conversation).alias(words=MessageWords(F("parts")))
-        best = _best(matching.filter(words=as_query(asked, every=False)), asked)
-        if not best:
+        found = best(_replaced(self.conversation), asked, HITS)
+        if not found:
             return ToolOutput(NOTHING)
         zone = self.conversation.owner.zone
         quotes = [
@@ -76,38 +72,19 @@ class SearchConversation:
                 "when": f"{message.created.astimezone(zone):%Y-%m-%d %H:%M}",
                 "quote": quotation(message.text, asked),
             }
-            for message in sorted(Message.objects.filter(pk__in=best), key=lambda message: message.depth)
+            for message in Message.objects.filter(pk__in=found).order_by("depth")
         ]
         return ToolOutput(json.dumps({"quotes": quotes}, ensure_ascii=False))
 
 
-def _replaced(conversation: Conversation) -> QuerySet[Message]:
-    """The messages that the summary in force stands for, but those with a mark."""
+def _replaced(conversation: Conversation) -> list[UUID]:
+    """The messages that the summary in force on the branch on show stands for, but those with a mark."""
     marks = marks_on(conversation.pk, conversation.leaf_id)
     summary = in_force(conversation.pk, conversation.leaf_id, marks)
     if summary is None:
-        return Message.objects.none()
-    aside = [*summary.left_aside, *marks.by_message]
-    rows = Message.objects.filter(pk__in=ids_down_to(summary.last_id, 0)).exclude(pk__in=aside)
-    return rows.exclude(status=Message.Status.PENDING)
-
-
-def _best(rows: QuerySet[Message], asked: Sequence[Sequence[Term]]) -> list[UUID]:
-    """Those in which most of the words stand; a word that few messages have counts for more. Of equals the newest."""
-    words = {term.word: term for phrase in asked for term in phrase}
-    found: dict[UUID, tuple[int, set[str]]] = {}
-    for message in rows.only("parts", "depth").iterator(500):
-        folded = fold(message.text)
-        there = {fold(folded[start:end]) for start, end in spans(folded, asked)}
-        has = {word for word, term in words.items() if any(term.matches(each) for each in there)}
-        found[message.pk] = (message.depth, has)
-    frequency = {word: sum(word in has for _, has in found.values()) for word in words}
-
-    def rank(pk: UUID) -> tuple[float, int]:
-        depth, has = found[pk]
-        return sum(math.log(1 + len(found) / frequency[word]) for word in sorted(has)), depth
-
-    return sorted(found, key=rank, reverse=True)[:HITS]
+        return []
+    aside = {*map(UUID, summary.left_aside), *marks.by_message}
+    return [pk for pk in ids_down_to(summary.last_id, 0) if pk not in aside]
 
 
 def quotation(text: str, asked: Sequence[Sequence[Term]]) -> str:

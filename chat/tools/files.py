@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import normalize
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -20,8 +21,9 @@ from llm.types.tools import BadArguments, ToolOutput
 from projects.models import Project
 
 HITS = 8
-MAX_VARIANTS = 4
+MAX_VARIANTS = 6
 MAX_QUERY = 400  # characters of one phrasing
+QUESTION_END, QUESTION_START = 300, 100  # characters of a long question that are searched along
 READ = 12_000  # characters of one reading
 BETWEEN = "\n[…]\n"
 
@@ -60,7 +62,10 @@ class Scope:
 
 class SearchFiles:
     """Query expansion: the model's query, its variants and the person's own question are searched together, and the
-    history keeps all of them as the call's arguments."""
+    history keeps all of them as the call's arguments, in the form that the model itself writes.
+
+    The question goes along with the first search of a turn; further ones look for what that did not find.
+    """
 
     timeout = 20.0
     max_characters = 60_000
@@ -75,7 +80,7 @@ class SearchFiles:
                 "variants": {
                     "type": "array",
                     "items": {"type": "string"},
-                    "description": "Up to four other ways to say it.",
+                    "description": f"Up to {MAX_VARIANTS} other ways to say it.",
                 },
             },
             "required": ["query"],
@@ -84,37 +89,68 @@ class SearchFiles:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self._question = phrasings_of(scope.question)
 
     def label(self, arguments: Mapping[str, Any]) -> str:
         return f"Searching the files for “{str(arguments.get('query', ''))[:80]}”"
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        return await on_database(self._search, expanded(arguments, self.scope.question))
+        asked = expanded(arguments, self._question)
+        self._question = []
+        return await on_database(self._search, asked)
 
     def _search(self, queries: Sequence[str]) -> ToolOutput:
         hits = search_many(queries=queries, files=self.scope.files(), limit=HITS)
+        used = {"query": queries[0], "variants": queries[1:]} if len(queries) > 1 else {"query": queries[0]}
         if not hits:
-            return ToolOutput("Nothing was found. Try other words.", arguments={"queries": queries})
+            return ToolOutput("Nothing was found. Try other words.", arguments=used)
         by_file: dict[UUID, list[Hit]] = {}
         for hit in hits:
             by_file.setdefault(hit.file, []).append(hit)
         numbers = give_numbers(self.scope.conversation, [str(pk) for pk in by_file])
         documents = [passages(pk, found) for pk, found in by_file.items()]
         places = [_place(numbers, pk, found[0]) for pk, found in by_file.items()]
-        return ToolOutput(
-            documents_json(documents, Numbers(numbers)), {"documents": places}, arguments={"queries": queries}
-        )
+        return ToolOutput(documents_json(documents, Numbers(numbers)), {"documents": places}, arguments=used)
 
 
-def expanded(arguments: Mapping[str, Any], question: str) -> list[str]:
-    """All phrasings that are searched together, each once; raises `BadArguments`."""
+def expanded(arguments: Mapping[str, Any], question: Sequence[str]) -> list[str]:
+    """All phrasings that are searched together, each once, the model's query first; `question` are the person's own
+    ones. At most `MAX_VARIANTS` stand beside the query: the person's, before them as many of the model's as leave room
+    for those, so that a model that repeats a call of an earlier turn leaves no newer question out. Raises
+    `BadArguments`.
+    """
     query, variants = arguments.get("query"), arguments.get("variants", [])
     if not isinstance(query, str) or not query.strip():
-        raise BadArguments("“query” must be a text that says what to look for.")
+        raise BadArguments("“query” must be a text that says what to look for; other ways to say it are “variants”.")
     if not isinstance(variants, list) or not all(isinstance(each, str) for each in variants):
         raise BadArguments("“variants” must be a list of texts.")
-    phrasings = [query, *variants[:MAX_VARIANTS], question]
-    return list(dict.fromkeys(each.strip()[:MAX_QUERY] for each in phrasings if each.strip()))
+    said, asked = _each_once((query, *variants)), _each_once(question)
+    return _each_once((*said[: 1 + MAX_VARIANTS - len(asked)], *asked))
+
+
+def _each_once(phrasings: Sequence[str]) -> list[str]:
+    """Without those that differ from an earlier one in case, in blanks or in how a letter is encoded only."""
+    kept: dict[str, str] = {}
+    for each in phrasings:
+        text = " ".join(each.split())[:MAX_QUERY].strip()
+        kept.setdefault(normalize("NFC", text).casefold(), text)
+    return [text for text in kept.values() if text]
+
+
+def phrasings_of(question: str) -> list[str]:
+    """What a person's question is searched by: the whole of it. Of a long one the end, where the question itself
+    stands after a pasted text, and the start, where it stands before one; both cut between words where there are some.
+    """
+    text = " ".join(question.split())
+    if len(text) <= MAX_QUERY:
+        return [text] if text else []
+    end, start = text[-QUESTION_END:], text[:QUESTION_START]
+    return [end[_first_word(end) :], start[: len(start) - _first_word(start[::-1])]]
+
+
+def _first_word(text: str) -> int:
+    """Where the first whole word begins; 0 where no blank is near, as in scripts without them."""
+    return text.find(" ", 0, QUESTION_START // 2) + 1
 
 
 def passages(pk: UUID, hits: Sequence[Hit]) -> Document:

@@ -91,6 +91,10 @@ def objects(
 
 MOST = 100  # tasks of one listing
 STATUSES = ("done", "dropped", "open")
+DRAFTED: dict[str, str] = {
+    Task.Draft.DUE: " Its checklist is drafted after your answer, unless you draft it now; the user starts its run.",
+    Task.Draft.REFUSED: " Too many checklists wait to be drafted, so none is for this one. Draft it, or the user does.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +222,7 @@ class CreateTask(TaskTool):
             parent=self.hand.task(parent) if parent else None,
         )
         row = services.create(actor=self.hand.actor, new=new)
-        runs = row.archetype in (Task.Archetype.MODEL, Task.Archetype.HYBRID)
-        return f"Created {row.code}." + (" The user starts its run, on the page of their tasks." if runs else "")
+        return f"Created {row.code}." + DRAFTED.get(row.draft, "")
 
 
 class DraftChecklist(TaskTool):
@@ -253,7 +256,8 @@ class DraftChecklist(TaskTool):
             raise BadArguments(f"Now it is about {task.code} only.")
         if task.archetype == Task.Archetype.MODEL and any(item.breakpoint for item in items):
             raise BadArguments(f"{task.code} is done without the user, so it has no breakpoints. Leave them out.")
-        drafted = services.draft_checklist(actor=self.hand.actor, task=task, items=items)
+        first = step is not None  # what is there by then, the user has written while this was being drafted
+        drafted = services.draft_checklist(actor=self.hand.actor, task=task, items=items, only_first=first)
         return f"Drafted {len(drafted)} items, {drafted[0].code} to {drafted[-1].code}."
 
     def _given(self, arguments: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

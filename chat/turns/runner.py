@@ -19,20 +19,20 @@ from chat.models import SummaryJob, Turn
 from chat.prompts import builder
 from chat.prompts import report as reports
 from chat.prompts.builder import model_request
-from chat.prompts.report import CallReport
+from chat.prompts.report import CallReport, Made
 from chat.prompts.turn_context import TurnContext, context_of_turn, with_offered_tools
 from chat.realtime import event_stream
 from chat.realtime.event_stream import announce, announce_state
 from chat.realtime.events import EventType
 from chat.rendering import references
 from chat.summaries import due
+from chat.tools.files import SEARCH_GUIDANCE
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, Progress, last_event
 from core.background import completed, on_database, persistently
 from core.errors import ModelError, ProductError
 from llm import agent_loop
-from llm.counting import exact_count
 from llm.models import Model, Provider
 from llm.services import (
     Cut,
@@ -47,13 +47,11 @@ from llm.services import (
     outage_of,
     shared_client,
 )
-from llm.types.model_call import HandedOver, Message, ModelRequest, ParametersLeftOut, StepFinished
+from llm.types.model_call import HandedOver, Message, ParametersLeftOut, StepFinished
 from llm.types.tools import Tool
 
 EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
 AT_ONCE = 100  # turns; their texts are in memory and on the wire twice
-
-Made = tuple[builder.Planned, CallReport, ModelRequest]
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
@@ -214,7 +212,8 @@ class _Run:
         names = {"model": model.name, "instead_of": failed.name}
         self.answer.emit(EventType.MODEL_FALLBACK, **names, code=why.code, detail=why.detail)
         self._news.set()
-        await self._begin(await on_database(context_of_turn, self.turn, model))
+        searched = any(part.get("name") == SEARCH_GUIDANCE.name for part in self.answer.parts)
+        await self._begin(await on_database(partial(context_of_turn, searched=searched), self.turn, model))
 
     async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
         if cycle.refused is not None and cycle.refused.unavailable:
@@ -222,7 +221,7 @@ class _Run:
         added = self._of_this_model(added)
         made = await on_database(self._plan, self.context, cycle, added)
         if cycle.refused is None and builder.worth_counting(self.context, made[0].prompt):
-            made = await self._counted(made, cycle, added)
+            made = await reports.counted(self.context, made, partial(self._plan, cycle=cycle, added=added))
         planned, report, request = made
         prompt = planned.prompt
         self.answer.sources.learn(planned.documents.given)
@@ -238,24 +237,6 @@ class _Run:
         )
         self._news.set()
         return agent_loop.Call(shared_client(self.context.model.provider), request, self.tools, self.answer.external)
-
-    async def _counted(self, made: Made, cycle: agent_loop.Cycle, added: Sequence[Message]) -> Made:
-        """With the provider's own count, and planned anew, once, where that changes what fits."""
-        context, room = self.context, builder.true_room(self.context)
-        planned, report, request = made
-        count = report["provider_count"] = await exact_count(context.model, request)
-        true = builder.with_count(context, planned.prompt, count) if count is not None else None
-        if count is None or true is None:
-            return made
-        try:
-            again = await on_database(self._plan, true, cycle, added)
-        except ProductError:
-            return made  # it is for the provider to refuse what we cannot make smaller
-        recount = again[1]["provider_count"] = await exact_count(context.model, again[2])
-        if count <= room and (recount is None or recount > room):
-            again = await on_database(self._plan, context, cycle, added)
-            again[1]["provider_count"] = count
-        return again
 
     def _of_this_model(self, added: Sequence[Message]) -> list[Message]:
         """What another model has thought is not for this one."""

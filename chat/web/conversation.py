@@ -120,7 +120,8 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     scope = asked_scope(request, pk, request.POST)
     draft = Draft(request.POST.get("text", ""), _ids(request, "files", "file"), request.POST.get("effort"))
     model = services.visible_model(next(iter(request.POST.getlist("model")), None)) or model_for(scope.persona)
-    shown = _plan(request.user, scope, draft, model)
+    # A panel is opened now and then; the line is asked for with almost every key, and to count once nobody types.
+    shown = _plan(request.user, scope, draft, model, count=not {"panel", "count"}.isdisjoint(request.GET))
     if "panel" not in request.GET:
         return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path})
     found = scope.conversation
@@ -136,8 +137,8 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     return render(request, "chat/_context.html", context)
 
 
-def _plan(user: User, scope: ChatScope, draft: Draft, model: Model) -> dict[str, Any]:
-    planned = plan_ahead(user=user, scope=scope, draft=draft, model=model)
+def _plan(user: User, scope: ChatScope, draft: Draft, model: Model, *, count: bool = False) -> dict[str, Any]:
+    planned = plan_ahead(user=user, scope=scope, draft=draft, model=model, count=count)
     panel, line = inspector.of_plan(planned), inspector.plan_line(planned)
     return {"planned": planned, "panel": panel, "line": line, "fits": planned["fits"]}
 

@@ -32,6 +32,9 @@ MAX_LIMIT = 100
 MAX_QUERY = 2_000  # characters that are read
 NEAR = 160  # characters within which words stand together
 BEFORE, EXCERPT = 80, 320  # characters of a result shown before such a place, and in all
+# With the bundled embedder small talk seldom comes to it, beside any text. What a passage answers in other words may
+# stay below, too: so it says what is related, not what is unrelated.
+RELATED = 0.2
 
 Spans = tuple[tuple[int, int], ...]
 
@@ -48,6 +51,7 @@ class Hit:
     """A chunk: characters [start, end) of the file's text. `page` counts from 1, 0 where there are none.
 
     `score` is 0 to 1 and compares hits of one search only. `highlights` are [start, end) of matched words in `text`.
+    `cosine` is that of the nearest phrasing, 0 without vectors, and compares hits of one embedder.
     """
 
     file: UUID
@@ -60,6 +64,12 @@ class Hit:
     score: float
     text: str
     highlights: Spans
+    cosine: float
+
+    @property
+    def related(self) -> bool:
+        """Whether anything but its rank speaks for it: a word of the query, or a meaning near to it."""
+        return bool(self.highlights) or self.cosine >= RELATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +101,17 @@ def search_many(*, queries: Sequence[str], files: QuerySet[File], limit: int = 1
     if not (asked and collection.chunks and limit > 0):
         return []
     scores: dict[int, float] = {}
+    cosines: dict[int, float] = {}
     lexemes: dict[str, set[str]] = defaultdict(set)
     for query in asked:
         words = ranking.words_of(query, collection.languages)
         for language, found in words.items():
             lexemes[language].update(found)
-        for chunk, score in _mixed(query, words, files, collection).items():
+        for chunk, (score, cosine) in _mixed(query, words, files, collection).items():
             scores[chunk] = max(score, scores.get(chunk, 0.0))
+            cosines[chunk] = max(cosine, cosines.get(chunk, 0.0))
     best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:limit]
-    return _hits(best, scores, lexemes)
+    return _hits({chunk: (scores[chunk], cosines[chunk]) for chunk in best}, lexemes)
 
 
 def _cleaned(query: str) -> str:
@@ -107,25 +119,26 @@ def _cleaned(query: str) -> str:
     return query[:MAX_QUERY].replace("\0", " ").encode(errors="replace").decode()
 
 
-def _mixed(query: str, words: Words, files: QuerySet[File], collection: Collection) -> dict[int, float]:
-    """Scores by chunk id, of the union of the two pools."""
+def _mixed(query: str, words: Words, files: QuerySet[File], collection: Collection) -> dict[int, tuple[float, float]]:
+    """(score, cosine) by chunk id, of the union of the two pools."""
     bm25 = ranking.bm25(files, words, collection)
     best = bm25.best(POOL)
     meaning = _meaning(query, files, collection.chunks, best)
-    candidates = {*best, *meaning}
     highest = max((bm25.of(chunk) for chunk in best), default=0.0)
-    return {
-        chunk: WORDS_SHARE * (bm25.of(chunk) / highest if highest else 0.0) + MEANING_SHARE * meaning.get(chunk, 0.0)
-        for chunk in candidates
-    }
+    mixed: dict[int, tuple[float, float]] = {}
+    for chunk in {*best, *meaning}:
+        near, cosine = meaning.get(chunk, (0.0, 0.0))
+        by_words = bm25.of(chunk) / highest if highest else 0.0
+        mixed[chunk] = WORDS_SHARE * by_words + MEANING_SHARE * near, cosine
+    return mixed
 
 
-def _meaning(query: str, files: QuerySet[File], visible: int, also: Sequence[int]) -> dict[int, float]:
-    """Normalised cosines of the nearest chunks and of those in `also`.
+def _meaning(query: str, files: QuerySet[File], visible: int, also: Sequence[int]) -> dict[int, tuple[float, float]]:
+    """(cosine from 0 to 1 on the scale of those found, cosine) of the nearest chunks and of those in `also`.
 
     While `reembed` is under way there are chunks of two embedders, whose cosines do not compare: each its own scale.
     """
-    found: dict[int, float] = {}
+    found: dict[int, tuple[float, float]] = {}
     for embedder in Embedder.objects.filter(Exists(Chunk.objects.filter(embedder=OuterRef("pk")))):
         try:
             vector = client_of(embedder, timeout=HURRIED).embed([query])[0]
@@ -136,7 +149,9 @@ def _meaning(query: str, files: QuerySet[File], visible: int, also: Sequence[int
             continue
         near = ranking.nearest(files, embedder, vector, count=POOL, visible=visible)
         missing = [chunk for chunk in also if chunk not in near]
-        found |= _spread(near | ranking.cosines(embedder, vector, missing))
+        cosines = near | ranking.cosines(embedder, vector, missing)
+        spread = _spread(cosines)
+        found |= {chunk: (spread[chunk], cosine) for chunk, cosine in cosines.items()}
     return found
 
 
@@ -148,7 +163,8 @@ def _spread(cosines: dict[int, float]) -> dict[int, float]:
     return {chunk: (cosine - low) / (high - low) if high > low else 1.0 for chunk, cosine in cosines.items()}
 
 
-def _hits(best: Sequence[int], scores: dict[int, float], lexemes: dict[str, set[str]]) -> list[Hit]:
+def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]]) -> list[Hit]:
+    """`best`: score and cosine by chunk id, the best first."""
     rows = Chunk.objects.select_related("file").defer("embedding").in_bulk(best)
     chunks = [rows[chunk] for chunk in best if chunk in rows]  # a file may have been deleted meanwhile
     marks: dict[int, Spans] = {}
@@ -164,9 +180,10 @@ def _hits(best: Sequence[int], scores: dict[int, float], lexemes: dict[str, set[
             page=chunk.page,
             start=chunk.start,
             end=chunk.end,
-            score=scores[chunk.pk],
+            score=best[chunk.pk][0],
             text=chunk.text,
             highlights=marks.get(chunk.pk, ()),
+            cosine=best[chunk.pk][1],
         )
         for chunk in chunks
     ]

@@ -44,6 +44,8 @@ class Task(models.Model):
     A2A calls input-required), moved is a day task that goes on under another code, `moved_to`.
     A `breakpoint` is on an item: work by a model stops before it and tells what it `needs`, until the user has
     `cleared` it.
+    `draft` is on a day task that a model works on and that has no checklist yet: `projects.planner.drafts`.
+    `draft_code` and `draft_detail` say why it was refused, `heartbeat` when a worker was last offered it.
     """
 
     class Level(models.TextChoices):
@@ -69,6 +71,11 @@ class Task(models.Model):
         DROPPED = "dropped", _("Dropped")
         MOVED = "moved", _("Moved")
 
+    class Draft(models.TextChoices):
+        DUE = "due", "Due"
+        BEGUN = "begun", "Begun"
+        REFUSED = "refused", "Refused"
+
     UNFINISHED = (Status.OPEN, Status.DOING, Status.WAITING)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -93,6 +100,10 @@ class Task(models.Model):
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now=True)
     finished = models.DateTimeField(null=True, blank=True)
+    draft = models.CharField(max_length=10, choices=Draft, blank=True, default="", db_default="")
+    draft_code = models.CharField(max_length=60, blank=True, default="", db_default="")
+    draft_detail = models.TextField(blank=True, default="", db_default="")
+    heartbeat = models.DateTimeField(null=True, blank=True)
 
     objects = TaskQuerySet.as_manager()
 
@@ -127,8 +138,15 @@ class Task(models.Model):
                 | Q(finished__isnull=False, status__in=["done", "dropped", "moved"]),
                 name="a_finished_task_says_when",
             ),
+            models.CheckConstraint(
+                condition=Q(draft="") | Q(level="task", horizon="day"),
+                name="drafts_are_for_day_tasks",
+            ),
         ]
-        indexes: ClassVar = [models.Index(fields=["owner", "date", "position", "code"], name="task_list")]
+        indexes: ClassVar = [
+            models.Index(fields=["owner", "date", "position", "code"], name="task_list"),
+            models.Index(fields=["heartbeat"], condition=Q(draft="due"), name="task_draft_due"),
+        ]
 
     def __str__(self) -> str:
         return self.code

@@ -4,14 +4,14 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.permissions import ScopedView
-from core.requests import Pages, VisibleField, pages, valid
+from core.requests import Pages, SentenceField, VisibleField, pages, valid
 from projects.models import Project, codes
 from projects.models.task import MAX_NEEDS, MAX_TITLE, Task, TaskChange, TaskQuerySet
 from projects.planner import services
@@ -38,6 +38,18 @@ class ProgressSerializer(serializers.Serializer[Any]):
     total = serializers.IntegerField(help_text="Without what was dropped or moved.")
 
 
+class DraftSerializer(serializers.Serializer[Task]):
+    """How far the server is with drafting the checklist of a model's task, until there is an item.
+
+    `due`: it is begun as soon as it can be; `begun`: `runs/?task=` tells of it; `refused`: `code` and `detail` say why,
+    and `tasks/{id}/runs/` tries again.
+    """
+
+    status = serializers.ChoiceField(source="draft", choices=Task.Draft.choices)
+    code = serializers.CharField(source="draft_code")
+    detail = SentenceField(source="draft_detail")
+
+
 class TaskSerializer(serializers.ModelSerializer[Task]):
     """`code` is the ID that people mention with @. `position` is its place from 0 among those of its list."""
 
@@ -46,18 +58,23 @@ class TaskSerializer(serializers.ModelSerializer[Task]):
     )
     progress = ProgressSerializer(read_only=True, allow_null=True)
     moved_from = serializers.SerializerMethodField()
+    draft = serializers.SerializerMethodField()
 
     class Meta:
         model = Task
         fields: ClassVar = [
             "id", "code", "level", "horizon", "date", "title", "notes", "archetype", "status", "breakpoint", "needs",
             "cleared", "parent", "project", "position", "moved_from", "moved_to", "progress",
-            "created", "updated", "finished",
+            "draft", "created", "updated", "finished",
         ]  # fmt: skip
         read_only_fields: ClassVar = fields
 
     def get_moved_from(self, task: Task) -> UUID | None:
         return task.moved_from.pk if hasattr(task, "moved_from") else None
+
+    @extend_schema_field(DraftSerializer(allow_null=True))
+    def get_draft(self, task: Task) -> Any:
+        return DraftSerializer(task).data if task.draft else None
 
 
 class NewTaskSerializer(serializers.Serializer[dict[str, Any]]):
@@ -82,6 +99,9 @@ class NewTaskSerializer(serializers.Serializer[dict[str, Any]]):
     )
     notes = serializers.CharField(required=False, allow_blank=True, max_length=MAX_NOTES)
     project = VisibleField(Project, required=False, allow_null=True)
+    draft = serializers.BooleanField(
+        default=True, help_text="Of a model's or hybrid task of a day: the server has a model draft its checklist."
+    )
 
 
 class ChangeTaskSerializer(serializers.Serializer[dict[str, Any]]):

@@ -43,19 +43,15 @@ FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the address of a page wants open: the id of a row to edit, of a task whose checklist is shown, and of one
-    that was just added."""
+    """What the address of a page wants open: the id of a row to edit, and of a task whose checklist is shown."""
 
     edit: str = ""
     open: str = ""
-    added: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A task in its list. `up` and `down` are ids to stand behind after one step: empty is first, None is no step.
-    `drafts`: just added without a checklist, so that a model that is to work on it begins to draft one.
-    """
+    """A task in its list. `up` and `down` are ids to stand behind after one step: empty is first, None is no step."""
 
     task: Task
     up: str | None = None
@@ -63,7 +59,6 @@ class Line:
     items: list["Line"] = field(default_factory=list)
     editing: bool = False
     open: bool = False
-    drafts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +124,6 @@ def lines(rows: Sequence[Task], asked: Asked) -> list[Line]:
                 items=items,
                 editing=asked.edit == ids[at],
                 open=asked.open == ids[at] or any(item.editing for item in items),
-                drafts=asked.added == ids[at] and not items,
             )
         )
     return shown

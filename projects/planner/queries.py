@@ -12,7 +12,7 @@ from django.utils import timezone
 from accounts.models import User
 from core.requests import identifier, or_404
 from projects.models import codes
-from projects.models.task import Progress, Task, TaskQuerySet
+from projects.models.task import Progress, Task, TaskChange, TaskQuerySet
 
 
 def today(user: User, at: datetime | None = None) -> date:
@@ -25,6 +25,12 @@ def visible_task(user: User, key: object) -> Task:
     rows = with_links(Task.objects.visible_to(user))
     found = rows.filter(code=key) if codes.is_code(str(key)) else rows.filter(pk=identifier(key, "task"))
     return or_404(found.first(), "task")
+
+
+def written_by_hand(items: Sequence[Task]) -> bool:
+    """Whether these are items, of one person, of which no model has made any."""
+    made = TaskChange.objects.filter(field="created", code__in=[row.code for row in items]).exclude(model="")
+    return bool(items) and not made.filter(owner=items[0].owner_id).exists()
 
 
 def with_links(rows: TaskQuerySet) -> TaskQuerySet:

@@ -188,6 +188,7 @@ def add_line(*, actor: Actor, text: str, on: Period) -> Task:
         archetype=quick.archetype,
         parent=visible_task(actor.user, quick.parent) if quick.parent else None,
         project=project_named(actor.user, quick.project) if quick.project else None,
+        draft=not quick.items,
     )
     if quick.items and (quick.level, quick.period.horizon) != ("task", "day"):
         raise ProductError("no_checklist", "Only day tasks have a checklist. Leave the items out, or name a day.")

@@ -45,6 +45,7 @@ class NewTask:
     """`date` is any day of the year or month; without it, the user's today, and for an item the day of its task.
 
     `archetype` is for tasks, empty means the user's. Items need a `parent`; `breakpoint` and `needs` are for them.
+    `draft`: a model drafts the checklist of a day task that is not the user's own.
     """
 
     title: str
@@ -57,6 +58,7 @@ class NewTask:
     needs: str = ""
     notes: str = ""
     project: Project | None = None
+    draft: bool = True
 
 
 @dataclass(frozen=True, slots=True)

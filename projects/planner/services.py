@@ -17,6 +17,7 @@ from accounts.realtime import News, tell
 from core.errors import ProductError
 from projects.models import codes
 from projects.models.task import CodeSeries, Task, TaskChange
+from projects.planner import drafts
 from projects.planner.queries import today, visible_task
 from projects.planner.rules import Actor, DraftItem, NewTask, check_hand, check_here, check_kind, check_person, checked
 
@@ -25,9 +26,9 @@ _DERIVED = {"finished"}  # follows from another column, whose change is recorded
 
 @transaction.atomic
 def create(*, actor: Actor, new: NewTask) -> Task:
-    """At the end of its list, with the next code of its series."""
+    """At the end of its list, with the next code of its series. A model drafts its checklist, if that is wanted."""
     check_kind(new.level, new.horizon)
-    _lock(actor)
+    lock_tasks(actor.user)
     parent = None if new.parent is None else visible_task(actor.user, new.parent.pk)
     is_task, is_item = new.level == Task.Level.TASK, new.level == Task.Level.ITEM
     row = Task(owner=actor.user, level=new.level, horizon=new.horizon)
@@ -42,6 +43,8 @@ def create(*, actor: Actor, new: NewTask) -> Task:
         check_hand(actor, parent)
         check_here(parent)
     _insert(actor, [row])
+    if new.draft:
+        drafts.ask(actor, row)
     return row
 
 
@@ -49,11 +52,17 @@ def create(*, actor: Actor, new: NewTask) -> Task:
 def update(*, actor: Actor, task: Task, fields: Mapping[str, Any]) -> Task:
     """`fields`: any of title, notes, archetype, project, parent, status, breakpoint, needs (see `rules.checked`).
 
-    A breakpoint that is taken away and set again stands anew.
+    A breakpoint that is taken away and set again stands anew. The user's own task that becomes a model's has its
+    checklist drafted as if it had been made so.
     """
     row = _locked(actor, task)
     check_hand(actor, row)
+    was = row.archetype
     _write(actor, row, checked(actor, row, fields))
+    if not drafts.fits(row):
+        drafts.put(row)
+    elif was == Task.Archetype.USER and not row.children.filter(level=Task.Level.ITEM).exists():
+        drafts.ask(actor, row)
     return row
 
 
@@ -105,7 +114,8 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
     """Goes on with a day task on another day, under a new code; returns the new one.
 
     The old one stays with status moved and a link. What is unfinished of its checklist goes along, as new open items
-    that the old ones link to; what is finished stays where it was done.
+    that the old ones link to; what is finished stays where it was done. A draft that has brought no item yet is due
+    on the new day.
     """
     row = _locked(actor, task)
     check_hand(actor, row)
@@ -123,6 +133,9 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
     _insert(actor, copies)
     for old, copy in zip([row, *items], [new, *copies], strict=True):
         _write(actor, old, {"status": Task.Status.MOVED, "moved_to": copy, "finished": timezone.now()})
+    if row.draft:
+        drafts.put(row)
+        drafts.ask(actor, new)
     return new
 
 
@@ -137,14 +150,17 @@ def delete(*, actor: Actor, task: Task) -> None:
 
 
 @transaction.atomic
-def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem]) -> list[Task]:
+def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], only_first: bool = False) -> list[Task]:
     """Puts `items` in the place of the unfinished ones of a day task, behind the finished ones; returns the new ones.
 
-    A model cannot draft over a breakpoint that stands.
+    A model cannot draft over a breakpoint that stands. `only_first`: raises `has_checklist` (409) where there is an
+    item, which somebody else has written meanwhile.
     """
     row = _locked(actor, task)
     check_hand(actor, row)
     check_here(row)
+    if only_first and row.children.filter(level=Task.Level.ITEM).exists():
+        raise ProductError("has_checklist", f"{row.code} has a checklist by now. Leave it as it is.", status=409)
     if not items:
         raise ProductError("empty_checklist", "Give at least one item. To empty the checklist, delete its items.")
     unfinished = list(row.children.filter(level=Task.Level.ITEM, status__in=Task.UNFINISHED))
@@ -162,13 +178,24 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem]) -> 
     return drafted
 
 
-def _lock(actor: Actor) -> None:
+@transaction.atomic
+def draft_begun(*, user: User, task: Task, over: bool = False) -> None:
+    """A run drafts the checklist of a task that has none, or is `over` without one."""
+    lock_tasks(user)
+    row = Task.objects.visible_to(user).filter(pk=task.pk).first()
+    if row is None or not drafts.fits(row) or row.children.filter(level=Task.Level.ITEM).exists():
+        return
+    if not over or row.draft == Task.Draft.BEGUN:
+        drafts.put(row, "" if over else Task.Draft.BEGUN)
+
+
+def lock_tasks(user: User) -> None:
     """Changes of one person's tasks come one after the other: numbers, places and breakpoints depend on other rows."""
-    User.objects.select_for_update(no_key=True).get(pk=actor.user.pk)
+    User.objects.select_for_update(no_key=True).get(pk=user.pk)
 
 
 def _locked(actor: Actor, task: Task) -> Task:
-    _lock(actor)
+    lock_tasks(actor.user)
     return visible_task(actor.user, task.pk)
 
 
@@ -199,6 +226,8 @@ def _insert(actor: Actor, rows: Sequence[Task]) -> None:
     for place, (row, number) in enumerate(zip(rows, numbers, strict=True), start=0 if last is None else last + 1):
         row.code, row.position = codes.make(series, number), place
     Task.objects.bulk_create(rows)
+    if first.level == Task.Level.ITEM and parent is not None:
+        drafts.put(parent)
     _record(actor, [(row, "created", "", row.title) for row in rows])
 
 

@@ -44,7 +44,7 @@ def period(request: Request, horizon: str = "day", start: date | None = None) ->
         return _board(request, on, error.status, problem=error, draft=text)
     elsewhere = "" if Period.of(made) == on else _(" It is on another page: %(day)s.") % {"day": _day(made)}
     messages.success(request, _("Added %(code)s.") % {"code": made.code} + elsewhere)
-    return redirect(f"{request.path}?added={made.pk}")
+    return redirect(request.path)
 
 
 @with_row(visible_task, "GET")
@@ -165,7 +165,7 @@ def _common(request: Request) -> dict[str, Any]:
 
 
 def _asked(request: Request) -> pages.Asked:
-    return pages.Asked(**{name: request.GET.get(name, "") for name in ("edit", "open", "added")})
+    return pages.Asked(**{name: request.GET.get(name, "") for name in ("edit", "open")})
 
 
 def _back(request: Request, row: Task) -> str:

@@ -62,13 +62,17 @@ def _speed_rows() -> list[Row]:
     everything = _microseconds(_conversation(1_000, share=1.0))
     fifth = _microseconds(_conversation(1_000, share=0.2))
     long = _microseconds(_conversation(10_000, share=1.0))
+    priority = _microseconds(replace(_conversation(1_000, share=0.2), policy="priority"))
     pinned = _microseconds(_with_pinned(_conversation(1_000, share=1.0), every=20))
+    pinned_fifth = _microseconds(_with_pinned(_conversation(1_000, share=0.2), every=20))
     report = _microseconds(_conversation(1_000, share=0.2), with_report=True)
     return [
         _row("1,000 messages, everything fits", everything, "µs", "limit", ALL_FIT_LIMIT),
         _row("1,000 messages, 20 % fits", fifth, "µs", "limit", FIFTH_FITS_LIMIT),
+        _row("1,000 messages, 20 % fits, policy priority", priority, "µs", "limit", ALL_FIT_LIMIT),
         _row("10,000 messages, everything fits", long, "µs", "10 × 1,000", everything * 10),
         _row("1,000 messages, 50 turns pinned, everything fits", pinned, "µs", "1.5 × none", everything * 1.5),
+        _row("1,000 messages, 50 turns pinned, 20 % fits", pinned_fifth, "µs", "1.5 × none", fifth * 1.5),
         _row("1,000 messages, 20 % fits, with every source's report", report, "µs", "without report", fifth),
     ]
 

@@ -106,6 +106,7 @@ export class Answer {
       showApproval(part, this.turn);
     }
     if (event.type === "TOOL_CALL_RESULT") {
+      need(HTMLElement, "[data-arguments]", part).textContent = event.arguments;
       const result = need(HTMLElement, "[data-result]", part);
       result.textContent = event.text;
       result.classList.toggle("failed", event.error);

@@ -1,13 +1,14 @@
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
 from django.test import Client
 from django.urls import reverse
 
-from accounts.models import ApiToken, User
-from accounts.services import create_token
+from accounts.models import AdminRecord, ApiToken, User
+from accounts.services import create_token, save_user
 from chat.models import Conversation
+from core.errors import ProductError
 
 pytestmark = pytest.mark.django_db
 
@@ -115,3 +116,83 @@ def test_tokens_are_neither_made_nor_changed_here(admin_client: Client) -> None:
 def test_groups_can_be_made(admin_client: Client) -> None:
     admin_client.post(reverse("admin:auth_group_add"), {"name": "Operators"})
     assert Group.objects.filter(name="Operators").exists()
+
+
+@pytest.fixture
+def staff(client: Client) -> User:
+    """Somebody who may change people and groups and look after providers, signed in with `client`."""
+    person = User.objects.create_user("staff", is_staff=True)
+    names = ["add_user", "change_user", "delete_user", "add_group", "change_group", "delete_group", "view_provider"]
+    person.user_permissions.set(Permission.objects.filter(codename__in=names))
+    client.force_login(person)
+    return person
+
+
+def test_nobody_makes_themselves_or_a_friend_a_superuser(client: Client, staff: User) -> None:
+    friend = User.objects.create_user("friend")
+    for person in (staff, friend):
+        held = list(person.user_permissions.values_list("pk", flat=True))
+        form = user_form(person, is_superuser="on", is_staff="on", email="new@example.org", user_permissions=held)
+        client.post(change_url(person), form)
+        person.refresh_from_db()
+        assert (person.is_superuser, person.email) == (False, "new@example.org")
+    friend.is_superuser = True
+    with pytest.raises(ProductError, match="Only a superuser"):
+        save_user(user=staff, person=friend)
+
+
+def test_who_may_do_more_is_out_of_reach(client: Client, staff: User, admin_user: User) -> None:
+    more = User.objects.create_user("more", is_staff=True, is_active=False)
+    more.user_permissions.set(Permission.objects.filter(codename="change_provider"))
+    for person in (admin_user, more):
+        before = person.password
+        assert client.post(change_url(person), user_form(person, email="taken@example.org")).status_code == 403
+        passwords = {"password1": "another long one", "password2": "another long one", "usable_password": "true"}
+        changed = client.post(reverse("admin:auth_user_password_change", args=[person.pk]), passwords)
+        assert changed.status_code == 403
+        deletion = reverse("admin:accounts_user_delete", args=[person.pk])
+        assert client.post(deletion, {"post": "yes"}).status_code == 403
+        chosen = {"action": "delete_selected", "_selected_action": [str(person.pk)], "post": "yes"}
+        client.post(reverse("admin:accounts_user_changelist"), chosen)
+        person.refresh_from_db()
+        assert (person.password, person.email == "taken@example.org") == (before, False)
+        with pytest.raises(ProductError, match="may do things that you may not"):
+            save_user(user=staff, person=person)
+
+
+def test_only_held_rights_are_given(client: Client, staff: User) -> None:
+    friend = User.objects.create_user("friend")
+    held, more = (Permission.objects.get(codename=f"{name}_provider") for name in ("view", "change"))
+    strong = Group.objects.create(name="Strong")
+    strong.permissions.add(more)
+    for given in ({"user_permissions": [more.pk]}, {"groups": [strong.pk]}):
+        page = client.post(change_url(friend), user_form(friend, **given)).content.decode()
+        assert "You lack the right “llm.change_provider”" in page
+    client.post(change_url(friend), user_form(friend, user_permissions=[held.pk]))
+    assert list(friend.user_permissions.all()) == [held]
+    own = Group.objects.create(name="Own")
+    staff.groups.add(own)
+    change = reverse("admin:auth_group_change", args=[own.pk])
+    refused = client.post(change, {"name": "Own", "permissions": [held.pk, more.pk]}).content.decode()
+    assert "You lack the right “llm.change_provider”" in refused
+    client.post(change, {"name": "Ours", "permissions": [held.pk]})
+    own.refresh_from_db()
+    assert (own.name, list(own.permissions.all())) == ("Ours", [held])
+    assert client.post(reverse("admin:auth_group_delete", args=[strong.pk]), {"post": "yes"}).status_code == 403
+    client.post(reverse("admin:auth_group_delete", args=[own.pk]), {"post": "yes"})
+    assert list(Group.objects.values_list("name", flat=True)) == ["Strong"]
+
+
+def test_what_a_deleted_administrator_did_is_kept(admin_client: Client, client: Client, staff: User) -> None:
+    friend = User.objects.create_user("friend")
+    client.force_login(staff)
+    client.post(change_url(friend), user_form(friend, email="new@example.org"))
+    client.force_login(User.objects.get(username="admin"))
+    client.post(reverse("admin:accounts_user_delete", args=[staff.pk]), {"post": "yes"})
+    assert not User.objects.filter(username="staff").exists()
+    record = AdminRecord.objects.get(username="staff")
+    assert (record.row, record.what) == ("friend", "user")
+    assert "Email address" in record.message
+    listed = client.get(reverse("admin:accounts_adminrecord_changelist")).content.decode()
+    assert record.message in listed
+    assert client.get(reverse("admin:accounts_adminrecord_change", args=[record.pk])).status_code == 200

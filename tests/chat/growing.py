@@ -1,6 +1,5 @@
 """Conversations that grow until they are summarised, and what was asked of the model for it."""
 
-import json
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -76,10 +75,10 @@ def writer(server: Server, name: str, script: dict[str, Any]) -> Model:
 
 def prompt(server: Server, mark: str) -> list[dict[str, Any]]:
     """What the model got for the question with this mark; later requests hold it as history."""
-    bodies = [record.body for record in server.model.finished(mark)]
-    messages: list[dict[str, Any]] = next(body for body in bodies if "# The form" not in json.dumps(body))["messages"]
+    first = next(record for record in server.model.finished(mark) if "# The form" not in record.text)
+    messages: list[dict[str, Any]] = first.body["messages"]
     return messages
 
 
 def summary_requests(server: Server, mark: str) -> list[dict[str, Any]]:
-    return [each.body for each in server.model.finished(mark) if "# The form" in json.dumps(each.body)]
+    return [record.body for record in server.model.finished(mark) if "# The form" in record.text]

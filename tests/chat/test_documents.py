@@ -173,4 +173,4 @@ def test_a_file_that_was_deleted_is_reported_as_that(application: Application, p
     assert person.caller.http.delete(f"files/{file['id']}/").status_code == 204
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": "And now?"}, expect=200)
     [source] = [each for each in plan["sources"] if each["kind"] == "file"]
-    assert (source["state"], source["reason"]) == ("left_out", "deleted_file")
+    assert (source["state"], source["reason"], source["title"]) == ("left_out", "deleted_file", "note.txt")

@@ -1,9 +1,11 @@
 """A prompt that is near its limit is counted by its provider, and planned by that; no other is."""
 
+from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.test import Client
 
 from core.background import submit
 from llm.counting import exact_count
@@ -19,7 +21,8 @@ COUNTS = "/v1/messages/count_tokens"
 def model(application: Application) -> Model:
     provider = Provider.objects.create(name=uuid4().hex, kind="anthropic", base_url=application.model.url)
     application.model.forget()
-    return Model.objects.create(provider=provider, name="claude-old", context_window=8_192)
+    prices = {"input_price": 1, "output_price": 1, "cache_write_price": 1}  # dollars per million tokens
+    return Model.objects.create(provider=provider, name="claude-old", context_window=8_192, **prices)
 
 
 def answered(person: Person, model: Model, text: str, **where: Any) -> Any:
@@ -58,6 +61,44 @@ def test_what_the_provider_counts_less_stays(person: Person, model: Model, appli
     _, report = answered(person, model, text * ((missing + 100) // 5), conversation=first["conversation"])
     assert counted(application) == 2
     assert report["dropped"] == [] and report["used"] > short["limit"]
+
+
+def test_a_plan_is_counted_when_that_is_asked_for_and_then_is_what_the_turn_sends(
+    person: Person, model: Model, application: Application
+) -> None:
+    text = "word " * 4_000 + '\nscript: {"text": "Yes."}'
+    first, _ = answered(person, model, "word " * 1_900)
+
+    def planned(**more: Any) -> Any:
+        path = f"conversations/{first['conversation']}/plan/"
+        return person.caller.post(path, {"text": text, "model": str(model.pk), **more}, expect=200)
+
+    ours, before = planned(), counted(application)
+    assert ours["countable"] and ours["provider_count"] is None and before == 0
+    exact, calls = planned(count=True), counted(application)
+    assert exact["provider_count"] and not exact["countable"] and 0 < calls <= 2
+    assert Decimal(exact["cost"]["prompt"]) * 1_000_000 == exact["provider_count"]
+    assert planned()["provider_count"] == exact["provider_count"] <= exact["provider_limit"]  # it is known by now
+    turn = person.caller.ask(text, None, first["conversation"], models=[str(model.pk)])
+    assert person.caller.ended(turn["id"])["status"] == "done"
+    report = person.caller.get(f"turns/{turn['id']}/report/")
+    for name in ("limit", "used", "sections", "unloaded", "provider_count"):
+        assert exact[name] == report[name]
+    assert exact["used"] != ours["used"] and counted(application) == calls
+
+
+def test_the_line_says_whether_its_number_is_exact(person: Person, model: Model, application: Application) -> None:
+    client = Client()
+    client.force_login(person.user)
+
+    def line(text: str, query: str = "") -> str:
+        return client.post(f"/plan/{query}", {"text": text, "model": str(model.pk)}).content.decode()
+
+    assert "estimated" in line("short", "?count") and "?count" not in line("short")
+    assert "estimated" in line("word " * 4_000) and "?count" in line("word " * 4_000)
+    assert counted(application) == 0
+    exact = line("word " * 4_000, "?count")
+    assert "of 7,128 tokens · exact, with tools" in exact and "?count" not in exact
 
 
 def test_a_count_is_kept_by_what_was_counted(model: Model, application: Application) -> None:

@@ -22,9 +22,11 @@ from llm import services
 from llm.models import Model, Provider
 from llm.services import available, note_outage, outage_of
 from tests.application import Application
+from tests.chat.citing import ANSWER, CLAUSE, SEARCH
 from tests.chat.conversations import past
 from tests.conftest import Person
 from tests.product import WAIT, until
+from tests.projects.uploads import searchable
 
 DOWN = "http://127.0.0.1:9/v1"  # the port that discards; nobody listens
 CALL = {"usage": False, "reasoning": "Let me see.", "text": "", "tool_calls": [{"name": "list_tasks", "arguments": {}}]}
@@ -186,6 +188,16 @@ def test_in_the_middle_of_a_loop_the_other_goes_on_with_the_results(
     [request] = application.model.requests(other.name)
     assert request.status == 200
     assert "Let me see" not in json.dumps(request.body)
+
+
+def test_the_question_is_searched_once_though_another_model_goes_on(person: Person, make: Make) -> None:
+    place = person.caller.conversation()
+    file = searchable(person.caller, "contract.txt", CLAUSE)
+    other = make(script={"steps": [{"text": "Not this."}, SEARCH, ANSWER]})
+    model = make(script={"steps": [SEARCH, {"error": {"status": 503}}]}, fallback=other)
+    turn = ended(person, person.caller.ask("Which?", None, place, files=[file["id"]], models=[str(model.pk)])["id"])
+    calls = [json.loads(part["arguments"]) for part in turn.answer.parts if part["type"] == "tool_call"]
+    assert [call["variants"] for call in calls] == [["maximum fee", "Which?"], ["maximum fee"]]
 
 
 def test_the_other_model_is_planned_for_by_its_own_window_and_abilities(person: Person, make: Make) -> None:

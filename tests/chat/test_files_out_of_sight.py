@@ -139,6 +139,36 @@ def test_a_model_without_tools_gets_the_passages_that_its_question_finds(
     assert report["used"] == plan["used"] <= report["limit"]
 
 
+@pytest.mark.parametrize(
+    ("text", "passages"),
+    [
+        ("Thanks!", False),
+        ("Cảm ơn bạn 👍", False),
+        ("谢谢", False),
+        ("Which fee?", True),
+        ("Summarise contract.TXT", True),
+        ("终止合同的期限是多久？", True),
+        ("How can we cancel this?", True),  # no word of it stands there
+    ],
+)
+def test_a_message_that_says_little_gets_only_passages_that_have_to_do_with_it(
+    application: Application, person: Person, scripted_model_row: Model, text: str, passages: bool
+) -> None:
+    said = "Either party may terminate the licence with three months notice. It is limited to 500 euros of fee a year."
+    filler = "Repairs are paid by the landlord. " * 60
+    model = model_of(scripted_model_row, 5_000)
+    place = begun(person, model, searchable(person, "contract.txt", f"{said} {filler}".encode()))
+    crowded(person, place, model)
+    plan = planned(person, place, model, text)
+    turn = asked(person, place, text, models=[str(model.pk)])
+    report = person.caller.get(f"turns/{turn['id']}/report/")
+    assert ("500 euros" in listing(plan), "are not shown here:" in listing(plan)) == (passages, not passages)
+    assert report["used"] == plan["used"] and plan["notes"] == report["notes"]
+    assert [note.partition(",")[0] for note in report["notes"]] == (
+        [] if passages else ["Nothing in the files that are reached by search has to do with so short a message"]
+    )
+
+
 def test_the_newest_files_stand_first_and_the_list_takes_a_tenth_of_the_room(
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from chat.conversations.titles import claim
 from chat.models import Conversation, Mark, Message, Summary, SummaryJob, Turn
 from chat.models.summary import marks_on
+from chat.prompts.inspector import plan_line
 from chat.tools.files import Scope
 from llm.models import Model, Provider
 from tests.application import Application
@@ -236,6 +237,17 @@ def test_a_pinned_turn_is_sent_from_above_what_is_read(person: Person, applicati
     assert report["unloaded"] + loaded + 60 == 121
 
 
+def test_the_plan_names_a_pinned_turn_that_does_not_fit(person: Person, application: Application) -> None:
+    conversation = past(person.user, 2, words=900)
+    question = str(conversation.messages.filter(role="user").order_by("depth")[0].pk)
+    mark(person.caller, question, "pinned")
+    draft = {"text": "Now?", "model": str(model_of(application, 2_500).pk)}
+    plan = person.caller.post(f"conversations/{conversation.pk}/plan/", draft, expect=200)
+    assert source_of(plan, question) == ("left_out", "no_room")
+    assert next(each["id"] for each in plan["sources"] if each.get("mark") == "pinned") == question
+    assert "“user 0:" in plan_line(plan) and "is always to be sent, but there is no room" in plan_line(plan)
+
+
 def _turn_of(answer: str) -> str:
     return str(Turn.objects.get(answer_id=UUID(answer)).pk)
 
@@ -298,3 +310,45 @@ def test_no_summary_tells_of_what_is_left_out_and_pinned_turns_survive_it(
     mark(person.caller, str(questions[3].pk), "excluded")
     last = seen()  # that summary tells of it, so it does not hold
     assert "Summary of this conversation" not in last and "user 3:" not in last
+
+
+def offered(caller: Caller, place: object, model: Model, **draft: Any) -> dict[str, Any]:
+    """By kind, the offers of a draft's plan."""
+    body = {"text": "Now?", "model": str(model.pk), **draft}
+    plan = caller.post(f"conversations/{place}/plan/", body, expect=200)
+    return {offer["kind"]: offer for offer in plan["offers"]}
+
+
+def test_what_would_make_a_draft_fit_is_offered_with_what_it_frees(person: Person, application: Application) -> None:
+    small, larger = model_of(application, 4_096), model_of(application, 60_000)
+    large = upload(person, "large.txt", ("a clause of the contract. " * 1_500).encode())
+    file, place = (
+        upload(person, "note.txt", ("the fee is due in May. " * 200).encode()),
+        past(person.user, 12, words=150),
+    )
+    question = place.messages.filter(role="user").latest("depth")
+    question.attachments.create(file_id=file["id"], name="note.txt", ordinal=0)
+    refused = offered(person.caller, place.pk, small, files=[large["id"]])
+    assert refused["remove_file"]["id"] == large["id"] and refused["remove_file"]["fits"]
+    fitting = Model.objects.get(pk=refused["model"]["id"])
+    assert small.window < fitting.window <= larger.window and refused["model"]["frees"] > 0
+    missing = offered(person.caller, place.pk, small)
+    leave_out = missing["leave_out"]
+    assert (leave_out["id"], leave_out["title"], leave_out["message"]) == (file["id"], "note.txt", str(question.pk))
+    assert leave_out["frees"] > 1_000 and missing["summarise"]["frees"] > 1_000
+    assert offered(person.caller, place.pk, larger) == {}
+    mark(person.caller, str(question.pk), "excluded", file=file["id"])
+    assert "leave_out" not in offered(person.caller, place.pk, small)
+    job = person.caller.post(f"conversations/{place.pk}/summarise/", {"model": missing["summarise"]["id"]}, expect=202)
+    assert SummaryJob.objects.get(pk=job["id"]).model == small
+    person.caller.post(f"conversations/{place.pk}/summarise/", {"model": str(uuid4())}, expect=404)
+
+
+def test_exports_say_what_is_marked(caller: Caller) -> None:
+    place, turns = turns_of(caller)
+    mark(caller, turns[0]["user_message"], "pinned")
+    mark(caller, turns[1]["user_message"], "excluded")
+    kept = caller.get(f"conversations/{place}/export/")["messages"]
+    assert [message["mark"] for message in kept] == ["pinned", "pinned", "excluded", "excluded", None, None]
+    text = caller.http.get(f"conversations/{place}/export/?kind=md").text
+    assert text.count("*(Always sent)*") == text.count("*(Left out)*") == 2

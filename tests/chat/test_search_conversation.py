@@ -8,7 +8,7 @@ import pytest
 
 from chat.conversations.marks import mark_turn
 from chat.models import Conversation, Message, Summary
-from chat.models.words import phrases
+from chat.models.words import best, phrases
 from chat.tools.conversation import CUT, NOTHING, QUOTE, SearchConversation, quotation
 from llm.models import Model
 from llm.types.tools import BadArguments
@@ -17,7 +17,12 @@ from tests.chat.citing import ask
 from tests.chat.conversations import past
 from tests.conftest import Person
 
-FACTS = {0: "The harbour's number is Zürich-4711.", 4: "The key lies under the đá.", 6: "Olga's ship is named Gull."}
+FACTS = {
+    0: "The harbour's number is Zürich-4711.",
+    4: "The key lies under the đá.",
+    6: "Olga's ship is named Gull.",
+    8: "港口的号码是四七一一。",
+}
 
 
 def summarised(person: Person, *, to: int = 9, aside: tuple[int, ...] = ()) -> Conversation:
@@ -26,6 +31,12 @@ def summarised(person: Person, *, to: int = 9, aside: tuple[int, ...] = ()) -> C
     rows = list(Message.objects.filter(conversation=conversation).order_by("depth"))
     for depth, fact in {**FACTS, 12: "The later fact is Heron."}.items():
         Message.objects.filter(pk=rows[depth].pk).update(parts=[{"type": "text", "text": fact}])
+    _summary(conversation, to=to, aside=aside)
+    return conversation
+
+
+def _summary(conversation: Conversation, *, to: int, aside: tuple[int, ...] = ()) -> None:
+    rows = list(Message.objects.filter(conversation=conversation).order_by("depth"))
     Summary.objects.create(
         conversation=conversation,
         first=rows[0],
@@ -41,7 +52,6 @@ def summarised(person: Person, *, to: int = 9, aside: tuple[int, ...] = ()) -> C
         timezone="UTC",
         prompt_version=1,
     )
-    return conversation
 
 
 def found(conversation: Conversation, query: object) -> list[dict[str, Any]]:
@@ -53,7 +63,8 @@ def found(conversation: Conversation, query: object) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("query", "depth"), [("zurich", 0), ("what is the harbour's number?", 0), ("da", 4), ('"named gull"', 6)]
+    ("query", "depth"),
+    [("zurich", 0), ("what is the harbour's number?", 0), ("da", 4), ('"named gull"', 6), ("港口在哪里", 8)],
 )
 def test_what_was_replaced_is_quoted_word_for_word(person: Person, query: str, depth: int) -> None:
     conversation = summarised(person)
@@ -61,6 +72,15 @@ def test_what_was_replaced_is_quoted_word_for_word(person: Person, query: str, d
     row = Message.objects.get(conversation=conversation, depth=depth)
     when = f"{row.created.astimezone(person.user.zone):%Y-%m-%d %H:%M}"
     assert quotes[depth + 1] == {"position": depth + 1, "who": "user", "when": when, "quote": FACTS[depth]}
+
+
+def test_rare_words_come_before_frequent_ones_and_of_equals_the_newest(person: Person) -> None:
+    conversation = summarised(person, to=19)
+    rows = list(Message.objects.filter(conversation=conversation).order_by("depth"))
+    ids = [row.pk for row in rows]
+    assert best(ids, phrases("word1 word2 harbour"), 2) == [rows[0].pk, rows[19].pk]
+    assert best(ids, phrases('"word1 word3" 港口? nowhere'), 2) == [rows[8].pk]
+    assert best(ids[1:], phrases("harbour"), 2) == []
 
 
 def test_what_is_sent_as_it_is_or_left_out_is_not_found(person: Person) -> None:
@@ -100,3 +120,13 @@ def test_a_model_with_tools_gets_it_with_the_summary_and_the_transcript_shows_it
     assert part["name"] == "search_conversation" and "Zürich-4711" in json.dumps(ended["parts"], ensure_ascii=False)
     Summary.objects.filter(conversation=conversation).delete()
     assert "search_conversation" not in person.caller.post(path, draft, expect=200)["tools"]
+
+
+def test_of_numbers_the_very_one_is_found_among_longer_ones(person: Person) -> None:
+    conversation = past(person.user, 30)
+    rows = list(Message.objects.filter(conversation=conversation, role="user").order_by("depth"))
+    for number, row in enumerate(rows):
+        Message.objects.filter(pk=row.pk).update(parts=[{"type": "text", "text": f"The paint in box {number}."}])
+    _summary(conversation, to=59)
+    for number in (1, 2, 17):
+        assert f"The paint in box {number}." in [quote["quote"] for quote in found(conversation, f"paint box {number}")]

@@ -2,20 +2,29 @@
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from io import StringIO
 from itertools import pairwise
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
+import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from chat.models import Message, Summary, SummaryJob
+from chat.conversations.marks import mark_turn
+from chat.models import Attachment, Message, Summary, SummaryJob
 from chat.models.tree import newest_leaf, rows_between
 from chat.summaries import due
-from chat.summaries.jobs import decided_for
+from chat.summaries.jobs import decided_for, load
+from chat.summaries.writing import pieces
+from core.errors import ProductError
+from files.models import File, FileText
 from llm import tokens
+from llm.models import Model, Provider
 from tests.application import Application
+from tests.chat.citing import ask
 from tests.chat.conversations import past
 from tests.chat.growing import (
     FILLER,
@@ -35,16 +44,26 @@ from tests.conftest import Person
 
 
 def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(
-    application: Application, person: Person
+    application: Application, person: Person, caller_of_tools: Model
 ) -> None:
     place, mark = conversation(person, wendy(person)), uuid4().hex
     marks = [f"{mark}-{number}." for number in range(300)]
-    for each in marks:
-        turn(person, place, each)
+    planted = {box: f"colour{uuid4().hex}" for box in range(22)}  # one each twelve turns
+    left_out = (5, 14)
+    for number, each in enumerate(marks):
+        box = number // 12
+        if number % 12 or box not in planted:
+            turn(person, place, each)
+            continue
+        turn(person, place, f"{each} The paint in box {box} is {planted[box]}.")
+        if box in left_out:
+            question = Message.objects.get(conversation=place, depth=2 * number)
+            mark_turn(user=person.user, message=question, mark="excluded")
     rows = {str(row.pk): row.depth for row in Message.objects.filter(conversation=place)}
     summaries = {str(row.pk): rows[str(row.last_id)] for row in Summary.objects.filter(conversation=place)}
     assert 15 <= len(summaries) <= 300 // 6
     covered, shares, before = [], [], ""
+    aside = {12 * box for box in left_out}
     for number, each in enumerate(marks):
         sent = prompt(application, each)
         counted = sum(tokens.count(str(message["content"])) + 4 for message in sent)
@@ -52,9 +71,11 @@ def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(
         text = "\n".join(str(message["content"]) for message in sent)
         answer = Message.objects.get(conversation=place, depth=2 * number + 1)
         call = answer.turn.report["calls"][-1]
-        assert call["dropped"] == [] and call["unloaded"] == 0
+        lost = [source for source in call["sources"] if source.get("reason") in ("no_room", "behind_gap")]
+        assert lost == [] and call["unloaded"] == 0
         end = summaries[call["summary"]["id"]] if call["summary"] else -1
-        missing = [old for at, old in enumerate(marks[: number + 1]) if 2 * at > end and old not in text]
+        kept = [old for at, old in enumerate(marks[: number + 1]) if 2 * at > end and at not in aside]
+        missing = [old for old in kept if old not in text]
         assert missing == []
         covered.append(end)
         if before and number >= 240:
@@ -65,6 +86,22 @@ def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(
     changes = sum(1 for a, b in pairwise(covered) if a != b)
     assert changes <= 300 / 6
     assert sum(shares) / len(shares) > 0.75
+    assert covered[-1] > 24 * max(planted)
+    _every_fact_is_found_again(person, place, caller_of_tools, planted, left_out)
+
+
+def _every_fact_is_found_again(
+    person: Person, place: UUID, model: Model, planted: dict[int, str], left_out: tuple[int, ...]
+) -> None:
+    """By a model that asks; what its person leaves out is not."""
+    calls = [{"name": "search_conversation", "arguments": {"query": f"paint in box {box}"}} for box in planted]
+    steps: list[dict[str, Any]] = [{"tool_calls": calls[:11]}, {"tool_calls": calls[11:]}, {"text": "That is all."}]
+    ended = ask(person, str(place), model, "Which paint is in each box?", *steps)
+    results = [part["text"] for part in ended["parts"] if part["type"] == "tool_result"]
+    assert len(results) == len(planted)
+    found = {box for (box, paint), result in zip(planted.items(), results, strict=True) if paint in result}
+    assert found == set(planted) - set(left_out)
+    assert not [box for box in left_out if planted[box] in str(results)]
 
 
 def test_the_summary_stands_after_the_system_prompt_and_the_report_says_what_it_covers(
@@ -193,13 +230,74 @@ def test_an_input_larger_than_the_model_is_summarised_in_chunks(application: App
     made = Summary.objects.filter(conversation=row).count()
     assert made > 3
     assert all(each.last.role == "assistant" for each in Summary.objects.filter(conversation=row))  # whole turns
-    sent = due.costs(decided_for(SummaryJob.objects.get(conversation=row)), rows_between(None, summary.last_id))
+    sent = due.costs(decided_for(SummaryJob.objects.get(conversation=row)), rows_between(None, summary.last_id), 0)
     assert summary.tokens_in == sum(cost.tokens for cost in sent)
     assert summary.shortened == [str(long.pk)]
     assert summary.first.depth == 0 and summary.messages == summary.last.depth + 1
     assert SummaryJob.objects.get(conversation=row).status == SummaryJob.Status.DONE
     turn(person, place, after := f"after {uuid4().hex}")
     assert mark in json.dumps(prompt(application, after))
+
+
+@pytest.fixture
+def reader(scripted_model_row: Model) -> Iterator[Model]:
+    """Writes the summary that the newest script in what it reads wants, in a small window."""
+    endpoint = scripted_model_row.provider
+    provider = Provider.objects.create(name=uuid4().hex, kind=endpoint.kind, base_url=endpoint.base_url)
+    yield Model.objects.create(provider=provider, name="scripted", context_window=6_000)
+    provider.delete()
+
+
+def test_a_job_that_fails_half_way_leaves_whole_turns_and_the_next_goes_on_from_there(
+    application: Application, person: Person, reader: Model
+) -> None:
+    row = past(person.user, 40, words=120, persona=small(person, summary_model=reader))
+    refusing = Message.objects.get(conversation=row, depth=40)
+    script = json.dumps({"summary": {"error": {"status": 400, "message": "This text is refused."}}})
+    Message.objects.filter(pk=refusing.pk).update(parts=[{"type": "text", "text": f"script: {script}"}], tokens={})
+    turn(person, row.pk, mark := f"now {uuid4().hex}")
+    job, told = SummaryJob.objects.get(conversation=row), Summary.objects.filter(conversation=row).order_by("id")
+    assert (job.status, job.code) == (SummaryJob.Status.FAILED, "bad_model_request")
+    assert told.count() > 0 and all(each.last.role == "assistant" for each in told)
+    reached = told.last()
+    assert reached is not None and reached.last.depth < 40
+    assert reached.messages == reached.last.depth + 1
+    Message.objects.filter(pk=refusing.pk).update(parts=[{"type": "text", "text": "It is gone."}], tokens={})
+    turn(person, row.pk, after := f"after {uuid4().hex}")
+    sent = prompt(application, after)
+    assert [message["role"] for message in sent[1:3]] == ["system", "user"] and mark in json.dumps(sent)
+    following = told.filter(pk__gt=reached.pk).first()
+    assert following is not None and following.supersedes == reached and following.last.depth > 40
+
+
+@pytest.mark.parametrize("window", [4_096, 8_000, 16_000, 32_000])
+def test_no_window_is_so_small_that_messages_are_cut_to_nothing(
+    person: Person, scripted_model_row: Model, window: int
+) -> None:
+    model = Model.objects.create(provider=scripted_model_row.provider, name=uuid4().hex, context_window=window)
+    place = past(person.user, 200, words=100)
+    job = SummaryJob.objects.create(conversation=place, model=model, reason=SummaryJob.Reason.ASKED, fixed=300)
+    work = load(job, model, None)
+    assert work is not None
+    assert not any(piece.shortened for piece in pieces(work.rows, work.brief))
+    model.max_output = 600
+    short = load(job, model, None)
+    assert short is not None and short.brief.budget <= 400  # or every attempt would be cut off
+    tiny = Model(name="tiny", context_window=1_500)
+    with pytest.raises(ProductError, match="Choose a larger model") as refused:
+        load(job, tiny, None)
+    assert refused.value.code == "summary_window_too_small"
+
+
+def test_a_file_that_no_prompt_has_whole_costs_its_stub(person: Person, reader: Model) -> None:
+    place = past(person.user, 2)
+    question = Message.objects.filter(conversation=place, role="user").earliest("depth")
+    file = File.objects.create(owner=person.user, name="big.txt", size=10, status="ready", media_type="text/plain")
+    FileText.objects.create(file=file, text="word " * 9_000)
+    Attachment.objects.create(message=question, file=file, name=file.name, ordinal=0)
+    job = SummaryJob(conversation=place, model=reader)
+    first, *_ = due.costs(decided_for(job), rows_between(None, question.pk), 0)
+    assert first.tokens < 200
 
 
 def test_a_new_prompt_version_has_stale_summaries_written_from_the_messages(

@@ -11,10 +11,13 @@ from django.utils import timezone
 
 from chat.background.tasks import sweep_turns
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
+from chat.models.tree import rows_between
 from chat.summaries import due
 from chat.summaries.jobs import decided_for
+from llm.models import Model
 from tests.application import Application
-from tests.chat.conversations import kill_worker
+from tests.chat.conversations import kill_worker, past
+from tests.chat.documents import asked, upload
 from tests.chat.growing import (
     FILLER,
     conversation,
@@ -28,7 +31,7 @@ from tests.chat.growing import (
     writer,
 )
 from tests.conftest import Person
-from tests.product import Product
+from tests.product import Product, until
 
 
 def test_sending_is_refused_while_it_summarises_and_the_message_is_kept_by_whoever_wrote_it(
@@ -110,6 +113,40 @@ def test_a_killed_worker_leaves_a_failed_job_and_every_message(product: Product,
     assert Summary.objects.filter(conversation=place).count() == 1
 
 
+def test_a_worker_that_ends_between_chunks_leaves_whole_turns_and_the_next_job_goes_on_from_them(
+    application: Application, person: Person, scripted_model_row: Model
+) -> None:
+    note = uuid4().hex
+    hangs = json.dumps({"summary": {"text": "Never.", "silent_after": 0}, "note": note})
+    writes = Model.objects.create(
+        provider=scripted_model_row.provider, name=f"scripted-{uuid4().hex[:8]}", context_window=4_096
+    )
+    row = past(person.user, 12, words=120, persona=small(person, window=12_288, summary_model=writes))
+    rows = list(Message.objects.filter(conversation=row).order_by("depth"))
+    hurt = Message.objects.filter(pk=rows[14].pk)
+    hurt.update(parts=[{"type": "text", "text": f"{rows[14].text}\nscript: {hangs}"}])
+    person.caller.ended(person.caller.ask("And?", {"text": "Yes."}, str(row.pk))["id"])
+    until(lambda: any("# The form" in each.text for each in application.model.arrived(note)), "a later chunk is read")
+    SummaryJob.objects.filter(conversation=row).update(created=timezone.now() - timedelta(seconds=121))
+    sweep_turns()
+    settled(person, row.pk)
+    failed = SummaryJob.objects.get(conversation=row)
+    assert (failed.status, failed.code) == (SummaryJob.Status.FAILED, "summary_interrupted")
+    half = Summary.objects.filter(conversation=row).latest("id")
+    told = half.messages
+    assert (half.first, half.last) == (rows[0], rows[told - 1]) and half.last.role == "assistant" and told <= 14
+    hurt.update(parts=rows[14].parts)
+    turn(person, row.pk, mark := uuid4().hex)
+    system, summary, *history = prompt(application, mark)
+    assert (system["role"], summary["role"]) == ("system", "system")
+    assert [said["content"] for said in history[:-3]] == [each.text for each in rows[told:]]
+    whole = Summary.objects.filter(conversation=row).latest("id")
+    assert SummaryJob.objects.filter(conversation=row).latest("id").status == SummaryJob.Status.DONE
+    assert whole.messages == whole.last.depth + 1 > told and whole.first == rows[0]
+    since = Summary.objects.filter(conversation=row, pk__gt=half.pk).earliest("id")
+    assert since.supersedes == half and since.last.role == "assistant"
+
+
 def test_two_tabs_at_once_make_one_job(application: Application, person: Person) -> None:
     place = conversation(person, small(person, ceiling=100_000, window=None, floor=700))
     for number in range(5):
@@ -151,3 +188,24 @@ def test_a_turn_full_of_tool_results_is_no_reason_to_summarise(application: Appl
     heavy: Any = {**call, "used": call["used"] + 1_400, "messages": [*call["messages"], result]}
     assert due.job_after(context, heavy, ended.user_message_id, "Found.") is None
     assert due.job_after(context, heavy, ended.user_message_id, f"Found: {FILLER * 5}") is not None
+
+
+def test_a_file_that_only_its_name_is_sent_of_counts_as_that(
+    application: Application, person: Person, scripted_model_row: Model
+) -> None:
+    file = upload(person, "long.txt", ("word " * 4_800).encode())
+    place = conversation(person, small(person, window=12_288, ceiling=None, floor=None))
+    Conversation.objects.filter(pk=place).update(automatic_summaries=False)
+    asked(person, str(place), "Here it is.", files=[file["id"]])
+    for number in range(9):
+        asked(person, str(place), f"{number} {FILLER * 4}")
+    row = Conversation.objects.select_related("owner", "persona__budget_profile").get(pk=place)
+    ended = Turn.objects.filter(conversation=place).latest("pk")
+    context, call = decided_for(SummaryJob(conversation=row, model=ended.model)), ended.report["calls"][-1]
+    assert {"kind": "file", "state": "stubbed"}.items() <= next(
+        s for s in call["sources"] if s["kind"] == "file"
+    ).items()
+    rows = rows_between(None, ended.user_message_id)
+    sent = sum(call["sections"].get(section, 0) for section in ("file", "history", "current"))
+    assert due.total(due.costs(context, rows, due.fixed_of(call))) == sent
+    assert due.total(due.costs(context, rows[:2], due.fixed_of(call))) > 4_800  # alone it fits

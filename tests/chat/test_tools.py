@@ -46,9 +46,29 @@ def test_a_search_is_followed_by_the_citation_rules_and_gone_with_the_turn(
     assert "# Citations" not in messages[0]["content"]
     assert [m["content"] for m in messages if m["role"] == "tool"] == [STUB]
     call = next(m["tool_calls"][0]["function"] for m in messages if m.get("tool_calls"))
-    queries = json.loads(call["arguments"])["queries"]
-    assert queries[:2] == ["fee limit", "maximum fee"] and mark in queries[2]
+    used = json.loads(call["arguments"])
+    assert (used["query"], used["variants"][0]) == ("fee limit", "maximum fee")
+    assert used["variants"][1].startswith(f"Which clause? {mark}")
     assert messages[-1]["role"] == "user" and later in messages[-1]["content"]
+
+
+def test_a_model_that_imitates_its_own_search_is_understood(
+    application: Application, person: Person, place: str, caller_of_tools: Model
+) -> None:
+    mark = uuid4().hex
+    ask(person, place, caller_of_tools, f"{'Pasted text. ' * 60} Which clause? {mark}", SEARCH, ANSWER)
+    again = json.loads(bodies(application, mark)[1]["messages"][-3]["tool_calls"][0]["function"]["arguments"])
+    assert mark in again["variants"][1] and again["variants"][2].startswith("Pasted text.")
+    later = uuid4().hex
+    imitated = {"tool_calls": [{"name": "search_files", "arguments": again}]}
+    ask(person, place, caller_of_tools, f"And the rest? {later}", imitated, SEARCH, ANSWER)
+    messages = bodies(application, later)[2]["messages"]
+    calls = [json.loads(m["tool_calls"][0]["function"]["arguments"]) for m in messages if m.get("tool_calls")]
+    assert calls[0] == again
+    assert calls[1]["variants"][:3] == again["variants"]
+    assert f"And the rest? {later}" in calls[1]["variants"][-1]
+    assert calls[2] == {"query": "fee limit", "variants": ["maximum fee"]}
+    assert json.loads(messages[-2]["content"])["documents"][0]["contents"] == CLAUSE
 
 
 def test_the_reminder_of_the_persona_and_the_citation_reminder_stand_together_at_the_end(

@@ -12,6 +12,7 @@ from jsonschema import Draft7Validator, FormatChecker
 from accounts.models import ApiToken
 from accounts.realtime import News
 from accounts.services import create_token, revoke_token
+from chat.models import Turn
 from chat.realtime import events
 from chat.realtime.events import EventType
 from llm.models import Model, Provider
@@ -120,8 +121,21 @@ def test_what_the_socket_carries_is_as_the_document_says(
         socket.until("RUN_ERROR")
         raw.send("subscribe", id=6, turn=turn["id"], after_seq=-1)
         socket.until("ERROR")
-        socket.send("send", id=7, conversation=caller.conversation(), text="Hello", key="k")
+        place = caller.conversation()
+        socket.send("send", id=7, conversation=place, text="Hello", key="k")
         socket.until("ACK")
+        first = Turn.objects.get(conversation_id=place)
+        caller.ended(str(first.pk))
+        file = caller.http.post("files/", files={"file": ("rain.txt", b"It rains.")}).json()["id"]
+        until(lambda: caller.get(f"files/{file}/")["status"] == "ready", "the file is read")
+        again = {"conversation": place, "text": "Again", "parent": str(first.answer_id), "files": [file]}
+        socket.send("send", id=8, **again, models=[str(scripted_model_row.pk)])
+        socket.until("ACK")
+        second = Turn.objects.filter(conversation_id=place).exclude(pk=first.pk).get()
+        assert second.user_message.parent_id == first.answer_id
+        assert [str(each.file_id) for each in second.user_message.attachments.all()] == [file]
+        raw.send("send", id=9, **{**again, "files": "all"})
+        assert socket.until("ERROR")[-1]["code"] == "bad_list"
     rest = {"CITATION", "TITLE", "NEXT", "MARKS", "SNAPSHOT", *News}  # below, and where they are tested
     assert {*EventType, *events.NOTICES} - rest <= socket.seen
 

@@ -84,9 +84,10 @@ def _asked(question: str, code: str) -> str:
     return after[:4] if after.startswith(".C") else "draft"
 
 
-def work(person: Person, server: Server, model: Model, archetype: str = "model", notes: str = "") -> Work:
+def work(person: Person, server: Server, model: Model, archetype: str = "model", notes: str = "", **more: Any) -> Work:
+    """A task of which the server drafts nothing by itself, unless `draft=True`."""
     mark = uuid4().hex
-    body = {"title": f"Work {mark}", "level": "task", "archetype": archetype, "notes": notes}
+    body = {"title": f"Work {mark}", "level": "task", "archetype": archetype, "notes": notes, "draft": False, **more}
     return Work(person, server, model, person.caller.post("tasks/", body, expect=201), mark)
 
 

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.access.sessions import public_name
-from accounts.models import User, Webhook, WebhookDelivery
+from accounts.models import AdminRecord, User, Webhook, WebhookDelivery
 from accounts.services import create_token
 from chat.models import Conversation, Import, Message, ModelCall, Replay, Run, Share, Summary, SummaryJob, Turn
 from files.models import Embedder, File
@@ -92,7 +92,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
     rows += [share, brought, saved, Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     hook, delivery = _webhook(owner)
-    rows += [hook, delivery]
+    what = {"action": 2, "what": "user", "row": "somebody"}
+    rows += [hook, delivery, AdminRecord.objects.create(username="gone", at=timezone.now(), **what)]
     values = {
         **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},
         "c/pk": str(turn.conversation_id),

@@ -80,6 +80,13 @@ def test_what_opens_on_a_page_breaks_no_rule_either(page: Page, product: Product
     page.locator("header.head .menu-opener").last.click()
     assert violations(page) == []
     page.keyboard.press("Escape")
+    question = page.locator("article.question").first
+    for name, state in (("Pin this turn", "Always sent"), ("Leave this turn out", "Left out")):
+        question.get_by_role("button", name=name).press("Enter")
+        expect(question).to_contain_text(state)
+        assert faults(page) == []
+        question.get_by_role("button", name="Undo").press("Enter")
+        expect(question).not_to_contain_text(state)
     page.locator("#attach").click()
     assert violations(page) == []
 

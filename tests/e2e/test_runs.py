@@ -1,7 +1,6 @@
 """Runs and mentions in a browser: on the task's page, in the conversation, with the keyboard, and without scripts."""
 
 import re
-from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -118,30 +117,3 @@ def test_what_is_meant_by_an_at_sign_is_chosen_with_the_keyboard(page: Page, per
     field(page).press("Enter")
     link = page.locator("article.question").get_by_role("link", name=f"@{task['code']}")
     expect(link).to_have_attribute("href", f"/tasks/code/{task['code']}/")
-
-
-def test_a_model_begins_to_draft_a_task_as_soon_as_it_is_added(
-    page: Page, person: Person, product: Product, model: Model
-) -> None:
-    mark = uuid4().hex
-    page.goto(f"{product.url}/tasks/")
-    page.get_by_label("Add a task").fill(f"Plan it {mark} !model")
-    page.get_by_role("button", name="Add", exact=True).click()
-    # It says something and drafts nothing, so the run asks what to do.
-    expect(run_of(page).locator(".run-status")).to_have_text("Waiting for you")
-    assert len(person.caller.get("runs/")["results"]) == 1
-    assert "draft_checklist" in str(product.model.requests(mark)[0].body["tools"])
-    page.reload()
-    expect(run_of(page).locator(".run-status")).to_have_text("Waiting for you")
-    assert len(person.caller.get("runs/")["results"]) == 1
-
-
-def test_a_task_for_a_model_that_cannot_do_it_says_so_and_stays(visit: OpenBrowser, product: Product) -> None:
-    opened = visit()
-    page = opened.sign_in()
-    opened.expected += ["409 (Conflict)", "Code 409"]
-    page.goto(f"{product.url}/tasks/")
-    page.get_by_label("Add a task").fill("Plan it !model")
-    page.get_by_role("button", name="Add", exact=True).click()
-    expect(run_of(page).get_by_role("alert")).to_contain_text("A run needs a model that can call tools")
-    expect(run_of(page).get_by_role("button", name="Have the model do it")).to_be_visible()

@@ -9,7 +9,7 @@ from django.urls import reverse
 from accounts.models import User
 from llm.models import Model, Provider
 from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
-from personas.services import activate_prompt, save_prompt
+from personas.services import activate_prompt, save_prompt, set_default_profile
 
 ADD = "admin:personas_systemprompt_add"
 
@@ -252,18 +252,44 @@ def test_making_another_profile_the_default_moves_it(admin_client: Client) -> No
 def test_a_persona_of_the_workspace_is_edited_and_versioned(admin_client: Client, admin_user: User) -> None:
     used = Reminder.objects.create(text="Be kind.", scope=Reminder.Scope.PERSONA)
     form = {"name": "Editor", "visibility": "workspace", "date_awareness": "day", "instructions": "Edit."}
-    lists = {"tools": "search_files\nopen_page\n", "starter_messages": "Shorten this, please:\nAnd this:"}
+    lists = {"tools": "search_files\r\nopen_url\r\n", "starter_messages": "Shorten this, please:\nAnd this:"}
     admin_client.post(reverse("admin:personas_persona_add"), form | lists | {"reminders": [str(used.pk)]})
     persona = Persona.objects.get(name="Editor")
     assert persona.owner == admin_user
-    assert persona.tools == ["search_files", "open_page"]
+    assert persona.tools == ["search_files", "open_url"]
     assert persona.starter_messages == ["Shorten this, please:", "And this:"]
     assert list(persona.reminders.all()) == [used]
     change = reverse("admin:personas_persona_change", args=[persona.pk])
-    admin_client.post(change, form | lists | {"instructions": "Edit well."})
+    admin_client.post(change, form | lists | {"instructions": "Edit\r\nwell."})
     persona.refresh_from_db()
-    assert (persona.version, persona.instructions) == (2, "Edit well.")
+    assert (persona.version, persona.instructions) == (2, "Edit\nwell.")
     assert not persona.reminders.exists()
+    for wrong, said in (
+        ({"tools": "search_files\nwebsearch"}, "There is no tool “websearch”. The tools are: web_search"),
+        ({"starter_messages": "Hello\n" * 13}, "Write at most 12 lines"),
+    ):
+        assert said in admin_client.post(change, form | lists | wrong).content.decode()
+    persona.refresh_from_db()
+    assert (persona.version, persona.tools) == (2, ["search_files", "open_url"])
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("way", ["page", "list"])
+def test_the_default_profile_stays_until_another_is_the_default(admin_client: Client, way: str) -> None:
+    default, other = (BudgetProfile.objects.create(name=name) for name in ("Usual", "Other"))
+    set_default_profile(profile=default)
+    if way == "page":
+        form: dict[str, Any] = {"post": "yes"}
+        url = reverse("admin:personas_budgetprofile_delete", args=[default.pk])
+    else:
+        url = reverse("admin:personas_budgetprofile_changelist")
+        form = {"action": "delete_selected", "_selected_action": [str(other.pk), str(default.pk)], "post": "yes"}
+    refused = admin_client.post(url, form)
+    assert refused.status_code == 409 and "Make another one the default" in refused.content.decode()
+    assert BudgetProfile.objects.filter(pk__in=[default.pk, other.pk]).count() == 2
+    set_default_profile(profile=other)
+    admin_client.post(reverse("admin:personas_budgetprofile_delete", args=[default.pk]), {"post": "yes"})
+    assert not BudgetProfile.objects.filter(pk=default.pk).exists()
 
 
 @pytest.mark.django_db

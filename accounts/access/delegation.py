@@ -1,0 +1,60 @@
+"""Who may give rights, and whose account may be changed: nobody by this comes to more than they hold already.
+
+Without these rules the right to change people would be the right to become a superuser (privilege escalation): by one's
+own form, by a group, or by a more powerful person's password.
+"""
+
+from collections.abc import Iterable
+
+from django.contrib.auth.models import AbstractUser, Group, Permission
+from django.db.models import Q, QuerySet
+
+from accounts.models import User
+from core.errors import ProductError
+
+
+def rights_of(person: AbstractUser) -> QuerySet[Permission]:
+    """What is given to a person and to their groups, also while the account is off; a superuser holds all."""
+    if person.is_superuser:
+        return Permission.objects.all()
+    return Permission.objects.filter(Q(user=person) | Q(group__user=person)).distinct()
+
+
+def outranks(person: User, user: AbstractUser) -> bool:
+    """Whether `person` holds something that `user` lacks."""
+    if user.is_superuser:
+        return False
+    if person.is_superuser or (person.is_staff and not user.is_staff):
+        return True
+    return rights_of(person).exclude(pk__in=rights_of(user).values("pk")).exists()
+
+
+def group_outranks(group: Group, user: AbstractUser) -> bool:
+    """Whether `group` gives something that `user` lacks."""
+    return _lacking(user, group.permissions.all()) is not None
+
+
+def require_rank(user: AbstractUser | None, person: User) -> None:
+    """Raises `outranked` (403) for the account of somebody who may do more. None is the product itself."""
+    if user is not None and outranks(person, user):
+        sentence = f"“{person}” may do things that you may not. Only a superuser, or who may do as much, changes this."
+        raise ProductError("outranked", sentence, status=403)
+
+
+def require_held(user: AbstractUser | None, permissions: Iterable[Permission], groups: Iterable[Group] = ()) -> None:
+    """Raises `right_not_held` (403) where one of these, given or taken away, is a right that `user` lacks."""
+    if user is None:
+        return
+    of_groups = Permission.objects.filter(group__in=[group.pk for group in groups])
+    lacking = _lacking(user, permissions) or _lacking(user, of_groups)
+    if lacking is not None:
+        name = f"{lacking.content_type.app_label}.{lacking.codename}"
+        sentence = f"You lack the right “{name}”, so you cannot give it or take it away. Ask a superuser."
+        raise ProductError("right_not_held", sentence, status=403)
+
+
+def _lacking(user: AbstractUser, permissions: Iterable[Permission]) -> Permission | None:
+    if user.is_superuser:
+        return None
+    given = Permission.objects.filter(pk__in=[permission.pk for permission in permissions])
+    return given.exclude(pk__in=rights_of(user).values("pk")).select_related("content_type").first()

@@ -1,0 +1,82 @@
+"""Checklists that the server has a model draft because a task was made: `projects.planner.drafts` says for which.
+
+To begin one is a single transaction: the mark is taken, the run and its first turn are stored. A worker that dies in it
+has done nothing, and the sweeper offers the task again; of two that begin the same, one finds the mark gone. A model
+that is silent or fails is then the run's own affair. A run has no tool that makes tasks, so no draft leads to another.
+"""
+
+import logging
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError, transaction
+from django.utils import timezone
+
+from chat.models import Run, Turn
+from chat.runs.services import create_run
+from core import background
+from core.errors import ProductError
+from projects.models.task import Task, TaskChange
+from projects.planner import drafts
+from projects.planner.services import lock_tasks
+
+AT_ONCE = 2  # of one person; so that many tasks made in one go take nobody's turn, and not all of a provider's limit
+OWN_DRAFT = timedelta(minutes=2)  # for so long a model that makes a task in an answer may write its checklist itself
+NOT_WANTED = ("run_open", "for_the_user", "finished", "was_moved")  # somebody works on it, or nobody should any more
+
+logger = logging.getLogger(__name__)
+
+
+def begin(task_id: UUID) -> None:
+    """Begins a draft that is due, if it can be now. What refuses it is stored with the task, for its person to see."""
+    try:
+        with transaction.atomic():
+            task = drafts.waiting().select_related("owner").filter(pk=task_id).first()
+            if task is None:
+                return
+            lock_tasks(task.owner)
+            if not _must_wait(task) and drafts.take(task_id):
+                create_run(user=task.owner, task=task, unasked=True)
+    except ProductError as error:
+        _refuse(task_id, error)
+    except (OperationalError, InterfaceError):
+        logger.warning("task %s: its draft is begun when the database is back", task_id)
+    except Exception:
+        logger.exception("the draft for task %s cannot be begun", task_id)
+        _refuse(task_id, ProductError("internal_error", "Something went wrong on the server."))
+
+
+def unclaimed() -> list[UUID]:
+    """Drafts that are due and that no worker has begun."""
+    return background.unclaimed(drafts.waiting())
+
+
+def due_beside(conversation_id: UUID) -> list[UUID]:
+    """The first that are due for a conversation's owner: an answer that has ended there may be what they waited for."""
+    owned = drafts.waiting().filter(owner__conversations=conversation_id)
+    return list(owned.values_list("pk", flat=True)[:AT_ONCE])
+
+
+def _must_wait(task: Task) -> bool:
+    """Whether as many of the person's checklists are being drafted as may be, or the answer in which a model made the
+    task is not complete yet."""
+    drafting = Run.objects.filter(owner=task.owner, unasked=True, status=Run.Status.DRAFTING)
+    if drafting.count() >= AT_ONCE:
+        return True
+    made = TaskChange.objects.filter(owner=task.owner, code=task.code, field="created").exclude(model="")
+    answering = Turn.objects.live().filter(conversation__owner=task.owner, created__lt=task.created)
+    return task.created > timezone.now() - OWN_DRAFT and made.exists() and answering.exists()
+
+
+@transaction.atomic
+def _refuse(task_id: UUID, error: ProductError) -> None:
+    task = drafts.waiting().select_related("owner").filter(pk=task_id).first()
+    if task is None:
+        return
+    lock_tasks(task.owner)
+    if not drafts.take(task_id):
+        return
+    if error.code in NOT_WANTED:
+        drafts.put(task)
+    else:
+        drafts.put(task, Task.Draft.REFUSED, error.code, error.detail)
