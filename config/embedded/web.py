@@ -5,13 +5,13 @@ are done. So loading costs no time of its own, and nobody is answered before the
 """
 
 import gc
-import runpy
 import sys
 from importlib import import_module
 
 from django.urls import get_resolver
 
 APPLICATION = "config.asgi"
+SERVER = "config.http.server"
 
 
 def main(descriptor: str) -> None:
@@ -21,8 +21,7 @@ def main(descriptor: str) -> None:
     gc.freeze()
     gc.enable()
     sys.stdin.read()
-    sys.argv = ["daphne", "--fd", descriptor, f"{APPLICATION}:application"]
-    runpy.run_module("daphne", run_name="__main__", alter_sys=True)
+    import_module(SERVER).CommandLine().run(["--fd", descriptor, f"{APPLICATION}:application"])
 
 
 if __name__ == "__main__":
