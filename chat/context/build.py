@@ -68,6 +68,7 @@ class ReportEntry(TypedDict):
     sections: Mapping[str, int]
     dropped: list[str]
     unloaded: int
+    without_room: NotRequired[int]  # not in those of earlier versions
     sources: list[SourceEntry]
     versions: dict[str, str]
 
@@ -132,6 +133,7 @@ class Report:
             "sections": self.sections,
             "dropped": self.dropped,
             "unloaded": self.unloaded,
+            "without_room": self.without_room,
             "sources": [
                 cast("SourceEntry", {name: value for name, value in source._asdict().items() if value is not None})
                 for source in self.sources

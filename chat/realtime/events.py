@@ -120,7 +120,7 @@ class EventType(StrEnum):
         {
             "limit": {"type": "integer"},
             "used": NUMBER,
-            "left_out": NUMBER,
+            "left_out": {**NUMBER, "description": "Messages and files for which there is no room."},
             "refused": {**TEXT, "description": "What the provider said to a longer prompt before this one, or empty."},
         },
     )

@@ -232,7 +232,7 @@ class _Run:
             EventType.CONTEXT_REPORT,
             limit=prompt.report.limit,
             used=prompt.report.used,
-            left_out=len(prompt.report.dropped) + prompt.report.unloaded,
+            left_out=prompt.report.without_room,
             refused=report["refused"],
         )
         self._news.set()

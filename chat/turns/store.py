@@ -348,7 +348,7 @@ def _context(calls: list[CallReport]) -> dict[str, Any]:
         "report": {"calls": calls},
         "context_limit": max(0, last["limit"]),
         "context_used": last["used"],
-        "context_left_out": len(last["dropped"]) + last["unloaded"],
+        "context_left_out": last.get("without_room", 0),
         "context_unread": max(call.get("unread", 0) for call in calls),
         "context_notice": next((said for call in reversed(calls) if (said := call.get("cut", ""))), ""),
     }

@@ -204,7 +204,8 @@ def source_of(report: Any, pk: str) -> tuple[str, str | None]:
 def test_a_turn_that_is_left_out_is_not_sent_and_comes_back(caller: Caller, application: Application) -> None:
     place, turns = turns_of(caller)
     mark(caller, turns[1]["message"], "excluded")
-    asked(caller, place, text := f"Now {uuid4().hex}.")
+    turn = asked(caller, place, text := f"Now {uuid4().hex}.")
+    assert Turn.objects.get(pk=turn["id"]).context_left_out == 0  # which counts what nobody wanted out
     seen = prompt_of(application, text)
     assert "Question 0." in seen and "Question 2." in seen and "Question 1." not in seen
     plan = caller.post(f"conversations/{place}/plan/", {"text": "Draft."}, expect=200)
