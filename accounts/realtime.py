@@ -11,22 +11,25 @@ import asyncio
 import logging
 import math
 import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from enum import StrEnum
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from channels.layers import channel_layers
 from django.core.cache import cache
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.http import HttpRequest
-from django.utils import timezone
 from django.utils.translation import get_language_from_request
 from redis.exceptions import RedisError
 
+from accounts.access.authentication import Credential, holding
 from accounts.access.sessions import group_of, group_of_token
 from accounts.models import ApiToken, User
 from core import background
@@ -34,6 +37,7 @@ from core import background
 NOT_SIGNED_IN = 4401  # close code
 NOTED_FOR = 3600  # seconds; for a page that is older everything has changed
 SKEW = 1.0  # seconds between the clocks of two machines
+LOOKED_FOR_EVERY = 2.0  # seconds: with the silence of a stream, less than 5 until a connection ends
 GATHERED_FOR = 0.1  # seconds: many changes in a row are one piece of news, and the first token goes before it
 
 logger = logging.getLogger(__name__)
@@ -110,16 +114,83 @@ def _since(query: bytes) -> float:
     return math.inf if math.isnan(moment) else moment
 
 
+class _Watch:
+    """Looks every `LOOKED_FOR_EVERY` seconds which of a process's open connections have lost what they were opened
+    with, by whatever way: one look for all of them."""
+
+    def __init__(self) -> None:
+        self._open: dict[object, tuple[Credential, Callable[[], None]]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    def add(self, credential: Credential, ended: Callable[[], None]) -> Callable[[], None]:
+        """`ended` is called once, when it has ended; what is returned takes it off again."""
+        key = object()
+        self._open[key] = (credential, ended)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+
+        def forget() -> None:
+            self._open.pop(key, None)
+
+        return forget
+
+    async def _look(self) -> None:
+        while self._open:
+            await asyncio.sleep(LOOKED_FOR_EVERY)
+            try:
+                held = await database_sync_to_async(holding, thread_sensitive=False)(
+                    {c for c, _ in self._open.values()}
+                )
+            except DatabaseError:
+                logger.warning("the database is away: open connections were not looked after")
+                continue
+            for key, (credential, ended) in list(self._open.items()):
+                if credential not in held and key in self._open:
+                    del self._open[key]
+                    ended()
+
+
+_watches: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch]" = WeakKeyDictionary()
+
+
+def watch(credential: Credential, ended: Callable[[], None]) -> Callable[[], None]:
+    """As `_Watch.add`, on the running event loop."""
+    return _watches.setdefault(asyncio.get_running_loop(), _Watch()).add(credential, ended)
+
+
+class WhileSignedIn:
+    """A stream's lines, until what it was opened with has ended. Closing it closes what it reads from."""
+
+    def __init__(self, credential: Credential, lines: AsyncIterable[str]) -> None:
+        self._credential, self._lines = credential, lines
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        ended = asyncio.Event()
+        forget = watch(self._credential, ended.set)
+        try:
+            async for line in self._lines:
+                if ended.is_set():
+                    return
+                yield line
+        finally:
+            forget()
+
+    def close(self) -> None:
+        getattr(self._lines, "close", lambda: None)()
+
+
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with is ended.
+    """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with has ended, by
+    whatever way. What a client sends is looked at only while that holds.
 
     With `?since=…`, Unix time in seconds, it tells at once what there was to tell since then.
     """
 
     user: User
     language: str  # of what the socket says to them
+    _credential: Credential
     since: float
-    _expiry: asyncio.TimerHandle | None = None
+    _unwatch: Callable[[], None] | None = None
 
     async def connect(self) -> None:
         await self.accept()
@@ -129,23 +200,29 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
             return
         self.user = user
         self.language = user.language or self._browsers_language()
+        token = self._token()
+        self._credential = Credential(token.digest) if token else Credential.of_session(self.scope["session"])
         for group in self._groups():
             await self.channel_layer.group_add(group, self.channel_name)
         self.since = _since(self.scope["query_string"])
         for news in News:
             if await has_changed(_subject(user.pk, news), self.since):
                 await self.person_news({"news": news})
-        token = self._token()
-        if token is not None and token.expires is not None:
-            left = (token.expires - timezone.now()).total_seconds()
-            self._expiry = asyncio.get_running_loop().call_later(left, self._expire)
+        self._unwatch = watch(self._credential, self._end)
 
     async def disconnect(self, code: int) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
+        if self._unwatch is not None:
+            self._unwatch()
         if hasattr(self, "user"):
             for group in self._groups():
                 await self.channel_layer.group_discard(group, self.channel_name)
+
+    async def holds(self) -> bool:
+        """Whether what it was opened with still signs its person in; it closes otherwise."""
+        held = bool(await database_sync_to_async(holding, thread_sensitive=False)({self._credential}))
+        if not held:
+            await self.close(NOT_SIGNED_IN)
+        return held
 
     async def session_ended(self, hint: dict[str, Any]) -> None:
         await self.close(NOT_SIGNED_IN)
@@ -161,7 +238,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         request.META["HTTP_ACCEPT_LANGUAGE"] = asked.decode("latin-1")
         return get_language_from_request(request)
 
-    def _expire(self) -> None:
+    def _end(self) -> None:
         self._closing = asyncio.ensure_future(self.close(NOT_SIGNED_IN))
 
     def _groups(self) -> tuple[str, str]:

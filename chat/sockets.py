@@ -61,6 +61,8 @@ class ConversationConsumer(SignedInConsumer):
             return
         if not hasattr(self, "user"):
             return  # the close is on its way
+        if frame["type"] != "ping" and not await self.holds():
+            return
         try:
             await getattr(self, f"on_{frame['type']}")(frame)
             await self.send_json({"type": "ACK", "id": frame.get("id")})

@@ -48,6 +48,13 @@ class Socket:
             return closed.rcvd.code if closed.rcvd else 1006
 
 
+def cookie_of(person: Person) -> str:
+    """Of a browser in which the person is signed in."""
+    client = Client()
+    client.force_login(person.user)
+    return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+
+
 @contextmanager
 def socket_of(
     product: Product,
@@ -59,9 +66,7 @@ def socket_of(
     """`since`: when the server began to write the page, as it stands in it."""
     headers = dict(headers or {})
     if person is not None:
-        client = Client()
-        client.force_login(person.user)
-        headers["Cookie"] = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+        headers["Cookie"] = cookie_of(person)
     with opened(product, headers, origin or product.url, f"?since={since}" if since else "") as socket:
         yield socket
 

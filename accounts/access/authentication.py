@@ -1,13 +1,17 @@
 """How a request or a socket says who it is: by a bearer token or the browser's session."""
 
 import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import timedelta
 from io import BytesIO
 from typing import Any
 
 from channels.db import database_sync_to_async
 from channels.security.websocket import WebsocketDenier
+from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import AnonymousUser
+from django.contrib.sessions.backends.base import SessionBase
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 from django.middleware.csrf import CsrfViewMiddleware
@@ -16,7 +20,7 @@ from rest_framework import authentication, exceptions
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from accounts.models import ApiToken, User
+from accounts.models import ApiToken, Session, User
 
 LAST_USED_GRAIN = timedelta(minutes=1)  # one write a minute at most, not one a request
 SOCKET_SCOPE = "chat"
@@ -43,6 +47,40 @@ def user_of_token(token: str) -> tuple[User, ApiToken]:
     if row.last_used is None or now - row.last_used > LAST_USED_GRAIN:
         ApiToken.objects.filter(pk=row.pk).update(last_used=now)
     return row.user, row
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What a socket or a stream of events was opened with, and ends with: a token (its `digest`), or a session, by its
+    key and the hash of the password it was made under."""
+
+    digest: str = ""
+    session: str = ""
+    password: str = ""
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> "Credential":
+        """Of a request that is signed in."""
+        token = bearer(request)
+        return cls(token_digest(token)) if token else cls.of_session(request.session)
+
+    @classmethod
+    def of_session(cls, session: SessionBase) -> "Credential":
+        return cls("", session.session_key or "", session.get(HASH_SESSION_KEY, ""))
+
+
+def holding(credentials: Collection[Credential]) -> set[Credential]:
+    """Those that still sign somebody in, by two queries whatever their number."""
+    digests = {each.digest for each in credentials if each.digest}
+    usable = set(ApiToken.objects.usable().filter(digest__in=digests).values_list("digest", flat=True))
+    keys = {each.session for each in credentials if each.session}
+    rows = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now(), user__is_active=True)
+    passwords = {row.session_key: row.user.get_session_auth_hash() for row in rows.select_related("user") if row.user}
+    return {
+        each
+        for each in credentials
+        if each.digest in usable or (each.session and passwords.get(each.session) == each.password)
+    }
 
 
 class TokenAuthentication(authentication.BaseAuthentication):

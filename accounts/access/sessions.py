@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from channels.layers import channel_layers
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends import db
 from django.contrib.sessions.backends.base import SessionBase
+from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 from django_htmx.middleware import HtmxDetails
@@ -55,6 +57,13 @@ class SessionStore(db.SessionStore[Session]):
         row = super().create_model_instance(data)
         row.user_id = data.get(SESSION_KEY)
         return row
+
+    def delete(self, session_key: str | None = None) -> None:
+        """Signing out, and any other end: what the session has open ends with it."""
+        key = session_key or self.session_key
+        super().delete(session_key)
+        if key:
+            transaction.on_commit(partial(cut_off, [key]))
 
     async def acreate_model_instance(self, data: dict[str, Any]) -> Session:
         row = await super().acreate_model_instance(data)

@@ -15,6 +15,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
+from accounts.access.authentication import Credential
 from accounts.access.permissions import ScopedView, key_of
 from chat.ag_ui import run_input, start_run
 from chat.ag_ui.translation import Head, Translation
@@ -63,11 +64,11 @@ class AgUiView(ScopedView):
             absolute=request.build_absolute_uri,
         )
         told = _lines(Translation(head, parts), turn.pk, after_seq, get_language() or "")
-        return event_stream.response(told)
+        return event_stream.response(Credential.of(request._request), told)
 
 
 async def _lines(translation: Translation, turn_id: UUID, after_seq: int, language: str) -> AsyncIterator[str]:
-    """From RUN_STARTED to RUN_FINISHED or RUN_ERROR; a comment after each 5 s of silence.
+    """From RUN_STARTED to RUN_FINISHED or RUN_ERROR; a comment after each 2.5 s of silence.
 
     A client that goes away does not stop the turn.
     """

@@ -19,6 +19,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
+from accounts.access.authentication import Credential
 from accounts.access.permissions import ScopedView, key_of, user_of_request
 from chat.api.plan import DraftSerializer, ErrorSerializer, PlanSerializer, ReportSerializer
 from chat.conversations import branches, search, services
@@ -443,13 +444,13 @@ async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     after = request.headers.get("Last-Event-ID") or request.GET.get("after_seq") or "0"
     if not (after.isascii() and after.isdigit() and len(after) < 10):
         raise ProductError("bad_sequence", "Last-Event-ID must be the seq of an event, a whole number from 0.")
-    turn = await sync_to_async(_turn_to_follow)(request, pk)
-    return event_stream.response(_lines(turn.pk, int(after), get_language() or ""))
+    turn, credential = await sync_to_async(_turn_to_follow)(request, pk)
+    return event_stream.response(credential, _lines(turn.pk, int(after), get_language() or ""))
 
 
-def _turn_to_follow(request: HttpRequest, pk: UUID) -> Turn:
+def _turn_to_follow(request: HttpRequest, pk: UUID) -> tuple[Turn, Credential]:
     try:
-        return visible_turn(user_of_request(request, "chat"), pk)
+        return visible_turn(user_of_request(request, "chat"), pk), Credential.of(request)
     finally:
         close_old_connections()  # the stream would otherwise hold this connection to its end
 

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import AuthenticationFailed
 
-from accounts.access.authentication import bearer, user_of_token
+from accounts.access.authentication import Credential, bearer, user_of_token
 from accounts.access.permissions import Allowance, count, missing_scope, require
 from accounts.models import User
 from chat.models import Turn
@@ -103,7 +103,7 @@ async def chat_completions(request: HttpRequest, user: User) -> HttpResponseBase
     external = {tool.name for tool in wanted.options.tools}
     head = Head(str(turn.pk), asked.offered.name, external, request.build_absolute_uri, wanted.include_usage)
     relay = Relay(turn, Completion(head))
-    response = await _response(relay, stream=wanted.stream)
+    response = await _response(relay, Credential.of(request) if wanted.stream else None)
     response[REPORT] = request.build_absolute_uri(reverse("turn-report", args=[turn.pk]))
     return response
 
@@ -118,9 +118,10 @@ async def _started(start: Callable[[], Turn]) -> Turn:
         raise
 
 
-async def _response(relay: Relay, *, stream: bool) -> HttpResponseBase:
+async def _response(relay: Relay, streamed: Credential | None) -> HttpResponseBase:
+    """The whole answer, or a stream to whom this credential is."""
     try:
-        if not stream:
+        if streamed is None:
             return JsonResponse(await relay.whole())
         await relay.begin()
     except ProductError as error:
@@ -128,7 +129,7 @@ async def _response(relay: Relay, *, stream: bool) -> HttpResponseBase:
     except BaseException:
         await _close(relay)
         raise
-    return event_stream.response(relay)
+    return event_stream.response(streamed, relay)
 
 
 async def _close(relay: Relay) -> None:

@@ -243,7 +243,7 @@ class Relay:
             stop_turn(user=self._turn.conversation.owner, turn=self._turn)
 
     async def _follow(self) -> AsyncIterator[Chunk]:
-        """The turn's chunks, until its last; an empty one after each 5 s of silence. Raises how it failed."""
+        """The turn's chunks, until its last; an empty one after each 2.5 s of silence. Raises how it failed."""
         async for event in event_stream.wire_events(self._turn.pk, 0, idle=True):
             if not event:
                 yield {}

@@ -25,7 +25,8 @@ from django.db import transaction
 from django.http import StreamingHttpResponse
 from redis import asyncio as aioredis
 
-from accounts.realtime import tell_group
+from accounts.access.authentication import Credential
+from accounts.realtime import WhileSignedIn, tell_group
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import state_of
 from chat.realtime.events import LAST, Approval, Event, EventType
@@ -33,7 +34,7 @@ from core.background import on_database
 from core.i18n import translated
 
 KEPT = 3600  # seconds after the last event
-BLOCK = 5_000  # milliseconds; how often a silent reader looks whether the turn is still there
+BLOCK = 2_500  # milliseconds; how often a silent reader looks whether the turn is still there
 BATCH = 500
 RETRY_FOR = 20.0  # seconds that a write waits for a Redis that is away, for example restarting
 CONNECTION_ERRORS = (redis.ConnectionError, redis.TimeoutError, ConnectionError, TimeoutError)
@@ -106,7 +107,7 @@ async def read(turn: UUID | str, after_seq: int = 0) -> list[Event]:
 
 
 async def follow(turn: UUID | str, after_seq: int = 0) -> AsyncIterator[Event | None]:
-    """Events after `after_seq` as they come, until the last one of the turn; None after each 5 s of silence.
+    """Events after `after_seq` as they come, until the last one of the turn; None after each 2.5 s of silence.
 
     A caller looks at the row when it gets None: the turn may have ended without its last event, or its stream expired.
     """
@@ -226,7 +227,7 @@ def _ended(turn_id: UUID) -> Turn | None:
 
 
 async def wire_events(turn_id: UUID, after_seq: int, *, idle: bool = False) -> AsyncIterator[dict[str, Any]]:
-    """The turn's events as wire objects, until its end. With `idle`, an empty object after each 5 s of silence.
+    """The turn's events as wire objects, until its end. With `idle`, an empty object after each 2.5 s of silence.
 
     When the stream has expired, or misses its last event, one SNAPSHOT sends the reader to the row, which is complete.
     """
@@ -255,10 +256,11 @@ async def ended_turn(turn_id: UUID | str) -> Turn:
     return await threaded(Turn.objects.select_related("answer__model").get)(pk=turn_id)
 
 
-def response(lines: AsyncIterable[str]) -> StreamingHttpResponse:
-    """Server-sent events."""
+def response(credential: Credential, lines: AsyncIterable[str]) -> StreamingHttpResponse:
+    """Server-sent events, for as long as the credential holds."""
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would hold events back
-    return StreamingHttpResponse(lines, content_type="text/event-stream", headers=headers)
+    told = WhileSignedIn(credential, lines)
+    return StreamingHttpResponse(told, content_type="text/event-stream", headers=headers)
 
 
 def readable(wire: dict[str, Any]) -> dict[str, Any]:
