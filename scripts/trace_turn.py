@@ -15,10 +15,13 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from scripts import services
+
+if TYPE_CHECKING:  # it needs Django to be set up
+    from django.test import AsyncClient, Client
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("config", "chat", "projects", "personas", "files", "accounts", "llm", "core")
@@ -59,31 +62,27 @@ class Trace:
         return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-async def _events(path: str, headers: dict[str, str]) -> list[str]:
+async def _events(reader: "AsyncClient", path: str, headers: dict[str, str]) -> list[str]:
     """The types of the turn's events, read from its stream."""
-    from django.test import AsyncClient  # noqa: PLC0415 - only once Django is set up
-
-    response: Any = await AsyncClient().get(path, headers=headers)
+    response: Any = await reader.get(path, headers=headers)
     seen: list[str] = []
     async for chunk in response.streaming_content:
         seen += [json.loads(line[6:])["type"] for line in chunk.decode().splitlines() if line.startswith("data: ")]
     return seen
 
 
-def _one_turn(token: str) -> list[str]:
-    from django.test import Client  # noqa: PLC0415 - only once Django is set up
-
-    from chat.turns import runner  # noqa: PLC0415
+def _one_turn(token: str, client: "Client", reader: "AsyncClient") -> list[str]:
+    from chat.turns import runner  # noqa: PLC0415 - only once Django is set up
     from core import background  # noqa: PLC0415
 
     headers = {"Authorization": f"Bearer {token}"}
     kind = "application/json"
-    made = Client().post("/api/v1/conversations/", {}, kind, headers=headers).json()
+    made = client.post("/api/v1/conversations/", {}, kind, headers=headers).json()
     body = {"text": "Say hello."}
-    answer = Client().post(f"/api/v1/conversations/{made['id']}/turns/", body, kind, headers=headers)
+    answer = client.post(f"/api/v1/conversations/{made['id']}/turns/", body, kind, headers=headers)
     turn = answer.json()["turns"][0]["id"]
     background.submit(runner.run(UUID(turn))).result()
-    return asyncio.run(_events(f"/api/v1/turns/{turn}/events/", headers))
+    return asyncio.run(_events(reader, f"/api/v1/turns/{turn}/events/", headers))
 
 
 def _furnished() -> str:
@@ -124,10 +123,13 @@ def main() -> int:
     import django  # noqa: PLC0415 - its settings need the services' addresses
 
     django.setup()
+    from django.test import AsyncClient, Client  # noqa: PLC0415
+
     token = _furnished()
-    _one_turn(token)
+    clients = Client(), AsyncClient()  # the first turn is the one in which they start the application
+    _one_turn(token, *clients)
     trace.on = True
-    seen = _one_turn(token)
+    seen = _one_turn(token, *clients)
     trace.on = False
     for module, functions in trace.functions.items():
         print(f"{module:45} {len(functions):3}" + (f"  {', '.join(functions)}" if chosen.functions else ""))
