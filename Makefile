@@ -1,6 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# A wheel that does not hash to what stands in the files of requirements is not installed.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
 INSTALLED_TO_RUN := .venv/.installed-to-run
 INSTALLED_TO_TEST := .venv/.installed-to-test
 NODE_CLIENT := tests/node/node_modules/.installed
@@ -8,7 +9,7 @@ NODE_CHECKS := scripts/node/node_modules/.installed
 NODE_BIN := scripts/node/node_modules/.bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test coverage fuzz bench screenshots messages chromium
+.PHONY: help setup run lint test coverage fuzz bench bench-peers screenshots messages lock sbom audit chromium
 
 help:
 	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
@@ -17,9 +18,13 @@ help:
 	@echo "make test    everything CI runs"
 	@echo "make coverage   which lines of the product the tests in one process run"
 	@echo "make bench   the benchmarks"
+	@echo "make bench-peers   the same work through Glasshouse, Chainlit and Open WebUI (TABLES=\"first burst\"), which it installs"
 	@echo "make fuzz    about ten thousand made-up requests to the API"
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
 	@echo "make messages   every sentence of the product into locale/, where it is translated"
+	@echo "make lock    the hashes of all packages, anew for the versions in requirements*.txt"
+	@echo "make sbom    what the product is made of, into sbom.cdx.json (CycloneDX)"
+	@echo "make audit   known vulnerabilities of its packages, from advisories saved in ADVISORIES"
 
 setup: $(INSTALLED_TO_TEST) $(NODE_CLIENT) $(NODE_CHECKS)
 
@@ -38,6 +43,7 @@ lint: $(INSTALLED_TO_TEST) $(NODE_CHECKS)
 	  $(NODE_BIN)/biome ci --error-on-warnings static scripts/node && $(NODE_BIN)/tsc --project scripts/node; }
 
 test: $(INSTALLED_TO_TEST) $(NODE_CLIENT) chromium lint
+	$(BIN)/python -m scripts.audit --where-saved
 	$(BIN)/python -m pytest -n 2 --durations=10
 
 # Of the tests in their own process alone: what the running product runs for the others is not seen.
@@ -50,11 +56,25 @@ fuzz: $(INSTALLED_TO_TEST)
 bench: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m scripts.bench
 
+bench-peers: $(INSTALLED_TO_TEST)
+	@$(BIN)/python -m scripts.bench.peers $(TABLES)
+
 screenshots: $(INSTALLED_TO_TEST) chromium
 	$(BIN)/python -m scripts.screenshots
 
 messages: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m scripts.messages
+
+# The environment is used as it is: what stands newly in the files cannot be installed before it has its hashes.
+lock:
+	@test -x $(BIN)/uv || { echo "Run make setup first, with requirements*.txt as they were." >&2; exit 1; }
+	$(BIN)/python -m scripts.lock
+
+sbom: $(INSTALLED_TO_RUN)
+	@$(BIN)/python -m scripts.sbom > sbom.cdx.json
+
+audit: $(INSTALLED_TO_RUN)
+	@$(BIN)/python -m scripts.audit
 
 # The browser tests drive Debian's Chromium: its build without windows, or, where only that is there, the whole browser.
 chromium:

@@ -14,7 +14,7 @@ from accounts import services
 from accounts.access.login_throttle import confirm
 from accounts.access.permissions import ScopedView, ShownOnce
 from accounts.models import ApiToken, User
-from core.requests import NewestFirst, valid
+from core.requests import NewestFirst, Strict, valid
 
 
 class MeSerializer(serializers.ModelSerializer[User]):
@@ -46,7 +46,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
         }
 
 
-class AskForTokenSerializer(TokenSerializer):
+class AskForTokenSerializer(Strict, TokenSerializer):
     password = serializers.CharField(
         required=False, default="", write_only=True, help_text="Asked of a session; a token makes others without."
     )
@@ -63,9 +63,10 @@ class NewTokenSerializer(TokenSerializer):
     token = serializers.CharField(
         read_only=True, allow_null=True, help_text="Shown this once; null when the same Idempotency-Key asks again."
     )
+    left_out = serializers.CharField(read_only=True, help_text="Why `token` is null; else empty.")
 
     class Meta(TokenSerializer.Meta):
-        fields: ClassVar = [*TokenSerializer.Meta.fields, "token"]
+        fields: ClassVar = [*TokenSerializer.Meta.fields, "token", "left_out"]
 
 
 class MeView(ScopedView):
@@ -102,7 +103,8 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
     def create(self, request: Request) -> Response:
         """Makes a token. One made with a token has no scope that this lacks, and ends no later.
 
-        A session sends the person's password along.
+        A session sends the person's password along. The `token` of the answer is shown this once: a repeat with the
+        same `Idempotency-Key` has null there and says so in `left_out`.
         """
         asking = request.auth if isinstance(request.auth, ApiToken) else None
         wanted = {"expires": services.usual_end(asking), **valid(AskForTokenSerializer, request)}
@@ -111,7 +113,7 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
             confirm(request, self.person, password)
         row, token = services.create_token(user=self.person, asking=asking, **wanted)
         shown = {**TokenSerializer(row).data, "token": token}
-        return ShownOnce(shown, "token")
+        return ShownOnce(shown, "token", what="token")
 
     @extend_schema(request=None, responses=RevokedSerializer)
     @action(detail=False, methods=["post"], url_path="revoke-all")

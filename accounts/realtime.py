@@ -11,20 +11,21 @@ import asyncio
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qs
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from channels.layers import channel_layers
-from django.core.cache import cache
-from django.db import DatabaseError, transaction
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, transaction
 from django.http import HttpRequest
 from django.utils.translation import get_language_from_request
 from redis.exceptions import RedisError
@@ -33,12 +34,15 @@ from accounts.access.authentication import Credential, holding
 from accounts.access.sessions import group_of, group_of_token
 from accounts.models import ApiToken, User
 from core import background
+from core.errors import ProductError
 
-NOT_SIGNED_IN = 4401  # close code
+NOT_SIGNED_IN, TOO_MANY = 4401, 4430  # close codes
 NOTED_FOR = 3600  # seconds; for a page that is older everything has changed
 SKEW = 1.0  # seconds between the clocks of two machines
 LOOKED_FOR_EVERY = 2.0  # seconds: with the silence of a stream, less than 5 until a connection ends
 GATHERED_FOR = 0.1  # seconds: many changes in a row are one piece of news, and the first token goes before it
+
+Line = TypeVar("Line")
 
 logger = logging.getLogger(__name__)
 _gathering: "set[tuple[UUID, News]]" = set()  # touched on the loop alone
@@ -49,11 +53,12 @@ class News(StrEnum):
 
     CONVERSATIONS = "CONVERSATIONS"
     TASKS = "TASKS"
+    INVITATIONS = "INVITATIONS"
 
     @property
     def scope(self) -> str:
         """What a token needs to hear it."""
-        return {News.CONVERSATIONS: "chat", News.TASKS: "tasks"}[self]
+        return {News.CONVERSATIONS: "chat", News.TASKS: "tasks", News.INVITATIONS: "projects"}[self]
 
 
 def group_of_person(user_id: UUID) -> str:
@@ -89,7 +94,7 @@ def _subject(user_id: UUID, news: News) -> str:
 
 async def tell_group(group: str, hint: dict[str, str], subject: str) -> None:
     """Notes that the subject has changed, and sends the hint to the group. Raises the errors of Redis."""
-    await sync_to_async(cache.set, thread_sensitive=False)(_note(subject), time.time(), NOTED_FOR)
+    await background.streams_of_loop().set(_note(subject), time.time(), ex=NOTED_FOR)
     await channel_layers["default"].group_send(group, hint)
 
 
@@ -97,8 +102,8 @@ async def has_changed(subject: str, since: float) -> bool:
     """Whether a hint of the subject was told after `since`, Unix time in seconds."""
     if time.time() - since > NOTED_FOR:
         return True
-    noted = await sync_to_async(cache.get, thread_sensitive=False)(_note(subject), 0.0)
-    return bool(noted >= since - SKEW)
+    noted = await background.streams_of_loop().get(_note(subject))
+    return noted is not None and float(noted) >= since - SKEW
 
 
 def _note(subject: str) -> str:
@@ -120,53 +125,74 @@ class _Watch:
 
     def __init__(self) -> None:
         self._open: dict[object, tuple[Credential, Callable[[], None]]] = {}
+        self.of_person: Counter[UUID] = Counter()
         self._looking: asyncio.Task[None] | None = None
 
     def add(self, credential: Credential, ended: Callable[[], None]) -> Callable[[], None]:
         """`ended` is called once, when it has ended; what is returned takes it off again."""
         key = object()
         self._open[key] = (credential, ended)
+        self.of_person[credential.person] += 1
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
 
-        def forget() -> None:
-            self._open.pop(key, None)
+        return partial(self._forget, key)
 
-        return forget
+    def _forget(self, key: object) -> None:
+        known = self._open.pop(key, None)
+        if known is not None:
+            person = known[0].person
+            self.of_person[person] -= 1
+            if not self.of_person[person]:
+                del self.of_person[person]
 
     async def _look(self) -> None:
         while self._open:
             await asyncio.sleep(LOOKED_FOR_EVERY)
+            looked_at = dict(self._open)  # what opens meanwhile is not asked for, and not found missing
             try:
-                held = await database_sync_to_async(holding, thread_sensitive=False)(
-                    {c for c, _ in self._open.values()}
-                )
-            except DatabaseError:
+                held = await database_sync_to_async(holding, thread_sensitive=False)({c for c, _ in looked_at.values()})
+            except (DatabaseError, InterfaceError):
                 logger.warning("the database is away: open connections were not looked after")
                 continue
-            for key, (credential, ended) in list(self._open.items()):
+            for key, (credential, ended) in looked_at.items():
                 if credential not in held and key in self._open:
-                    del self._open[key]
+                    self._forget(key)
                     ended()
 
 
 _watches: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch]" = WeakKeyDictionary()
 
 
-def watch(credential: Credential, ended: Callable[[], None]) -> Callable[[], None]:
-    """As `_Watch.add`, on the running event loop."""
-    return _watches.setdefault(asyncio.get_running_loop(), _Watch()).add(credential, ended)
+def _watch() -> _Watch:
+    """That of the running event loop."""
+    return _watches.setdefault(asyncio.get_running_loop(), _Watch())
 
 
-class WhileSignedIn:
+def require_connection(person: UUID) -> None:
+    """Raises `too_many_connections` (429) where so many sockets and streams of one person are open at this process that
+    one more is not taken. On the event loop."""
+    most = settings.CONNECTIONS_AT_ONCE
+    if most and _watch().of_person[person] >= most:
+        detail = f"{most} sockets and streams of yours are open. Close some, then open this one again."
+        raise ProductError("too_many_connections", detail, status=429, retry_after=10)
+
+
+@async_to_sync
+async def require_connection_of_request(person: UUID) -> None:
+    """As `require_connection`, for a view that is on a thread."""
+    require_connection(person)
+
+
+class WhileSignedIn(Generic[Line]):
     """A stream's lines, until what it was opened with has ended. Closing it closes what it reads from."""
 
-    def __init__(self, credential: Credential, lines: AsyncIterable[str]) -> None:
+    def __init__(self, credential: Credential, lines: AsyncIterable[Line]) -> None:
         self._credential, self._lines = credential, lines
 
-    async def __aiter__(self) -> AsyncIterator[str]:
+    async def __aiter__(self) -> AsyncIterator[Line]:
         ended = asyncio.Event()
-        forget = watch(self._credential, ended.set)
+        forget = _watch().add(self._credential, ended.set)
         try:
             async for line in self._lines:
                 if ended.is_set():
@@ -180,8 +206,9 @@ class WhileSignedIn:
 
 
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with has ended, by
-    whatever way. What a client sends is looked at only while that holds.
+    """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with has ended, or
+    the token has lost a scope, by whatever way; with 4430 where its person has too many open. What a client sends is
+    looked at only while that holds.
 
     With `?since=…`, Unix time in seconds, it tells at once what there was to tell since then.
     """
@@ -198,17 +225,27 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         if not isinstance(user, User):
             await self.close(NOT_SIGNED_IN)
             return
+        try:
+            require_connection(user.pk)
+        except ProductError:
+            await self.close(TOO_MANY)
+            return
         self.user = user
         self.language = user.language or self._browsers_language()
         token = self._token()
-        self._credential = Credential(token.digest) if token else Credential.of_session(self.scope["session"])
+        session = self.scope.get("session")
+        self._credential = (
+            Credential(user.pk, token.digest, scopes=frozenset(token.scopes))
+            if token
+            else Credential.of_session(session, user)
+        )
+        self._unwatch = _watch().add(self._credential, self._end)
         for group in self._groups():
             await self.channel_layer.group_add(group, self.channel_name)
         self.since = _since(self.scope["query_string"])
         for news in News:
             if await has_changed(_subject(user.pk, news), self.since):
                 await self.person_news({"news": news})
-        self._unwatch = watch(self._credential, self._end)
 
     async def disconnect(self, code: int) -> None:
         if self._unwatch is not None:

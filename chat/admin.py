@@ -3,10 +3,11 @@
 What people and models wrote is not shown, and neither are the tokens of links.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import F, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -14,12 +15,14 @@ from django.urls import reverse
 from unfold.decorators import display
 
 from accounts.models import User
+from chat.conversations.importing.jobs import remove_import, retry_import
 from chat.models import Conversation, Import, Run, Share, Summary, SummaryJob, Turn
 from chat.replay import admin as replay_admin
 from chat.runs.limits import used
 from chat.runs.services import stop_run
 from chat.usage import admin as usage_admin
-from core.admin import STATES, Confirmation, RecordAdmin, acting, button, confirmed
+from core.admin import STATES, Confirmation, RecordAdmin, acting, button, confirmed, go
+from core.errors import ProductError
 from personas.models import Persona
 
 __all__ = ["replay_admin", "usage_admin"]  # Django looks for admin pages here alone
@@ -192,15 +195,16 @@ class ShareAdmin(RecordAdmin):
 @admin.register(Import)
 class ImportAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("id", "owner", "status_label", "progress", "imported", "known", "skipped", "created")
+    list_display = ("id", "owner", "status_label", "error_code", "size", "imported", "known", "skipped", "created")
     list_select_related = ("owner",)
-    list_filter = ("status",)
+    list_filter = ("status", "error_code")
     search_fields = ("=id", "=owner__username")
     search_help_text = "The id of an import, or a user name"
     fields = (
         *("id", "owner", "status_label", "progress", "imported", "known", "skipped"),
-        *("error_code", "created", "heartbeat", "finished", "attempt"),
+        *("error_code", "error_detail", "size", "kept_until", "created", "heartbeat", "finished", "attempt"),
     )
+    actions_detail: Any = ("retry", "remove")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         found: Import | None = super().get_object(request, object_id, from_field)
@@ -211,6 +215,41 @@ class ImportAdmin(RecordAdmin):
     @display(description="Status", label=STATES)
     def status_label(self, job: Import) -> str:
         return job.status
+
+    def has_retry_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return acting(request).has_perm("chat.change_import")
+
+    def has_remove_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return acting(request).has_perm("chat.delete_import")
+
+    @confirmed(
+        "Try again",
+        icon="replay",
+        permission="retry",
+        ask="Import what was uploaded again?",
+        explain="What an import that failed was given is kept for 30 days. Nothing comes twice.",
+    )
+    def retry(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        return self._change(request, object_id, retry_import, "The import begins again.")
+
+    @confirmed(
+        "Remove",
+        icon="delete",
+        permission="remove",
+        ask="Remove this import?",
+        explain="What is kept of its upload is deleted for ever. The conversations that it brought stay.",
+    )
+    def remove(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        return self._change(request, object_id, remove_import, "The import is removed.")
+
+    def _change(self, request: HttpRequest, pk: str, change: Callable[..., None], said: str) -> HttpResponse:
+        job = self.row(request, pk)
+        try:
+            change(user=cast("User", request.user), job=job)
+        except ProductError as error:
+            return self.back(request, job, error.detail, messages.ERROR)
+        self.message_user(request, said, messages.SUCCESS)
+        return go(reverse("admin:chat_import_changelist"))
 
 
 def _seconds(span: timedelta | None) -> str:

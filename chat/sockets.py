@@ -2,9 +2,9 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -16,14 +16,16 @@ from accounts.models import User
 from accounts.realtime import SignedInConsumer, has_changed
 from chat.conversations.branches import continue_answer
 from chat.conversations.marks import mark_file, mark_turn
-from chat.models import Conversation, Message
+from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import visible_message, visible_turn
 from chat.realtime import event_stream
 from chat.realtime.event_stream import group_of
 from chat.realtime.events import (
     BAD_FRAME,
+    BROKEN_OFF,
     BURST,
     FRAMES,
+    LAST_SEQ,
     MAX_FRAME,
     MAX_IDS,
     NOT_YOURS,
@@ -35,7 +37,10 @@ from chat.sending.services import send_or_queue
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask, check_effort, regenerate
 from core.errors import NotFound, ProductError
+from core.i18n import translated
 from core.requests import get_or_404, identifier
+
+logger = logging.getLogger(__name__)
 
 
 class ConversationConsumer(SignedInConsumer):
@@ -67,8 +72,9 @@ class ConversationConsumer(SignedInConsumer):
             await getattr(self, f"on_{frame['type']}")(frame)
             await self.send_json({"type": "ACK", "id": frame.get("id")})
         except ProductError as error:
-            answer = {"type": "ERROR", "id": frame.get("id"), "code": error.code, "detail": error.detail}
-            await self._tell(answer)
+            with override(self.language):
+                detail = translated(error.detail)
+            await self.send_json({"type": "ERROR", "id": frame.get("id"), "code": error.code, "detail": detail})
             if isinstance(error, NotFound):
                 await self.close(NOT_YOURS)
 
@@ -80,6 +86,8 @@ class ConversationConsumer(SignedInConsumer):
         group = group_of(conversation.pk)
         await self.channel_layer.group_add(group, self.channel_name)
         self.watched.add(group)
+        # Again, now that what changes from here on comes as a hint: else a change in between would be seen by neither.
+        conversation = await event_stream.threaded(_conversation)(self.user, conversation.pk)
         state = {"conversation": str(conversation.pk), "state": conversation.state, "title": conversation.title}
         await self.send_json({"type": "STATE", **state})
         if await has_changed(group, self.since):
@@ -92,7 +100,7 @@ class ConversationConsumer(SignedInConsumer):
         earlier = self.followers.pop(str(turn.pk), None)
         if earlier is not None:
             earlier.cancel()
-        self.followers[str(turn.pk)] = asyncio.create_task(self._follow(turn.pk, after))
+        self.followers[str(turn.pk)] = asyncio.create_task(self._follow(turn, after))
 
     async def on_send(self, frame: dict[str, Any]) -> None:
         await event_stream.threaded(_send)(self.user, frame)
@@ -109,16 +117,18 @@ class ConversationConsumer(SignedInConsumer):
     async def on_mark(self, frame: dict[str, Any]) -> None:
         await event_stream.threaded(_mark)(self.user, frame)
 
-    async def _follow(self, turn_id: Any, after_seq: int) -> None:
-        with suppress(asyncio.CancelledError):
-            async for wire in event_stream.wire_events(turn_id, after_seq):
-                await self._tell(wire)
-            self.followers.pop(str(turn_id), None)
-
-    async def _tell(self, wire: dict[str, Any]) -> None:
-        with override(self.language):
-            said = event_stream.readable(wire)
-        await self.send_json(said)
+    async def _follow(self, turn: Turn, after_seq: int) -> None:
+        try:
+            async for events in event_stream.events_of(turn, after_seq):
+                for event in events:
+                    await self.send(text_data=event_stream.text_of(event, self.language))
+            self.followers.pop(str(turn.pk), None)
+        except Exception:
+            for task in self.followers.values():  # what has broken this one may have broken them all: one is told of
+                if task is not asyncio.current_task():
+                    task.cancel()
+            logger.exception("a socket could not go on with the events of turn %s", turn.pk)
+            await self.close(BROKEN_OFF)
 
     async def conversation_state(self, hint: dict[str, str]) -> None:
         await self.send_json({**hint, "type": "STATE"})
@@ -167,15 +177,16 @@ def _parse(text: str | None, pace: Pace) -> dict[str, Any]:
         frame = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Refused(BAD_FRAME) from error
-    if not isinstance(frame, dict) or frame.get("type") not in FRAMES:
+    known = isinstance(frame, dict) and isinstance(frame.get("type"), str) and frame["type"] in FRAMES
+    if not known:
         raise Refused(BAD_FRAME)
-    return frame
+    return frame  # type: ignore[no-any-return]
 
 
 def _sequence(frame: dict[str, Any]) -> int:
     after = frame.get("after_seq", 0)
-    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-        raise ProductError("bad_sequence", "after_seq must be a whole number from 0.")
+    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= LAST_SEQ:
+        raise ProductError("bad_sequence", f"after_seq must be a whole number from 0 to {LAST_SEQ:,}.")
     return after
 
 

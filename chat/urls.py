@@ -1,5 +1,6 @@
 from django.urls import path, register_converter
 
+from accounts.access.page_throttle import limited
 from chat.conversations import views as conversations
 from chat.runs import views as run_views
 from chat.summaries import views as summary_views
@@ -17,6 +18,7 @@ urlpatterns = [
     path("c/<uuid:pk>/", conversation.conversation, name="conversation"),
     path("c/<uuid:pk>/turns/", conversation.send, name="send"),
     path("c/<uuid:pk>/organise/", conversations.organise, name="organise"),
+    path("c/<uuid:pk>/permissions/<uuid:permission>/", conversations.forget, name="forget_permission"),
     path("c/<uuid:pk>/rename/", conversations.rename, name="rename"),
     path("c/<uuid:pk>/move/", conversations.move, name="move"),
     path("c/<uuid:pk>/archive/", conversations.archive, name="archive"),
@@ -29,6 +31,8 @@ urlpatterns = [
     path("export/", conversations.export_all, name="export_all"),
     path("import/", conversations.imports, name="imports"),
     path("import/<uuid:pk>/", conversations.import_one, name="import"),
+    path("import/<uuid:pk>/retry/", conversations.retry_import, name="retry_import"),
+    path("import/<uuid:pk>/remove/", conversations.remove_import, name="remove_import"),
     path("search/", conversations.search, name="search"),
     path("usage/", usage_views.my_usage, name="usage"),
     path("usage.csv", usage_views.my_usage_csv, name="usage_csv"),
@@ -79,4 +83,4 @@ urlpatterns = [
 ]
 
 # A link to a shared conversation is for whoever has it.
-urlpatterns = [*signed_in(urlpatterns), path("s/<slug:token>/", conversations.shared, name="shared")]
+urlpatterns = [*signed_in(urlpatterns), path("s/<slug:token>/", limited("shared", conversations.shared), name="shared")]

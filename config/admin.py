@@ -24,8 +24,13 @@ GROUPS = {
         "personas.Reminder": "campaign",
         "personas.BudgetProfile": "tune",
     },
-    "Tools": {"llm.WebSearch": "travel_explore", "llm.ToolServer": "build"},
-    "Files": {"files.File": "description", "files.Embedder": "graph_3", "projects.Project": "folder"},
+    "Tools": {"llm.WebSearch": "travel_explore", "llm.WebAccess": "public", "llm.ToolServer": "build"},
+    "Files": {
+        "files.File": "description",
+        "files.Embedder": "graph_3",
+        "projects.Project": "folder",
+        "projects.Invitation": "mail",
+    },
     "People": {
         "accounts.User": "person",
         "auth.Group": "group",

@@ -5,6 +5,7 @@ import os
 import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import WebsocketDenier
 from django.core.asgi import get_asgi_application
 from django.urls import re_path
 
@@ -13,15 +14,19 @@ django.setup()  # before the routes: they import models
 
 from accounts.access.authentication import SameOrigin, TokenOrSession  # noqa: E402 - see above
 from chat.sockets import ConversationConsumer  # noqa: E402 - see above
-from config.http.middleware import BodyLimit  # noqa: E402 - see above
 from config.static_files import collect_changed  # noqa: E402 - see above
 
 collect_changed()  # before the middleware looks which files there are
 http = get_asgi_application()
-sockets = URLRouter([re_path(r"^ws/$", ConversationConsumer.as_asgi())])  # type: ignore[list-item,arg-type]  # stubs know views only
+sockets = URLRouter(
+    [
+        re_path(r"^ws/$", ConversationConsumer.as_asgi()),  # type: ignore[list-item,arg-type]  # stubs know views only
+        re_path(r"", WebsocketDenier.as_asgi()),  # type: ignore[list-item,arg-type]  # as above
+    ]
+)
 application = ProtocolTypeRouter(
     {
-        "http": BodyLimit(http),
+        "http": http,
         "websocket": TokenOrSession(sockets, SameOrigin(AuthMiddlewareStack(sockets))),
     }
 )

@@ -9,8 +9,14 @@ from config.embedded.paths import StartError
 STREAMS_DB, BROKER_DB, CHANNELS_DB, CACHE_DB = 0, 1, 2, 3
 
 
-def database(url: str) -> dict[str, Any]:
-    """Django's settings for a libpq URL: `postgresql://user:password@host:5432/name` or `…/name?host=/socket/dir`."""
+PREPARED_AFTER = 2  # uses of a statement on one connection
+
+
+def database(url: str, *, prepared: bool = True) -> dict[str, Any]:
+    """Django's settings for a libpq URL: `postgresql://user:password@host:5432/name` or `…/name?host=/socket/dir`.
+
+    `prepared`: whether a statement that is bound on the server (`chat.models.queries`) is planned once a connection.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("postgres", "postgresql"):
         raise StartError("DATABASE_URL must start with postgresql://, as in postgresql://user:password@host:5432/name.")
@@ -23,7 +29,12 @@ def database(url: str) -> dict[str, Any]:
         "PASSWORD": unquote(parts.password or ""),
         "HOST": host,
         "PORT": str(parts.port or query.pop("port", "")),
-        "OPTIONS": {"pool": {"min_size": 1, "max_size": 24, "timeout": 10}, **query},
+        "OPTIONS": {
+            # A few hundred messages sent at once wait for one another for as long.
+            "pool": {"min_size": 1, "max_size": 24, "timeout": 30},
+            "prepare_threshold": PREPARED_AFTER if prepared else None,
+            **query,
+        },
         "CONN_HEALTH_CHECKS": True,
         "TEST": {"NAME": "test_glasshouse"},
     }

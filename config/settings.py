@@ -87,7 +87,9 @@ TEMPLATES: list[dict[str, Any]] = [
 
 DATABASE_URL = env.str("DATABASE_URL", default="") or paths.database_url(DATA_DIR)
 REDIS_URL = env.str("REDIS_URL", default="") or paths.redis_url(DATA_DIR)
-DATABASES = {"default": service_urls.database(DATABASE_URL)}
+# Off behind a pooler that gives each transaction another connection, as PgBouncer before 1.21 does.
+PREPARED_STATEMENTS = env.bool("PREPARED_STATEMENTS", default=True)
+DATABASES = {"default": service_urls.database(DATABASE_URL, prepared=PREPARED_STATEMENTS)}
 STREAMS_URL = service_urls.redis(REDIS_URL, service_urls.STREAMS_DB)
 CACHES = {
     "default": {
@@ -113,7 +115,6 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # Without options of its own a worker is one of threads: the event loop carries what waits, they only begin it.
 CELERY_WORKER_POOL = "threads"
 CELERY_TASK_DEFAULT_QUEUE = "background"
-CELERY_TASK_ROUTES = {"chat.tasks.run_turn": {"queue": "turns"}}
 CELERY_BEAT_SCHEDULE = {
     "forget-expired": {"task": "accounts.tasks.forget_expired", "schedule": 3600.0},
     "read-models": {"task": "llm.tasks.read_models", "schedule": 86_400.0, "options": {"expires": 3600.0}},
@@ -158,6 +159,13 @@ STORAGES = {
 MEDIA_ROOT = DATA_DIR / paths.UPLOADS
 FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
 MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
+LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # of one person: answers being written or waiting; 0 sets no limit
+CONNECTIONS_AT_ONCE = env.int("CONNECTIONS_AT_ONCE", default=100)  # sockets and streams of one person at one process
+STORED_BYTES = env.int("STORED_BYTES", default=10_000_000_000)  # of one person; 0 sets no limit
+STORED_ROWS = ("files.File", "chat.Import")  # the models whose `owner` has `size` bytes in the storage
+# What is arriving waits on the same disk: /tmp may be memory.
+FILE_UPLOAD_TEMP_DIR = MEDIA_ROOT
+UPLOADS_AT_ONCE = env.int("UPLOADS_AT_ONCE", default=5)  # of one person, to one web process
 
 SESSION_ENGINE = "accounts.access.sessions"
 SESSION_COOKIE_HTTPONLY = True
@@ -194,6 +202,9 @@ API_RATES |= {kind: int(calls) for kind, calls in env.dict("API_RATES", default=
 # Wrong passwords within a quarter of an hour, for one name at one address and for one address; 0 is no limit.
 SIGN_IN_LIMITS = {"name": 10, "address": 50}
 SIGN_IN_LIMITS |= {kind: int(failures) for kind, failures in env.dict("SIGN_IN_LIMITS", default={}).items()}
+# Pages that anybody may open, a minute and address; 0 is no limit.
+PAGE_RATES = {"sign-in": 60, "shared": 120}
+PAGE_RATES |= {kind: int(pages) for kind, pages in env.dict("PAGE_RATES", default={}).items()}
 # How many proxies of ours stand in front, each adding to X-Forwarded-For whom it was called by; 0 trusts none of it.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 
@@ -231,11 +242,12 @@ LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(levelname)s %(name)s: %(message)s"}},
+    "formatters": {"plain": {"()": "config.http.logs.Formatter", "format": "%(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stderr"}},
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
     "loggers": {
         "django": {"handlers": ["console"], "level": LOG_LEVEL, "propagate": False},
+        "django.server": {"handlers": ["console"], "level": LOG_LEVEL, "propagate": False},
         "daphne": {"level": "WARNING"},
         "celery": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},
@@ -253,3 +265,4 @@ APPROVAL_SECONDS = env.float("APPROVAL_SECONDS", default=600.0)
 # Whether webhooks may go to addresses that are not on the public internet, and to any port.
 WEBHOOK_ALLOW_PRIVATE = env.bool("WEBHOOK_ALLOW_PRIVATE", default=False)
 BUNDLED_MODEL_URL = env.str("BUNDLED_MODEL_URL", default="")
+BUNDLED_MODEL_KEY = env.str("BUNDLED_MODEL_KEY", default="")

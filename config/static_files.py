@@ -9,6 +9,7 @@ import posixpath
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +134,16 @@ def _made_from(root: Path) -> str:
 
 
 def _move(new: Path, root: Path, *, last: tuple[str, ...]) -> None:
-    names = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
+    # Another web server may serve what is outside of the data directory, which is closed to everybody else.
+    mask = 0o700 if root.is_relative_to(settings.DATA_DIR) else 0o755
+    found = [path.relative_to(new) for path in sorted(new.rglob("*"))]
+    for folder in (Path(), *(name for name in found if (new / name).is_dir())):
+        (root / folder).mkdir(exist_ok=True)
+        with suppress(PermissionError):  # of another owner, who has opened it to us
+            (root / folder).chmod(mask)
+    names = [name for name in found if (new / name).is_file()]
     for name in sorted(names, key=lambda name: last.index(str(name)) if str(name) in last else -1):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (new / name).chmod(0o644 & mask)
         os.replace(new / name, root / name)
 
 

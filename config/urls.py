@@ -6,11 +6,13 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 from rest_framework.routers import DefaultRouter
 
 from accounts import api as accounts_api
+from accounts.access.page_throttle import limited
 from accounts.forms import SignInForm
 from accounts.views import sign_in
 from accounts.webhooks import api as webhook_api
 from chat.ag_ui.api import AgUiView
 from chat.api import conversations as chat_api
+from chat.api import permissions as permission_api
 from chat.api.plan import DocumentBudgetView
 from chat.conversations import api as conversations_api
 from chat.conversations import views
@@ -35,6 +37,7 @@ router.register("messages", chat_api.MessageViewSet)
 router.register("turns", chat_api.TurnViewSet)
 router.register("files", api.FileViewSet)
 router.register("projects", projects_api.ProjectViewSet)
+router.register("invitations", projects_api.InvitationViewSet)
 router.register("shares", conversations_api.ShareViewSet)
 router.register("imports", conversations_api.ImportViewSet)
 router.register("summaries", summary_api.SummaryViewSet)
@@ -61,11 +64,14 @@ urlpatterns = [
     path("settings/", include("accounts.urls")),
     path(
         "login/",
-        sign_in(auth.LoginView.as_view(redirect_authenticated_user=True, authentication_form=SignInForm)),
+        limited(
+            "sign-in",
+            sign_in(auth.LoginView.as_view(redirect_authenticated_user=True, authentication_form=SignInForm)),
+        ),
         name="login",
     ),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
-    path("admin/login/", sign_in(admin.site.login)),
+    path("admin/login/", limited("sign-in", sign_in(admin.site.login))),
     path("admin/password_change/", admin.site.admin_view(RedirectView.as_view(pattern_name="settings:password"))),
     path("admin/", admin.site.urls),
     path("api/v1/conversations/<uuid:pk>/next/", chat_api.NextMessageView.as_view(), name="next-message"),
@@ -84,7 +90,17 @@ urlpatterns = [
     path("api/v1/conversations/<uuid:pk>/summary/", summary_api.ConversationSummaryView.as_view(), name="summary"),
     path("api/v1/conversations/<uuid:pk>/summarise/", summary_api.SummariseView.as_view(), name="summarise"),
     path("api/v1/tasks/<uuid:pk>/runs/", run_api.TaskRunsView.as_view(), name="task-runs"),
-    path("api/v1/turns/<uuid:pk>/approvals/", chat_api.ApprovalView.as_view(), name="approvals"),
+    path(
+        "api/v1/conversations/<uuid:pk>/permissions/",
+        permission_api.PermissionsView.as_view(),
+        name="permissions",
+    ),
+    path(
+        "api/v1/conversations/<uuid:pk>/permissions/<uuid:permission>/",
+        permission_api.PermissionView.as_view(),
+        name="permission",
+    ),
+    path("api/v1/turns/<uuid:pk>/approvals/", permission_api.ApprovalView.as_view(), name="approvals"),
     path("api/v1/turns/<uuid:pk>/events/", chat_api.turn_events, name="turn-events"),
     path("api/v1/conversations/<uuid:pk>/shares/", conversations_api.ConversationSharesView.as_view(), name="shares"),
     path("api/v1/conversations/<uuid:pk>/export/", views.api_export, name="export"),

@@ -5,7 +5,8 @@ thread for each would cost a database connection each and could not be cancelled
 
 Of a job its row is the truth, the broker only makes it prompt. Whoever changes a row's state by `claim` does the work,
 nobody else. While at it they renew its `heartbeat`. What the broker or a dead worker lost shows in that field, and a
-sweeper finds it by `silent` and `unclaimed`. Each worker says every few seconds which queues it serves.
+sweeper finds it by `silent` and `unclaimed`. Each worker says every few seconds which queues it serves. Celery hands
+out all jobs but turns, which event loops take from a queue of their own.
 """
 
 import asyncio
@@ -16,11 +17,13 @@ from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import redis
+import uvloop
 from celery import current_app
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
@@ -28,13 +31,16 @@ from django.db.models import Model, QuerySet
 from django.utils import timezone
 from kombu.exceptions import KombuError
 from redis import asyncio as aioredis
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 
 STALE_AFTER = timedelta(seconds=30)  # without a heartbeat, whoever was at work is gone
 UNCLAIMED_AFTER = timedelta(seconds=10)  # what waits longer has been lost by the broker, or all workers are busy
 
 QUEUES = ("turns", "background")
 EVERY = 5.0  # seconds
+BLOCK = 2.5  # seconds that a read waits in Redis for something to come
 HEARD_WITHIN = 20.0  # seconds; who has not been heard of for so long is gone
 _REMEMBERED = 86_400  # seconds
 
@@ -47,7 +53,8 @@ _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _carried: "set[asyncio.Task[Any]]" = set()  # touched on the loop alone
 # Few threads on purpose: they bound the database connections of a worker, whatever the number of turns.
-_executor = ThreadPoolExecutor(6, thread_name_prefix="database")
+_executor = ThreadPoolExecutor(4, thread_name_prefix="database")
+_first = ThreadPoolExecutor(3, thread_name_prefix="first")
 _apart = ThreadPoolExecutor(1, thread_name_prefix="heartbeats")
 
 
@@ -56,7 +63,7 @@ def loop() -> asyncio.AbstractEventLoop:
     global _loop
     with _lock:
         if _loop is None:
-            _loop = asyncio.new_event_loop()
+            _loop = uvloop.new_event_loop()
             threading.Thread(target=_loop.run_forever, name="turns", daemon=True).start()
         return _loop
 
@@ -135,6 +142,14 @@ async def on_database(
     return await asyncio.get_running_loop().run_in_executor(_executor, work)
 
 
+async def first_on_database(
+    function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result:
+    """`on_database` for what a first token waits for: it does not queue behind what is stored of other answers."""
+    work = partial(_with_connection, partial(function, *args, **kwargs))
+    return await asyncio.get_running_loop().run_in_executor(_first, work)
+
+
 async def persistently(work: Callable[[], Result], *, seconds: float = 60.0, apart: bool = False) -> Result:
     """`on_database`, tried again while the database is away, for example restarting.
 
@@ -157,6 +172,81 @@ def enqueue(task: str, *args: object) -> None:
         current_app.send_task(task, [str(each) for each in args], retry=False)
     except (KombuError, RedisError, OSError):
         logger.warning("the broker is away; %s%s waits for the sweeper", task, args)
+
+
+def streams() -> "redis.Redis":
+    """The process's connections to the Redis of turns, for threads. One that broke meanwhile is opened anew, once."""
+    return _connected(settings.STREAMS_URL)
+
+
+@cache
+def _connected(url: str) -> "redis.Redis":
+    once = Retry(NoBackoff(), 1)
+    return redis.Redis.from_url(url, protocol=2, socket_timeout=2, decode_responses=True, retry=once)
+
+
+_clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, aioredis.Redis]" = WeakKeyDictionary()
+
+
+def streams_of_loop() -> aioredis.Redis:
+    """Those of the running event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _clients:
+        pool = aioredis.BlockingConnectionPool.from_url(
+            settings.STREAMS_URL, max_connections=200, timeout=10, protocol=2, decode_responses=True
+        )
+        _clients[loop] = aioredis.Redis(connection_pool=pool)
+    return _clients[loop]
+
+
+class Queue:
+    """Jobs that event loops take as they have room, in the order of their arrival; `key` is that of a sorted set.
+
+    A job that is put again keeps its place. What is lost with Redis, or between it and a worker, a sweeper puts again.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def put(self, job: UUID) -> None:
+        """A Redis that is away is no error here."""
+        try:
+            streams().zadd(self.key, {str(job): time.time()}, nx=True)
+        except (RedisError, OSError):
+            logger.warning("Redis is away; %s of %s waits for the sweeper", job, self.key)
+
+    def remove(self, job: UUID) -> None:
+        """For one that nobody need do any more. A job that stays is passed over by whoever takes it."""
+        with suppress(RedisError, OSError):
+            streams().zrem(self.key, str(job))
+
+    async def take(self) -> UUID:
+        """The first job, once there is one; waits for a Redis that is away."""
+        while True:
+            try:
+                async with asyncio.timeout(2 * BLOCK):
+                    taken = await streams_of_loop().bzpopmin(self.key, BLOCK)
+            except (RedisError, OSError):  # a TimeoutError is one
+                await asyncio.sleep(0.2)
+            else:
+                if taken:
+                    return UUID(taken[1])
+
+    async def position(self, job: UUID | str) -> int | None:
+        """From 1; None when it does not wait here, or Redis is away."""
+        try:
+            rank = await streams_of_loop().zrank(self.key, str(job))
+        except (RedisError, OSError):
+            return None
+        return None if rank is None else int(rank) + 1
+
+    def length(self) -> int:
+        """Raises RedisError."""
+        length: Any = streams().zcard(self.key)
+        return int(length)
+
+
+TURNS = Queue("turns:queue")
 
 
 def claim(rows: "QuerySet[Row]", pk: UUID, **changes: Any) -> bool:
@@ -216,8 +306,7 @@ async def tell_queues(queues: Collection[str], deaf: Callable[[], bool] = bool) 
 
 def queues_heard() -> dict[str, float]:
     """Seconds since a worker of a queue was heard of, by queue; without those of the last day. Raises RedisError."""
-    with redis.Redis.from_url(settings.STREAMS_URL, protocol=2, socket_timeout=2) as connection:
-        said = connection.mget([_key(queue) for queue in QUEUES])
+    said: Any = streams().mget([_key(queue) for queue in QUEUES])
     return {queue: max(0.0, time.time() - float(at)) for queue, at in zip(QUEUES, said, strict=True) if at}
 
 

@@ -1,4 +1,8 @@
-"""Secrets at rest: a text field encrypted with Fernet under `settings.ENCRYPTION_KEYS`."""
+"""Secrets at rest: a text field encrypted with Fernet under `settings.ENCRYPTION_KEYS`.
+
+What none of the keys opens is a `LostSecret`. Nothing may be sent or signed with it: whoever needs a secret asks
+`is_lost` first, and ends with the code `secret_lost` and a sentence that says what to do.
+"""
 
 import base64
 import hashlib
@@ -8,6 +12,34 @@ from typing import Any
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.db import models
+
+LOST = (
+    "The secret that is stored for this cannot be read, since the server's key (SECRET_KEY) is another now. An "
+    "administrator must enter it again, or add the old key to ENCRYPTION_KEYS."
+)
+
+
+class LostSecret(str):
+    """Empty text, so that it is shown nowhere. A row stored again keeps the `ciphertext`: its key may come back."""
+
+    ciphertext: str
+
+    def __new__(cls, ciphertext: str) -> "LostSecret":
+        lost = super().__new__(cls)
+        lost.ciphertext = ciphertext
+        return lost
+
+    def __getnewargs__(self) -> tuple[str]:  # of copies and pickles
+        return (self.ciphertext,)
+
+
+def is_lost(secret: str) -> bool:
+    return isinstance(secret, LostSecret)
+
+
+def state_of(secret: str) -> str:
+    """What an administrator sees of a stored secret: `stored`, `lost` or `none`."""
+    return "lost" if is_lost(secret) else "stored" if secret else "none"
 
 
 @lru_cache(maxsize=4)
@@ -21,17 +53,19 @@ def encrypt(text: str) -> str:
 
 
 def decrypt(token: str) -> str:
-    """Empty when no key of the settings opens it: the operator then enters the secret again."""
+    """A `LostSecret` when no key of the settings opens it."""
     try:
         return _cipher(tuple(settings.ENCRYPTION_KEYS)).decrypt(token.encode()).decode()
     except InvalidToken:
-        return ""
+        return LostSecret(token)
 
 
 class EncryptedTextField(models.TextField[str, str]):
     """Plain text in Python, ciphertext in the database; the newest key encrypts, every key decrypts."""
 
     def get_prep_value(self, value: Any) -> Any:
+        if isinstance(value, LostSecret):
+            return value.ciphertext
         return encrypt(value) if value else ""
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> str:

@@ -18,6 +18,11 @@ class ProductError(Exception):
         self.status = status
         self.extra = extra
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of an answer over HTTP: an error that passes says in `retry_after` after how many seconds to come again."""
+        return {"Retry-After": str(self.extra["retry_after"])} if "retry_after" in self.extra else {}
+
 
 class NotFound(ProductError):
     def __init__(self, what: str) -> None:
@@ -40,6 +45,7 @@ _UNAVAILABLE = frozenset(
         "rate_limited",
         "quota_exhausted",
         "bad_credentials",
+        "secret_lost",
         "stream_cut",
         "malformed_stream",
     }

@@ -19,11 +19,12 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.pagination import CursorPagination
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from core.errors import NotFound
+from core.errors import NotFound, ProductError
 from core.i18n import translated
 
 Row = TypeVar("Row", bound=Model)
@@ -40,6 +41,18 @@ IF_MATCH = OpenApiParameter(
 ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, description="For If-Match.")
 
 _TAG = re.compile(r'(W/)?"([^"]*)"')
+
+
+EVENT_STREAM = "text/event-stream"
+
+
+class _Refusal(JSONRenderer):
+    """A client that asks for a stream gets refusals as JSON all the same."""
+
+    media_type = EVENT_STREAM
+
+
+JSON_OR_EVENTS = (JSONRenderer, _Refusal)  # of a view that can answer with a stream of events
 
 
 class SentenceField(serializers.CharField):
@@ -88,6 +101,12 @@ def choice(rows: QuerySet[Row], chosen: Row | None, pk: str, what: str) -> Row |
     if chosen is not None and pk == str(chosen.pk):
         return chosen
     return get_or_404(rows, pk, what) if pk else None
+
+
+def with_headers(response: Answer, error: ProductError) -> Answer:
+    for name, value in error.headers.items():
+        response[name] = value
+    return response
 
 
 def with_row(

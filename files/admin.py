@@ -12,6 +12,7 @@ from unfold.decorators import display
 from unfold.widgets import UnfoldAdminPasswordWidget
 
 from core.admin import RecordAdmin, RowAdmin
+from core.crypto import state_of
 from files.models import Embedder, File
 
 STATES = {"uploaded": "info", "processing": "info", "ready": "success", "too_long": "warning", "failed": "danger"}
@@ -95,6 +96,6 @@ class EmbedderAdmin(RowAdmin):
         obj.api_key = form.cleaned_data["new_api_key"]
         super().save_model(request, obj, form, change)
 
-    @display(description="API key", label={"stored": "success", "none": "warning"})
+    @display(description="API key", label={"stored": "success", "lost": "danger", "none": "warning"})
     def key_state(self, embedder: Embedder) -> str:
-        return "stored" if embedder.api_key else "none"
+        return state_of(embedder.api_key)

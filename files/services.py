@@ -5,14 +5,17 @@ import unicodedata
 from functools import partial
 from typing import IO, Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core.files.base import File as Content
 from django.db import transaction
+from django.db.models import Sum
 from django.utils import timezone
 
 from accounts.models import User
 from core.background import enqueue
 from core.errors import NotFound, ProductError
+from core.locks import lock
 from core.requests import get_or_404
 from files import ingest, storage
 from files.models import File, FileText
@@ -27,13 +30,14 @@ def upload(*, user: User, name: str, content: "Content[Any]") -> File:
     """Stores the bytes and the row; text and tokens follow in the background.
 
     The same content again is another row on the same bytes. `name` may be a path; its last part is kept. Raises
-    `file_too_large` (413), `empty_file`.
+    `file_too_large` (413), `storage_full` (429), `empty_file`.
     """
     try:
         with storage.received(content, settings.MAX_UPLOAD_BYTES) as received:
             if not received.size:
                 raise ProductError("empty_file", "The file is empty. Choose one with something in it.")
             with transaction.atomic():
+                require_room(user, received.size)
                 file = File.objects.create(
                     owner=user,
                     name=clean_name(name),
@@ -51,6 +55,29 @@ def upload(*, user: User, name: str, content: "Content[Any]") -> File:
             status=413,
         ) from error
     return file
+
+
+def stored_bytes(user: User) -> int:
+    """What somebody has in the storage, with exports that wait to be imported; the same content twice counts twice."""
+    rows = (apps.get_model(name)._default_manager.filter(owner=user) for name in settings.STORED_ROWS)
+    return sum(each.aggregate(total=Sum("size", default=0))["total"] for each in rows)
+
+
+def require_room(user: User, size: int) -> None:
+    """Call it in the transaction that adds the row; raises `storage_full` (429)."""
+    most = settings.STORED_BYTES
+    if not most:
+        return
+    lock(f"stored:{user.pk}")  # two uploads at once come one after the other
+    stored = stored_bytes(user)
+    if stored + size > most:
+        raise ProductError(
+            "storage_full",
+            f"What you have uploaded takes {stored / 1_000_000:,.0f} MB, and {most / 1_000_000:,.0f} MB are the most. "
+            "Delete files or failed imports that you no longer need, then upload this one again.",
+            status=429,
+            retry_after=3600,  # it is up to them; programs that try again by themselves should not do so soon
+        )
 
 
 def clean_name(name: str) -> str:

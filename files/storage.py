@@ -3,13 +3,15 @@
 import hashlib
 import re
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfileobj
 from typing import Any
 
+from django.conf import settings
 from django.core.files.base import File as Content
 from django.core.files.storage import default_storage
 from django.core.files.uploadedfile import TemporaryUploadedFile
@@ -18,6 +20,7 @@ from django.db import transaction
 from core.locks import lock
 from files.models import File
 
+DAY = 86_400  # seconds
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -75,6 +78,15 @@ def release(sha256: str) -> None:
         lock(sha256)
         if not File.objects.filter(sha256=sha256).exists():
             default_storage.delete(_name(sha256))
+
+
+def sweep_unfinished() -> None:
+    """Deletes what a process that died had received of uploads, a day later."""
+    limit = time.time() - DAY
+    for path in Path(settings.FILE_UPLOAD_TEMP_DIR).glob("*.upload*"):
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < limit:
+                path.unlink()
 
 
 def sweep(prefix: str) -> int:

@@ -45,6 +45,7 @@ def sweep_files() -> None:
 def sweep_blobs() -> None:
     """Each run looks at one of 256 parts of the storage, in turn by the clock: at one run in 15 s, at all in 64 min."""
     storage.sweep(f"{int(time.time() / SWEEP_EVERY) % 256:02x}")
+    storage.sweep_unfinished()
 
 
 @worker_ready.connect

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
@@ -25,7 +26,14 @@ def files(request: Request) -> HttpResponse:
             return redirect("files:list")
         return render(request, "files/_chips.html", {"files": uploaded}, status=201)
     found, after = file_list(request.user, request.GET.get("after"))
-    context = {"section": "files", "files": found, "after": after, "unread": any(file.unread for file in found)}
+    context = {
+        "section": "files",
+        "stored": services.stored_bytes(request.user),
+        "most": settings.STORED_BYTES,
+        "files": found,
+        "after": after,
+        "unread": any(file.unread for file in found),
+    }
     return render(request, "files/_rows.html" if "rows" in request.GET else "files/list.html", context)
 
 

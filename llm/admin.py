@@ -19,13 +19,14 @@ from unfold.decorators import display
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from core.admin import Confirmation, RowAdmin, acting, button, confirmed
+from core.crypto import state_of
 from core.errors import ModelError, ProductError
 from llm import model_facts, services
 from llm.discovery.shapes import Facts
-from llm.forms import PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
+from llm.forms import MARKS, PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
 from llm.known_models import SOURCE
 from llm.model_facts import in_words, retires_soon
-from llm.models import UNKNOWN_WINDOW, Model, Provider, ToolServer, WebSearch
+from llm.models import UNKNOWN_WINDOW, Model, Provider, ToolServer, WebAccess, WebSearch
 from llm.tokens import CATCH_ALL
 from llm.tools import services as tools
 
@@ -45,16 +46,16 @@ class KeyedAdmin(RowAdmin):
         general = (None, {"fields": [name for name in self.general if obj or name not in self.readonly_fields]})
         if obj and not self.has_change_permission(request, obj):
             return (general, ("Secret", {"fields": ("key_state",)}))
-        removable = ("clear_api_key",) if obj and obj.api_key else ()
+        removable = ("clear_api_key",) if obj and state_of(obj.api_key) != "none" else ()
         return (general, ("Secret", {"fields": ("new_api_key", *removable)}))
 
     @method_decorator(sensitive_post_parameters("new_api_key"))
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         return super().changeform_view(request, *args, **kwargs)
 
-    @display(description="Secret", label={"stored": "success", "none": "info"})
+    @display(description="Secret", label={"stored": "success", "lost": "danger", "none": "info"})
     def key_state(self, row: Any) -> str:
-        return "stored" if row.api_key else "none"
+        return state_of(row.api_key)
 
 
 @admin.register(Provider)
@@ -83,9 +84,9 @@ class ProviderAdmin(KeyedAdmin):
     def address(self, provider: Provider) -> str:
         return provider.base_url or "the provider's own"
 
-    @display(description="API key", label={"stored": "success", "none": "warning"})
+    @display(description="API key", label={"stored": "success", "lost": "danger", "none": "warning"})
     def key_state(self, provider: Provider) -> str:
-        return "stored" if provider.api_key else "none"
+        return state_of(provider.api_key)
 
     @display(description="Models", ordering="number_of_models")
     def model_count(self, provider: Provider) -> SafeString:
@@ -407,14 +408,28 @@ class WebSearchAdmin(KeyedAdmin):
         return self.back(request, web_search, f"Answers no longer search the web with {web_search}.")
 
 
+@admin.register(WebAccess)
+class WebAccessAdmin(RowAdmin):
+    """One row; the list leads to it."""
+
+    list_display = ("__str__", "allowed_hosts", "denied_hosts")
+    fields = ("allowed_hosts", "denied_hosts")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return super().has_add_permission(request) and not WebAccess.objects.exists()
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        tools.store_web_access(user=acting(request), web_access=obj)
+
+
 @admin.register(ToolServer)
 class ToolServerAdmin(KeyedAdmin):
     form = ToolServerForm
-    list_display = ("name", "kind", "address", "key_state", "approval_required", "enabled")
-    list_filter = ("kind", "approval_required", "enabled")
+    list_display = ("name", "kind", "address", "key_state", *MARKS, "enabled")
+    list_filter = ("kind", *MARKS, "enabled")
     search_fields = ("name", "base_url", "command")
     actions_detail = ("list_tools",)
-    general = ("name", "kind", "base_url", "command", "secret_name", "approval_required", "enabled")
+    general = ("name", "kind", "base_url", "command", "secret_name", *MARKS, "enabled")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return acting(request).is_superuser

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.errors import ModelError
+from core.net.outgoing import noting
 from llm.types.model_call import (
     HandedOver,
     LoopEvent,
@@ -182,6 +183,13 @@ def _label(call: ToolCall, tools: Mapping[str, Tool]) -> str:
 
 
 async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput:
+    """With `outgoing` among its data: what left the workspace."""
+    with noting() as sent:
+        output = await _output_of(number, call, tools)
+    return replace(output, data={**output.data, "outgoing": sent}) if sent else output
+
+
+async def _output_of(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput:
     """A call that cannot run tells the model why, so that the turn goes on."""
     if number >= MAX_CALLS:
         return ToolOutput(f"Only {MAX_CALLS} calls of one step are run; this one was not.", error=True)

@@ -10,11 +10,17 @@ from unfold.widgets import (
     UnfoldBooleanSwitchWidget,
 )
 
+from core.crypto import LOST, state_of
 from core.net.url_safety import is_http, origin
 from llm.models import Effort, Model, Provider, ToolServer, WebSearch
 from llm.providers import DEFAULT_BASE_URLS
 from llm.services import UNKNOWN
 
+KEY_HELP = {
+    "stored": "A key is stored and never shown. Leave empty to keep it.",
+    "lost": LOST,
+    "none": "No key is stored. It is encrypted and never shown again.",
+}
 PRICES = ("input_price", "output_price", "cached_input_price", "cache_write_price")
 
 
@@ -36,14 +42,11 @@ class ProviderForm(forms.ModelForm[Provider]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._had_key = bool(self.instance.api_key)
+        state = state_of(self.instance.api_key)
+        self._had_key = state != "none"
         self._before = _origin(self.instance.kind, self.instance.base_url)
         if "new_api_key" in self.fields:  # not for somebody who may only look
-            self.fields["new_api_key"].help_text = (
-                "A key is stored and never shown. Leave empty to keep it."
-                if self._had_key
-                else "No key is stored. It is encrypted and never shown again."
-            )
+            self.fields["new_api_key"].help_text = KEY_HELP[state]
         if not self._had_key:
             self.fields.pop("clear_api_key", None)
 
@@ -92,10 +95,13 @@ class WebSearchForm(ProviderForm):
         return cleaned
 
 
+MARKS = ("approval_required", "reaches_out")
+
+
 class ToolServerForm(ProviderForm):
     class Meta:
         model = ToolServer
-        fields: ClassVar = ["name", "kind", "base_url", "command", "secret_name", "approval_required", "enabled"]
+        fields: ClassVar = ["name", "kind", "base_url", "command", "secret_name", *MARKS, "enabled"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -11,6 +11,7 @@ from django.contrib.auth.models import AbstractUser
 from django.db import transaction
 from django.utils import timezone
 
+from core.crypto import is_lost
 from core.errors import ModelError
 from core.permissions import require_right
 from llm.discovery.servers import Discovery, discover
@@ -30,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 def ask(provider: Provider, names: Sequence[str] = ()) -> Discovery:
     """What the provider says of its models and of those with these names. Stores nothing; logs what cannot be."""
+    if is_lost(provider.api_key):
+        logger.warning("provider %s is not asked about its models: its stored API key cannot be read", provider)
+        return Discovery()
     url = provider.base_url.strip() or DEFAULT_BASE_URLS[provider.kind]
     discovery = asyncio.run(discover(provider.kind, url, provider.api_key, names))
     for strange in discovery.strange:

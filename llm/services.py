@@ -1,6 +1,7 @@
 """Every change to providers and models, and the shared provider clients."""
 
 import asyncio
+import copy
 import logging
 import re
 import time
@@ -20,6 +21,7 @@ from core.locks import lock
 from core.permissions import require_right, require_store
 from llm.known_models import efforts_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
+from llm.models.workspace import Kept
 from llm.providers import create
 from llm.types.model_call import Allocated, CacheRule
 from llm.types.model_call import Provider as ProviderClient
@@ -84,7 +86,34 @@ def cache_rule(model: Model) -> CacheRule:
     return OF_KIND[Provider.Kind(protocol)]
 
 
-_clients: dict[tuple[str, str, str, float], ProviderClient] = {}
+def _all_models() -> dict[UUID, Model]:
+    return {row.pk: row for row in Model.objects.select_related("provider").order_by("-default", "created")}
+
+
+_models = Kept(_all_models)
+
+
+def usable_models(version: UUID | None = None) -> list[Model]:
+    """With their providers, the default first, as administrators had set them at this version of the workspace or
+    later.
+
+    Not to be changed, nor planned with: what they have learnt (`llm.models.workspace`) may be older.
+    """
+    return [row for row in _models.at(version).values() if row.usable]
+
+
+def model_at(version: UUID | None, pk: UUID, learnt: Mapping[str, Any]) -> Model | None:
+    """As `usable_models`, usable or not; a row of the caller's own, with what it has `learnt` by now."""
+    kept = _models.at(version).get(pk)
+    if kept is None:
+        return None
+    model = copy.copy(kept)
+    for name, value in learnt.items():
+        setattr(model, name, value)
+    return model
+
+
+_clients: dict[tuple[str, str, str, type[str], float], ProviderClient] = {}
 
 
 def shared_client(provider: Provider, patience: float | None = None) -> ProviderClient:
@@ -94,7 +123,8 @@ def shared_client(provider: Provider, patience: float | None = None) -> Provider
     event loop of `core.background` only: its connections belong to that loop.
     """
     silence = min(provider.silence_timeout, patience or provider.silence_timeout)
-    key = (provider.kind, provider.base_url, provider.api_key, silence)
+    # A lost key is empty, and of a type of its own.
+    key = (provider.kind, provider.base_url, provider.api_key, type(provider.api_key), silence)
     if key not in _clients:
         _clients[key] = new_client(provider, silence)
     return _clients[key]
@@ -106,7 +136,7 @@ PASSED_OVER = 30.0  # seconds, unless the provider says how long
 PATIENCE = 40.0  # seconds of silence; titles and summaries have 60 and 110 in all, of which a fallback needs some
 LONGEST_PASSED_OVER = 300.0  # seconds, whatever it says
 MAX_FALLBACKS = 3  # models asked in a first one's place, one after the other
-_OF_ADMINS = ("bad_credentials", "quota_exhausted")  # nobody else can mend these
+_OF_ADMINS = ("bad_credentials", "secret_lost", "quota_exhausted")  # nobody else can mend these
 _outages: dict[UUID, tuple[float, ModelError]] = {}  # by model: until when, on the monotonic clock, and why
 
 
@@ -324,6 +354,8 @@ def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
 # A server that says it read less than a share of what was sent has cut it. Ours, by what is known of counting: chat
 # templates, definitions of tools and images are counted differently everywhere, texts much less so.
 READ_AT_LEAST = {"known": 0.85, "seen": 0.75, "unknown": 0.6}  # by what is known of how the model counts
+# Whatever was learnt: a server that makes twice our tokens of Vietnamese makes about as many as we of English.
+READ_OF_ANY_TEXT = 0.9
 FEW_TOOLS = 5  # definitions of less than a fifth of the texts say little about how a server writes them
 DOUBTFUL = 0.97  # of what was sent; a server that read less is asked for the window that it really has
 UNREAD_AT_LEAST = 300  # tokens; less may be a matter of counting
@@ -376,7 +408,8 @@ def cut(model: Model, sent: Sent, read: int, allocated: Allocated | None = None)
         return found
     # A window with room for all is no reason to cut, so then only what nothing else explains is one.
     share = READ_AT_LEAST["unknown" if found.window is not None else known]
-    return found if read < share * sent.texts * ratio else None  # some servers do not write tools into the prompt
+    # Of tools nothing is expected: some servers do not write them into the prompt.
+    return found if read < min(share * ratio, READ_OF_ANY_TEXT) * sent.texts else None
 
 
 async def held_against(model: Model, sent: Sent, read: int) -> Cut | None:

@@ -1,8 +1,9 @@
 """Every change to personas, prompt versions, reminders, budget profiles and saved prompts."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -16,7 +17,8 @@ from core.permissions import has_right, require_right, require_store
 from core.requests import get_or_404
 from llm import tokens
 from llm.models import Model
-from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SavedPrompt
+from llm.models.workspace import Kept
+from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SavedPrompt, SystemPrompt
 
 Version = TypeVar("Version", bound=PromptVersion)
 
@@ -116,6 +118,31 @@ def delete_profile(*, user: User, profile: BudgetProfile) -> None:
             "default_profile", "This is the default profile. Make another one the default, then delete it.", status=409
         )
     profile.delete()
+
+
+class Rules(NamedTuple):
+    """What administrators have set for every prompt: the active system prompt, and the budget profiles."""
+
+    system_prompt: SystemPrompt | None
+    profiles: Mapping[UUID, BudgetProfile]
+
+    def profile_of(self, persona: Persona | None) -> BudgetProfile:
+        """The persona's, else the default; without any row, the documented defaults."""
+        named = self.profiles.get(persona.budget_profile_id) if persona and persona.budget_profile_id else None
+        default = (each for each in self.profiles.values() if each.default)
+        return copy(named or next(default, None) or BudgetProfile(name="default"))
+
+
+def _read_rules() -> Rules:
+    return Rules(SystemPrompt.objects.filter(active=True).first(), BudgetProfile.objects.in_bulk())
+
+
+_rules = Kept(_read_rules)
+
+
+def rules_at(version: UUID | None = None) -> Rules:
+    """As they were at this version of the workspace or later; as they are now without one."""
+    return _rules.at(version)
 
 
 def default_profile() -> BudgetProfile:
@@ -263,10 +290,23 @@ def model_for(persona: Persona | None) -> Model:
             return chosen
     model = usable.order_by("-default", "created").first()
     if model is None:
-        raise ProductError(
-            "no_model", "No model is set up yet. An admin adds a provider and a model in the admin.", status=503
-        )
+        raise no_model()
     return model
+
+
+def one_of(usable: Sequence[Model], persona: Persona | None) -> Model:
+    """As `model_for`, of those that are usable, the default first."""
+    named = (model for model in usable if persona is not None and model.pk == persona.model_id)
+    model = next(named, None) or next(iter(usable), None)
+    if model is None:
+        raise no_model()
+    return model
+
+
+def no_model() -> ProductError:
+    return ProductError(
+        "no_model", "No model is set up yet. An admin adds a provider and a model in the admin.", status=503
+    )
 
 
 def reminders_for(persona: Persona | None) -> list[str]:

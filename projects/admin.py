@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from unfold.decorators import display
 
 from core.admin import ReadOnlyAdmin, RecordAdmin
-from projects.models import Project, Task, TaskChange
+from projects.models import Invitation, Project, Task, TaskChange
 
 STATES = {"doing": "info", "waiting": "warning", "done": "success", "dropped": "danger"}
 WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields whose values people wrote
@@ -16,11 +16,11 @@ WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields whose values
 
 @admin.register(Project)
 class ProjectAdmin(ReadOnlyAdmin):
-    list_display = ("id", "owner", "members", "files", "version", "created", "updated")
+    list_display = ("id", "owner", "members", "files", "web", "version", "created", "updated")
     list_select_related = ("owner",)
     search_fields = ("=id", "=owner__username")
     search_help_text = "The id of a project, or a user name"
-    fields = ("id", "owner", "members", "files", "version", "created", "updated")
+    fields = ("id", "owner", "members", "files", "web", "version", "created", "updated")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:
         rows: QuerySet[Project] = super().get_queryset(request)
@@ -41,6 +41,21 @@ class ProjectAdmin(ReadOnlyAdmin):
     @display(description="Files", ordering="file_count")
     def files(self, project: Project) -> str:
         return str(getattr(project, "file_count", 0))
+
+
+@admin.register(Invitation)
+class InvitationAdmin(RecordAdmin):
+    ordering = ("-id",)
+    list_display = ("id", "project_id", "person", "role", "created", "expires", "declined")
+    list_select_related = ("person",)
+    list_filter = ("role",)
+    search_fields = ("=id", "=project__id", "=person__username")
+    search_help_text = "An id, the id of a project, or a user name"
+    fields = ("id", "project_id", "person", "role", "created", "expires", "declined")
+
+    @display(description="Project")
+    def project_id(self, invitation: Invitation) -> str:
+        return str(invitation.project_id)
 
 
 @admin.register(Task)

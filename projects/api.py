@@ -7,20 +7,23 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from accounts.access.permissions import ScopedView
-from core.requests import ByUpdate, OldestFirst, VisibleField, pages, valid
+from core.requests import ByUpdate, OldestFirst, VisibleField, pages, posts, valid
 from files.index.search import MAX_LIMIT, MAX_QUERY, search
 from files.services import visible_file
 from personas.models import Persona
-from projects import services
-from projects.models import Membership, Project, ProjectFile
+from projects import invitations, services
+from projects.models import Invitation, Membership, Project, ProjectFile
+from projects.models.invitation import MAX_USERNAME
 
 FILE = OpenApiParameter("file", OpenApiTypes.UUID, OpenApiParameter.PATH)
 MEMBER = OpenApiParameter("member", OpenApiTypes.UUID, OpenApiParameter.PATH, description="The id of the person.")
+INVITATION = OpenApiParameter("invitation", OpenApiTypes.UUID, OpenApiParameter.PATH)
 ROLES = [services.OWNER, *Membership.Role.values]
 
 
@@ -33,7 +36,9 @@ class ProjectSerializer(serializers.ModelSerializer[Project]):
 
     class Meta:
         model = Project
-        fields: ClassVar = ["id", "name", "instructions", "persona", "owner", "role", "version", "created", "updated"]
+        fields: ClassVar = [
+            *("id", "name", "instructions", "persona", "web", "owner", "role", "version", "created", "updated")
+        ]
         read_only_fields: ClassVar = ["owner", "version", "created", "updated"]
 
     @extend_schema_field(serializers.ChoiceField(choices=ROLES))
@@ -79,9 +84,29 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
         read_only_fields: ClassVar = ["user", "created"]
 
 
-class AddMemberSerializer(serializers.Serializer[dict[str, Any]]):
-    username = serializers.CharField()
+class InviteSerializer(serializers.Serializer[dict[str, Any]]):
+    username = serializers.CharField(max_length=MAX_USERNAME)
     role = serializers.ChoiceField(choices=Membership.Role.choices, default=Membership.Role.READER)
+
+
+class InvitationSerializer(serializers.ModelSerializer[Invitation]):
+    """One that the owner sent out and that is not accepted. `username` is as it was written, whether anybody has it or
+    not."""
+
+    class Meta:
+        model = Invitation
+        fields: ClassVar = ["id", "username", "role", "created", "expires"]
+        read_only_fields = fields
+
+
+class ReceivedInvitationSerializer(serializers.ModelSerializer[Invitation]):
+    project_name = serializers.CharField(source="project.name", read_only=True)
+    invited_by = serializers.CharField(source="project.owner.username", read_only=True)
+
+    class Meta:
+        model = Invitation
+        fields: ClassVar = ["id", "project", "project_name", "invited_by", "role", "created", "expires"]
+        read_only_fields = fields
 
 
 class ChangeMemberSerializer(serializers.Serializer[dict[str, Any]]):
@@ -168,13 +193,31 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         rows = Membership.objects.filter(project=self.get_object()).select_related("user")
         return self._page(rows, MemberSerializer)
 
-    @extend_schema(request=AddMemberSerializer, responses={201: MemberSerializer})
+    @extend_schema(request=InviteSerializer, responses={201: InvitationSerializer})
     @members.mapping.post
-    def add_member(self, request: Request, pk: str) -> Response:
-        """Adds somebody by their user name, or gives them another role. For the owner."""
+    def invite(self, request: Request, pk: str) -> Response:
+        """Invites somebody by their user name, for 30 days; they are a member once they accept. For the owner.
+
+        The answer is the same whether anybody has this name or not. A name that is invited again has the new role.
+        """
         project = self.get_object()
-        member = services.add_member(user=self.person, project=project, **valid(AddMemberSerializer, request))
-        return Response(MemberSerializer(member).data, status=status.HTTP_201_CREATED)
+        made = invitations.invite(user=self.person, project=project, **valid(InviteSerializer, request))
+        return Response(InvitationSerializer(made).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(responses=InvitationSerializer(many=True), filters=True)
+    @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
+    def invitations(self, request: Request, pk: str) -> Response:
+        """Those that are not accepted yet. For the owner."""
+        project = self.get_object()
+        services.require_owner(user=self.person, project=project)
+        return self._page(Invitation.objects.sent(project), InvitationSerializer)
+
+    @extend_schema(request=None, responses={204: None}, parameters=[INVITATION])
+    @action(detail=True, methods=["delete"], url_path="invitations/(?P<invitation>[^/.]+)")
+    def withdraw(self, request: Request, pk: str, invitation: str) -> Response:
+        """Takes an invitation back. For the owner."""
+        invitations.withdraw(user=self.person, project=self.get_object(), invitation=invitation)
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=ChangeMemberSerializer, responses=MemberSerializer, parameters=[MEMBER])
     @action(detail=True, methods=["patch"], url_path="members/(?P<member>[^/.]+)")
@@ -205,3 +248,27 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def _page(self, rows: "QuerySet[Any]", kind: "type[BaseSerializer[Any]]") -> Response:
         page: Any = self.paginate_queryset(rows)
         return self.get_paginated_response(kind(page, many=True).data)
+
+
+class InvitationViewSet(ScopedView, ListModelMixin, viewsets.GenericViewSet[Invitation]):
+    """Invitations that one has received and not answered."""
+
+    scope = "projects"
+    serializer_class = ReceivedInvitationSerializer
+    pagination_class = OldestFirst
+    queryset = Invitation.objects.none()
+
+    def get_queryset(self) -> QuerySet[Invitation]:
+        return Invitation.objects.visible_to(self.request.user).select_related("project__owner")
+
+    @posts(ProjectSerializer)
+    def accept(self, invitation: Invitation) -> Project:
+        """The answer is the project, of which you are a member now."""
+        return invitations.accept(user=self.person, invitation=invitation)
+
+    @extend_schema(request=None, responses={204: None})
+    @action(detail=True, methods=["post"])
+    def decline(self, request: Request, pk: str) -> Response:
+        """Nobody is told."""
+        invitations.decline(user=self.person, invitation=self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)

@@ -9,12 +9,13 @@ from django.db.models import F, Max, QuerySet
 from django.utils import timezone
 
 from accounts.models import User
+from accounts.realtime import News, tell
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404, identifier, or_404
 from files.models import File
 from files.services import visible_file
 from personas.models import Persona
-from projects.models import Membership, Project, ProjectFile
+from projects.models import Invitation, Membership, Project, ProjectFile
 
 OWNER = "owner"
 MAX_INSTRUCTIONS = 100_000  # characters
@@ -54,7 +55,7 @@ def require_owner(*, user: User, project: Project) -> None:
 
 
 def create_project(*, user: User, fields: Mapping[str, Any]) -> Project:
-    """`fields`: name, and optionally instructions and persona."""
+    """`fields`: name, and optionally instructions, persona and web."""
     project = Project(owner=user)
     for name, value in _checked(user, fields).items():
         setattr(project, name, value)
@@ -66,13 +67,16 @@ def create_project(*, user: User, fields: Mapping[str, Any]) -> Project:
 
 @transaction.atomic
 def update_project(*, user: User, project: Project, fields: Mapping[str, Any], based_on: int | None = None) -> Project:
-    """Changes name, instructions or persona. Other instructions make a new version.
+    """Changes name, instructions, persona, or whether the web is on, which is its owner's alone to say. Other
+    instructions make a new version.
 
     `based_on` is the version that the writer had before them; raises `changed_meanwhile` (409) unless it is the newest.
     """
     require_editor(user=user, project=project)
     changes = _checked(user, fields, already=project.persona_id)
     locked = Project.objects.select_for_update().get(pk=project.pk)
+    if changes.get("web", locked.web) != locked.web:
+        require_owner(user=user, project=project)
     if changes.get("instructions", locked.instructions) != locked.instructions:
         if based_on is not None and based_on != locked.version:
             raise ProductError(
@@ -88,7 +92,7 @@ def update_project(*, user: User, project: Project, fields: Mapping[str, Any], b
 
 
 def _checked(user: User, fields: Mapping[str, Any], *, already: UUID | None = None) -> dict[str, Any]:
-    changes = {name: fields[name] for name in ("name", "instructions", "persona") if name in fields}
+    changes = {name: fields[name] for name in ("name", "instructions", "persona", "web") if name in fields}
     if "name" in changes:
         changes["name"] = " ".join(changes["name"].split())[:MAX_NAME]
         if not changes["name"]:
@@ -112,28 +116,18 @@ def _no_name() -> ProductError:
 def delete_project(*, user: User, project: Project) -> None:
     """Instructions, memberships and the list of files go; files and conversations stay with those whose they are."""
     require_owner(user=user, project=project)
+    rows = Invitation.objects.filter(project=project).exclude(person=None)
+    invited = list(rows.values_list("person_id", flat=True))
     project.delete()
-
-
-def add_member(*, user: User, project: Project, username: str, role: str = Membership.Role.READER) -> Membership:
-    """Adds somebody, or gives them another role if they are there. Raises `no_such_person`, `owner_is_member`."""
-    require_owner(user=user, project=project)
-    person = User.objects.filter(username=username.strip(), is_active=True).first()
-    if person is None:
-        raise ProductError("no_such_person", "Nobody here has this user name. Check its spelling.", status=404)
-    if person.pk == project.owner_id:
-        raise ProductError("owner_is_member", "This person owns the project and needs no other role.", status=409)
-    membership, _ = Membership.objects.update_or_create(
-        project=project, user=person, defaults={"role": _known_role(role)}
-    )
-    return membership
+    for person in invited:
+        tell(person, News.INVITATIONS)
 
 
 def change_role(*, user: User, project: Project, member: object, role: str) -> Membership:
     """`member` is the id of the person."""
     require_owner(user=user, project=project)
     membership = _membership(project, member)
-    membership.role = _known_role(role)
+    membership.role = known_role(role)
     membership.save(update_fields=["role"])
     return membership
 
@@ -150,7 +144,7 @@ def _membership(project: Project, member: object) -> Membership:
     return or_404(rows.select_related("user").first(), "member")
 
 
-def _known_role(role: str) -> str:
+def known_role(role: str) -> str:
     if role not in Membership.Role.values:
         raise ProductError("unknown_role", f"There is no role “{role}”. The roles are reader and editor.")
     return role

@@ -7,6 +7,10 @@ app_name = "projects"
 urlpatterns = signed_in(
     [
         path("", views.projects, name="list"),
+        path("invitations/", views.received, name="received"),
+        path("invitations/count/", views.invited, name="invited"),
+        path("invitations/<uuid:pk>/accept/", views.accept, name="accept"),
+        path("invitations/<uuid:pk>/decline/", views.decline, name="decline"),
         path("<uuid:pk>/", views.project, name="project"),
         path("<uuid:pk>/search/", views.search, name="search"),
         path("<uuid:pk>/delete/", views.delete, name="delete"),
@@ -14,7 +18,8 @@ urlpatterns = signed_in(
         path("<uuid:pk>/files/", views.files, name="files"),
         path("<uuid:pk>/files/<uuid:file>/", views.change_file, name="file"),
         path("<uuid:pk>/files/<uuid:file>/remove/", views.remove_file, name="remove_file"),
-        path("<uuid:pk>/members/", views.add_member, name="members"),
+        path("<uuid:pk>/members/", views.members, name="members"),
+        path("<uuid:pk>/invitations/<uuid:invitation>/withdraw/", views.withdraw, name="withdraw"),
         path("<uuid:pk>/members/<uuid:member>/", views.change_member, name="member"),
         path("<uuid:pk>/members/<uuid:member>/remove/", views.remove_member, name="remove_member"),
     ]

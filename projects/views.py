@@ -3,10 +3,11 @@
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from accounts.access.sessions import SignedInRequest as Request
 from core.requests import choice, choices, with_row
@@ -16,8 +17,8 @@ from files.models import File
 from files.services import visible_file
 from files.views import upload
 from personas.models import Persona
-from projects import services
-from projects.models import Membership, Project, ProjectFile
+from projects import invitations, services
+from projects.models import Invitation, Membership, Project, ProjectFile
 
 CHOICES = 200  # files that one can add to a project
 RESULTS = 10
@@ -29,7 +30,35 @@ def projects(request: Request) -> HttpResponse:
         made = services.create_project(user=request.user, fields={"name": request.POST.get("name", "")})
         return redirect("projects:project", made.pk)
     rows = Project.objects.visible_to(request.user).select_related("owner")
-    return render(request, "projects/list.html", {"section": "projects", "projects": rows})
+    context = {"section": "projects", "projects": rows, "invitations": _received(request)}
+    return render(request, "projects/list.html", context)
+
+
+@require_safe
+def received(request: Request) -> HttpResponse:
+    """The invitations alone, for the page that is there already."""
+    return render(request, "projects/_invitations.html", {"invitations": _received(request)})
+
+
+@require_safe
+def invited(request: Request) -> HttpResponse:
+    """How many there are, for the side."""
+    return render(request, "projects/_invited.html")
+
+
+def _received(request: Request) -> QuerySet[Invitation]:
+    return Invitation.objects.visible_to(request.user).select_related("project__owner")
+
+
+@with_row(invitations.received)
+def accept(request: Request, invitation: Invitation) -> HttpResponse:
+    return redirect("projects:project", invitations.accept(user=request.user, invitation=invitation).pk)
+
+
+@with_row(invitations.received)
+def decline(request: Request, invitation: Invitation) -> HttpResponse:
+    invitations.decline(user=request.user, invitation=invitation)
+    return redirect("projects:list")
 
 
 @with_row(services.visible_project, "GET", "POST")
@@ -44,8 +73,7 @@ def project(request: Request, found: Project) -> HttpResponse:
     context = {
         **_context(request, found),
         "section": "projects",
-        "members": Membership.objects.filter(project=found).select_related("user").order_by("created"),
-        "roles": Membership.Role.choices,
+        **_members(request, found),
         "personas": choices(Persona.objects.visible_to(request.user), found.persona),
         "addable": File.objects.owned_by(request.user).exclude(project_entries__project=found)[:CHOICES],
         "query": query,
@@ -61,6 +89,8 @@ def _fields(request: Request, found: Project) -> dict[str, Any]:
     if "persona" in request.POST:
         visible = Persona.objects.visible_to(request.user)
         fields["persona"] = choice(visible, found.persona, request.POST["persona"], "persona")
+    if "web" in request.POST:  # a box that is not ticked is not sent, so it comes with a hidden field
+        fields["web"] = "on" in request.POST.getlist("web")
     return fields
 
 
@@ -110,15 +140,34 @@ def remove_file(request: Request, found: Project, file: UUID) -> HttpResponse:
     return _entries(request, found)
 
 
+@with_row(services.visible_project, "GET", "POST")
+def members(request: Request, found: Project) -> HttpResponse:
+    """The members and who is invited, for the page that is there already; a POST invites somebody."""
+    if request.method == "POST":
+        invitations.invite(
+            user=request.user,
+            project=found,
+            username=request.POST.get("username", ""),
+            role=request.POST.get("role", Membership.Role.READER),
+        )
+        return _go(request, reverse("projects:project", args=[found.pk]))
+    context = {"project": found, "mine": found.owner_id == request.user.pk, **_members(request, found)}
+    return render(request, "projects/_members.html", context)
+
+
+def _members(request: Request, found: Project) -> dict[str, Any]:
+    mine = found.owner_id == request.user.pk
+    return {
+        "members": Membership.objects.filter(project=found).select_related("user").order_by("created"),
+        "sent": Invitation.objects.sent(found) if mine else Invitation.objects.none(),
+        "roles": Membership.Role.choices,
+    }
+
+
 @with_row(services.visible_project)
-def add_member(request: Request, found: Project) -> HttpResponse:
-    services.add_member(
-        user=request.user,
-        project=found,
-        username=request.POST.get("username", ""),
-        role=request.POST.get("role", Membership.Role.READER),
-    )
-    return _go(request, reverse("projects:project", args=[found.pk]))
+def withdraw(request: Request, found: Project, invitation: UUID) -> HttpResponse:
+    invitations.withdraw(user=request.user, project=found, invitation=invitation)
+    return redirect("projects:project", found.pk)
 
 
 @with_row(services.visible_project)

@@ -2,6 +2,7 @@
 
     python -m scripts.trace_turn             modules, in the order in which they are first entered
     python -m scripts.trace_turn --functions with their functions
+    python -m scripts.trace_turn --time      stages and SQL statements until the model is asked, in milliseconds
 
 Everything runs in this process: the application answers the request, the worker's event loop carries the turn, a
 scripted model over real HTTP answers it, and the events are read as server-sent events. A first turn warms up.
@@ -22,6 +23,8 @@ from scripts import services
 
 if TYPE_CHECKING:  # it needs Django to be set up
     from django.test import AsyncClient, Client
+
+    from tests.scripted_model import ScriptedModel
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("config", "chat", "projects", "personas", "files", "accounts", "llm", "core")
@@ -81,12 +84,12 @@ def _one_turn(token: str, client: "Client", reader: "AsyncClient") -> list[str]:
     body = {"text": "Say hello."}
     answer = client.post(f"/api/v1/conversations/{made['id']}/turns/", body, kind, headers=headers)
     turn = answer.json()["turns"][0]["id"]
-    background.submit(runner.run(UUID(turn))).result()
+    background.submit(runner.run(UUID(turn), asyncio.Event())).result()
     return asyncio.run(_events(reader, f"/api/v1/turns/{turn}/events/", headers))
 
 
-def _furnished() -> str:
-    """A person's token in an empty database with a scripted model."""
+def _furnished() -> tuple[str, "ScriptedModel"]:
+    """A person's token in an empty database, and its scripted model."""
     from django.core.management import call_command  # noqa: PLC0415
 
     from accounts.models import User  # noqa: PLC0415
@@ -107,15 +110,27 @@ def _furnished() -> str:
         default=True,
     )
     person = User.objects.create_user("traced")
-    return create_token(user=person, name="trace")[1]
+    return create_token(user=person, name="trace")[1], model
+
+
+def _time(turns: int) -> int:
+    from scripts import turn_times  # noqa: PLC0415 - only once Django is set up
+
+    token, model = _furnished()
+    for way, timed in turn_times.measured(model, token, turns).items():
+        print("\n".join(turn_times.told(way, timed)))
+    return 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--functions", action="store_true", help="name the functions too")
+    parser.add_argument("--time", action="store_true", help="print stages and SQL statements instead")
+    parser.add_argument("--turns", type=int, default=20, help="with --time: so many by each way")
     chosen = parser.parse_args()
     trace = Trace()
-    trace.install()
+    if not chosen.time:
+        trace.install()
     os.environ["DATABASE_URL"], os.environ["REDIS_URL"] = services.start()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     os.environ["ALLOWED_HOSTS"] = "testserver"
@@ -123,9 +138,11 @@ def main() -> int:
     import django  # noqa: PLC0415 - its settings need the services' addresses
 
     django.setup()
+    if chosen.time:
+        return _time(chosen.turns)
     from django.test import AsyncClient, Client  # noqa: PLC0415
 
-    token = _furnished()
+    token, _ = _furnished()
     clients = Client(), AsyncClient()  # the first turn is the one in which they start the application
     _one_turn(token, *clients)
     trace.on = True

@@ -7,24 +7,29 @@ its event loop, as a worker would do it. Rows are committed, since all of these 
 import asyncio
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+from uuid import uuid4
 
 import httpx
 from celery import Celery
 from django.core.asgi import get_asgi_application
 from django.db import connections
 
+from chat.background.tasks import take_turns
 from config.celery import app as celery_app
-from config.http.middleware import App, BodyLimit
 from core import background
 from tests.product import WAIT
 from tests.scripted_model import ScriptedModel
+
+QUEUE = background.TURNS.key  # of the product's workers
+
+App = Callable[..., Awaitable[None]]
 
 
 class Application:
@@ -41,7 +46,7 @@ class Application:
 
 @cache
 def _handler() -> App:
-    return BodyLimit(get_asgi_application())
+    return get_asgi_application()
 
 
 @contextmanager
@@ -57,7 +62,10 @@ def working() -> Iterator[None]:
 
 
 class Worker(Celery):
-    """A Celery application whose tasks are done by threads of this process, without a broker."""
+    """A Celery application whose tasks are done by threads of this process, without a broker.
+
+    It has a queue of turns of its own, which no worker of a running product takes from.
+    """
 
     def __init__(self) -> None:
         super().__init__("tests", fixups=[], set_as_current=False)
@@ -74,9 +82,12 @@ class Worker(Celery):
     def begin(self) -> None:
         self.set_default()
         self.set_current()
+        background.TURNS.key = f"turns:queue:{uuid4()}"
+        self._taking = background.submit(take_turns())
 
     def settle(self) -> None:
         """Returns when nothing is under way. What a task or an answer hands on at its end is waited for, too."""
+        self._taking.cancel()
         background.end(grace=0)
         while True:
             background.join()
@@ -90,6 +101,7 @@ class Worker(Celery):
     def end(self) -> None:
         celery_app.set_default()
         celery_app.set_current()
+        background.TURNS.key = QUEUE
         self._threads.shutdown(wait=False)
 
 

@@ -25,6 +25,8 @@ else:
     os.environ["REDIS_URL"] = changed.geturl()
 os.environ.setdefault("SECRET_KEY", "only-for-tests-only-for-tests-only-for-tests-12345")
 os.environ.setdefault("API_RATES", services.UNLIMITED)
+os.environ.setdefault("PAGE_RATES", services.UNLIMITED_PAGES)
+os.environ.setdefault("LIVE_TURNS", "0")
 os.environ.setdefault("WEBHOOK_ALLOW_PRIVATE", "true")  # what receives them in tests is on this machine
 # Every product that a test starts would collect them anew; the next run finds them, too.
 os.environ.setdefault("STATIC_ROOT", str(Path(__file__).resolve().parents[1] / "staticfiles"))

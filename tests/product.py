@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import httpx
 
-from scripts.services import UNLIMITED
+from scripts.services import UNLIMITED, UNLIMITED_PAGES
 from tests.scripted_model import ScriptedModel
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,10 +79,10 @@ class Product:
 
     def start_web(self) -> None:
         port = self.url.rpartition(":")[2]
-        self.start("web", "daphne", "-b", "127.0.0.1", "-p", port, "config.asgi:application")
+        self.start("web", "config.web", "-b", "127.0.0.1", "-p", port)
 
     def start_beat(self) -> None:
-        self.start("beat", "celery", "-A", "config", "beat", "-s", str(self.directory / "beat"))
+        self.start("beat", "celery", "-A", "config.beat", "beat", "-s", str(self.directory / "beat"))
 
     def end(self, name: str, how: int = signal.SIGKILL) -> None:
         process = self.processes.pop(name)
@@ -138,7 +138,8 @@ def running(scripted: ScriptedModel | None = None, /, **environment: str) -> Ite
     which is one of its own unless it is given."""
     own = tempfile.TemporaryDirectory(prefix="glasshouse-product-")
     with own as directory, nullcontext(scripted) if scripted else ScriptedModel() as model:
-        environment = {"API_RATES": UNLIMITED, **os.environ, "DATA_DIR": directory, **environment}
+        limits = {"API_RATES": UNLIMITED, "PAGE_RATES": UNLIMITED_PAGES, "LIVE_TURNS": "0"}
+        environment = {**limits, **os.environ, "DATA_DIR": directory, **environment}
         product = Product(f"http://127.0.0.1:{free_port()}", model, environment, Path(environment["DATA_DIR"]))
         try:
             product.start_web()

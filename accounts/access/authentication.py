@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from io import BytesIO
 from typing import Any
+from uuid import UUID
 
 from channels.db import database_sync_to_async
 from channels.security.websocket import WebsocketDenier
@@ -51,36 +52,47 @@ def user_of_token(token: str) -> tuple[User, ApiToken]:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a socket or a stream of events was opened with, and ends with: a token (its `digest`), or a session, by its
-    key and the hash of the password it was made under."""
+    """What a person's socket or stream of events was opened with, and ends with: a token (its `digest`), or a session,
+    by its key and the hash of the password it was made under. A token has to keep the `scopes` it was used for."""
 
+    person: UUID
     digest: str = ""
     session: str = ""
     password: str = ""
+    scopes: frozenset[str] = frozenset({SOCKET_SCOPE})
 
     @classmethod
-    def of(cls, request: HttpRequest) -> "Credential":
-        """Of a request that is signed in."""
+    def of(cls, request: HttpRequest, user: User) -> "Credential":
+        """Of a request that this person has signed."""
         token = bearer(request)
-        return cls(token_digest(token)) if token else cls.of_session(request.session)
+        return cls(user.pk, token_digest(token)) if token else cls.of_session(request.session, user)
 
     @classmethod
-    def of_session(cls, session: SessionBase) -> "Credential":
-        return cls("", session.session_key or "", session.get(HASH_SESSION_KEY, ""))
+    def of_session(cls, session: SessionBase, user: User) -> "Credential":
+        return cls(user.pk, "", session.session_key or "", session.get(HASH_SESSION_KEY, ""))
 
 
 def holding(credentials: Collection[Credential]) -> set[Credential]:
     """Those that still sign somebody in, by two queries whatever their number."""
     digests = {each.digest for each in credentials if each.digest}
-    usable = set(ApiToken.objects.usable().filter(digest__in=digests).values_list("digest", flat=True))
+    usable = dict(ApiToken.objects.usable().filter(digest__in=digests).values_list("digest", "scopes"))
     keys = {each.session for each in credentials if each.session}
     rows = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now(), user__is_active=True)
     passwords = {row.session_key: row.user.get_session_auth_hash() for row in rows.select_related("user") if row.user}
     return {
         each
         for each in credentials
-        if each.digest in usable or (each.session and passwords.get(each.session) == each.password)
+        if (each.digest in usable and each.scopes.issubset(usable[each.digest]))
+        or (each.session and passwords.get(each.session) == each.password)
     }
+
+
+def user_id_of(token: str, session: str) -> UUID | None:
+    """Whom a bearer token or, without one, the key of a session signs in; None for one that has ended."""
+    if token:
+        return ApiToken.objects.usable().filter(digest=token_digest(token)).values_list("user_id", flat=True).first()
+    rows = Session.objects.filter(session_key=session, expire_date__gt=timezone.now(), user__is_active=True)
+    return rows.values_list("user_id", flat=True).first()
 
 
 class TokenAuthentication(authentication.BaseAuthentication):
@@ -130,7 +142,7 @@ class SameOrigin:
         scheme = "https" if scope.get("scheme") == "wss" else "http"
         request = ASGIRequest({**scope, "type": "http", "method": "GET", "scheme": scheme}, BytesIO())
         check = CsrfViewMiddleware(lambda _: None)  # type: ignore[arg-type]  # never called
-        admitted = "Origin" in request.headers and check._origin_verified(request)  # type: ignore[attr-defined]
+        admitted = "Origin" in request.headers and check._origin_verified(request)  # type: ignore[attr-defined]  # Django has no public name for it
         answering: Any = self.app if admitted else WebsocketDenier()
         return await answering(scope, receive, send)
 

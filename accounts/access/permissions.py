@@ -9,7 +9,7 @@ the same way, see `accounts.access.login_throttle`.
 key with a method and a path. Its first answer is kept for a day and given again, marked `Idempotent-Replayed: true`.
 The same key with something else in it is refused with `idempotency_key_reused` (422), and while the first call still
 runs, with `request_in_progress` (409). What says only "not now" is not kept: 409, 429, 5xx. Nor are secrets that are
-shown once: a repeat names the token or webhook that was made, with null in the secret's place.
+shown once: a repeat names the token or webhook that was made, with null in the secret's place, and says so.
 
 What the call does and its answer are committed in one transaction, under an advisory lock of that transaction. So of
 two calls at once one runs; a process that dies leaves neither effects, nor an answer, nor a lock that somebody would
@@ -22,7 +22,7 @@ After a 5xx the effects are rolled back, since a repeat runs anew.
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,7 +31,7 @@ from typing import Any
 from django.conf import settings
 from django.core.cache import cache
 from django.core.files.uploadedfile import UploadedFile
-from django.db import transaction
+from django.db import close_old_connections, connection, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils import timezone
 from redis.exceptions import RedisError
@@ -43,8 +43,11 @@ from rest_framework.views import APIView
 
 from accounts.access.authentication import bearer, user_of_token
 from accounts.models import ApiToken, IdempotentAnswer, User
+from core.crypto import is_lost
 from core.errors import ProductError
+from core.i18n import translated
 from core.locks import try_lock
+from core.requests import EVENT_STREAM
 
 WINDOW = 60  # seconds
 
@@ -147,38 +150,47 @@ def key_of(request: Request) -> str | None:
 
 
 class ShownOnce(Response):
-    """The answer to making a secret: the members named in `once` stand in this very answer, a repeat has null there."""
+    """The answer to making a secret, whose member `once` it is: in a repeat that is null, and `left_out` says why."""
 
-    def __init__(self, data: Any, *once: str, status: int = 201) -> None:
-        super().__init__(data, status=status, headers={"Cache-Control": "no-store"})
+    def __init__(self, data: Mapping[str, Any], once: str, *, what: str) -> None:
+        super().__init__({**data, "left_out": ""}, status=201, headers={"Cache-Control": "no-store"})
         self.once = once
+        self.left_out = (
+            f"This repeats an answer that was given before. “{once}” was shown in that one only and is left out here. "
+            f"If it was lost, end this {what} and make another, with a new Idempotency-Key."
+        )
 
 
 class Call:
     """A write that runs now, and only here, until the transaction around it ends."""
 
-    def __init__(self, user: User, call: str, request: str) -> None:
-        self._row = IdempotentAnswer(user=user, call=call, request=request)
+    def __init__(self, row: IdempotentAnswer) -> None:
+        self._row = row
 
     def keep(self, response: HttpResponseBase) -> None:
-        """Stores the answer; rolls back what led to a 5xx. A stream is nothing that could be given again."""
+        """Stores the answer; of a stream, which could not be given again, what was asked. A 5xx is rolled back."""
         if response.status_code >= 500:
             transaction.set_rollback(True)
-        if response.status_code >= 500 or response.status_code in PASSING or not isinstance(response, HttpResponse):
+        if response.status_code >= 500 or response.status_code in PASSING:
             return
         render = getattr(response, "render", None)
         if render is not None:
             render()
         self._row.status = response.status_code
         self._row.headers = {name: response[name] for name in KEPT_HEADERS if name in response}
-        self._row.body = response.content.decode()
+        self._row.body = response.content.decode() if isinstance(response, HttpResponse) else ""
         if isinstance(response, ShownOnce):
-            self._row.body = json.dumps({**json.loads(self._row.body), **dict.fromkeys(response.once)})
+            told = {response.once: None, "left_out": translated(response.left_out)}
+            self._row.body = json.dumps({**json.loads(self._row.body), **told})
         self._row.save()
 
 
 def begin(user: User, key: str, request: Request) -> Call:
-    """Call it in a transaction. Raises `Replay`, `request_in_progress` or `idempotency_key_reused`: it must not run."""
+    """Call it in a transaction. What it raises says that the call must not run: `Replay`, `request_in_progress`,
+    `idempotency_key_reused` or `answer_lost`.
+
+    A call that is answered with events runs each time: its key leads to what it has begun before, which it follows.
+    """
     call = _hash([key, str(request.method), request.path])
     if not try_lock(f"{user.pk}:{call}"):
         sentence = "The first request with this Idempotency-Key is still running. Ask again in a moment."
@@ -188,10 +200,18 @@ def begin(user: User, key: str, request: Request) -> Call:
     if earlier is None or earlier.created < timezone.now() - KEPT_FOR:
         if earlier is not None:
             earlier.delete()
-        return Call(user, call, sent)
+        return Call(IdempotentAnswer(user=user, call=call, request=sent))
     if earlier.request != sent:
         sentence = "This Idempotency-Key was used for another request here. Send a new key with a new request."
         raise ProductError("idempotency_key_reused", sentence, status=422)
+    if EVENT_STREAM in (request.accepted_renderer.media_type, earlier.headers.get("Content-Type")):
+        return Call(earlier)
+    if is_lost(earlier.body):
+        sentence = (
+            "This was done, but its answer can no longer be read, since the server's key has changed. See whether what "
+            "it made is there; to do it once more, send a new Idempotency-Key."
+        )
+        raise ProductError("answer_lost", sentence, status=409)
     raise Replay(earlier)
 
 
@@ -271,6 +291,12 @@ class ScopedView(APIView):
         return self.scope
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = self._once(request, *args, **kwargs)
+        if response.streaming and not connection.in_atomic_block:
+            close_old_connections()  # the stream would otherwise hold this connection to its end
+        return response
+
+    def _once(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.method not in WRITES or KEY_HEADER not in request.headers:
             return super().dispatch(request, *args, **kwargs)
         with transaction.atomic():

@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from core.crypto import EncryptedTextField
+from core.crypto import EncryptedTextField, is_lost
 
 
 class WebhookQuerySet(models.QuerySet["Webhook"]):
@@ -48,6 +48,10 @@ class Webhook(models.Model):
     def __str__(self) -> str:
         return str(self.id)
 
+    @property
+    def secret_lost(self) -> bool:
+        return is_lost(self.secret)
+
 
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
     def visible_to(self, user: Any) -> "WebhookDeliveryQuerySet":
@@ -58,7 +62,7 @@ class WebhookDelivery(models.Model):
     """One event for one webhook. Several of one event share its `event`, by which a receiver knows repeats.
 
     While it waits, `next_attempt` is when to try (again); whoever tries moves it on first, see
-    `accounts.webhooks.sending.claim`. `log` has an object for each of the last tries: at, status, detail, ms.
+    `accounts.webhooks.sending.claim`. `log` has an object for each of the last tries: at, status, detail, code, ms.
     """
 
     class Status(models.TextChoices):

@@ -12,7 +12,7 @@ from unfold.decorators import display
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
-from accounts.webhooks.sending import switch_off
+from accounts.webhooks.sending import UNSIGNED, switch_off
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed
 
 BY_ADMIN = "Switched off by an administrator."
@@ -24,7 +24,7 @@ class WebhookAdmin(ReadOnlyAdmin):
     list_select_related = ("owner",)
     list_filter = ("enabled",)
     search_fields = ("=id", "=owner__username")
-    fields = ("id", "owner", "host", "event_names", "enabled", "note", "failing_since", "created")
+    fields = ("id", "owner", "host", "event_names", "enabled", "secret_state", "note", "failing_since", "created")
     actions_detail: Any = ("switch_off",)
     show_full_result_count = False
 
@@ -34,6 +34,10 @@ class WebhookAdmin(ReadOnlyAdmin):
     @display(description="Host")
     def host(self, webhook: Webhook) -> str:
         return urlsplit(webhook.url).hostname or ""
+
+    @display(description="Secret")
+    def secret_state(self, webhook: Webhook) -> str:
+        return UNSIGNED if webhook.secret_lost else "stored"
 
     @display(description="Events")
     def event_names(self, webhook: Webhook) -> str:

@@ -39,15 +39,17 @@ class NewWebhookSerializer(WebhookSerializer):
         allow_null=True,
         help_text="Signatures are made with it. Shown this once; null when the same Idempotency-Key asks again.",
     )
+    left_out = serializers.CharField(read_only=True, help_text="Why `secret` is null; else empty.")
 
     class Meta(WebhookSerializer.Meta):
-        fields: ClassVar = [*WebhookSerializer.Meta.fields, "secret"]
+        fields: ClassVar = [*WebhookSerializer.Meta.fields, "secret", "left_out"]
 
 
 class TrySerializer(serializers.Serializer[dict[str, Any]]):
     at = serializers.DateTimeField()
     status = serializers.IntegerField(allow_null=True, help_text="Null when there was no answer.")
     detail = serializers.CharField()
+    code = serializers.CharField(default="", help_text="Of a try that was not made, such as `secret_lost`; else empty.")
     ms = serializers.IntegerField()
 
 
@@ -77,10 +79,14 @@ class WebhookViewSet(ScopedView, viewsets.ModelViewSet[Webhook]):
 
     @extend_schema(request=WebhookSerializer, responses={201: NewWebhookSerializer})
     def create(self, request: Request) -> Response:
-        """Tells an address from now on. Keep the `secret` of the answer: with it you check that a call is ours."""
+        """Tells an address from now on. Keep the `secret` of the answer: with it you check that a call is ours.
+
+        It is shown this once: a repeat with the same `Idempotency-Key` has null there and says so in `left_out`.
+        """
         origin = request.build_absolute_uri("/").rstrip("/")
         made = webhooks.create_webhook(user=self.person, origin=origin, **valid(WebhookSerializer, request))
-        return ShownOnce(NewWebhookSerializer(made).data, "secret")
+        shown = {**WebhookSerializer(made).data, "secret": made.secret}
+        return ShownOnce(shown, "secret", what="webhook")
 
     def perform_update(self, serializer: BaseSerializer[Webhook]) -> None:
         serializer.instance = webhooks.update_webhook(

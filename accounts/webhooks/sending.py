@@ -12,7 +12,7 @@ import hmac
 import json
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
@@ -25,6 +25,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from accounts.models.webhook import Webhook, WebhookDelivery
+from core.errors import ProductError
 from core.net.fetch import CheckedTransport
 from core.net.url_safety import Guard, Refused
 
@@ -40,6 +41,10 @@ AT_ONCE = 200  # deliveries that one sweep hands out
 GONE = 410
 
 SWITCHED_OFF = "Switched off: every try has failed since {since}. Mend what receives them, then switch it on again."
+UNSIGNED = (
+    "Nothing was sent: the secret to sign it with cannot be read, since the server's key (SECRET_KEY) is another now. "
+    "Remove this webhook and make it again, or have an administrator add the old key to ENCRYPTION_KEYS."
+)
 SAID_GONE = "Switched off: the address answered 410, that it is gone. Enter another, then switch it on again."
 
 _random = random.SystemRandom()
@@ -47,11 +52,12 @@ _random = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """`status` is None when there was no answer; `detail` says why, or is empty."""
+    """`status` is None when there was no answer; `detail` says why, or is empty. `code` is that of a try not made."""
 
     status: int | None
     detail: str
     ms: int
+    code: str = ""
 
     @property
     def fine(self) -> bool:
@@ -59,8 +65,13 @@ class Tried:
 
 
 def signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
-    """`v1,` and the base64 of the HMAC-SHA256 of id, timestamp (Unix, seconds) and body, joined by dots."""
+    """`v1,` and the base64 of the HMAC-SHA256 of id, timestamp (Unix, seconds) and body, joined by dots.
+
+    Raises `secret_lost` for an empty secret: anybody could make what is signed with it.
+    """
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
+    if not key:
+        raise ProductError("secret_lost", UNSIGNED, status=409)
     signed = hmac.digest(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256)
     return "v1," + base64.b64encode(signed).decode()
 
@@ -78,18 +89,20 @@ def claim(delivery_id: UUID) -> WebhookDelivery | None:
 async def attempt(delivery: WebhookDelivery) -> Tried:
     """One POST. Redirects are not followed, and the answer's body is not read."""
     body = json.dumps(delivery.payload, ensure_ascii=False, separators=(",", ":")).encode()
-    now, message_id = int(time.time()), str(delivery.event)
-    headers = {
-        "Content-Type": "application/json",
-        "User-Agent": "Glasshouse-Webhooks/1",
-        "webhook-id": message_id,
-        "webhook-timestamp": str(now),
-        "webhook-signature": signature(delivery.webhook.secret, message_id, now, body),
-    }
     began = time.monotonic()
-    status, detail = None, ""
+    now, message_id = int(time.time()), str(delivery.event)
+    status, detail, code = None, "", ""
     try:
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "Glasshouse-Webhooks/1",
+            "webhook-id": message_id,
+            "webhook-timestamp": str(now),
+            "webhook-signature": signature(delivery.webhook.secret, message_id, now, body),
+        }
         status = await _posted(delivery.webhook.url, headers, body)
+    except ProductError as error:
+        detail, code = error.detail, error.code
     except Refused as refusal:
         detail = str(refusal)
     except (TimeoutError, httpx2.TimeoutException):
@@ -98,7 +111,7 @@ async def attempt(delivery: WebhookDelivery) -> Tried:
         detail = "The address cannot be reached, its certificate is not valid, or its answer is broken."
     if status is not None and 300 <= status < 400:
         detail = "It answered with a redirect, which is not followed. Enter the address it leads to."
-    return Tried(status, detail, round((time.monotonic() - began) * 1_000))
+    return Tried(status, detail, round((time.monotonic() - began) * 1_000), code)
 
 
 async def _posted(url: str, headers: dict[str, str], body: bytes) -> int:
@@ -120,7 +133,7 @@ def _guard() -> Guard:
 def report(delivery: WebhookDelivery, tried: Tried) -> None:
     """What the try of `claim` came to. A report that comes so late that somebody else has tried is dropped."""
     now = timezone.now()
-    entry = {"at": now.isoformat(timespec="seconds"), "status": tried.status, "detail": tried.detail, "ms": tried.ms}
+    entry = {"at": now.isoformat(timespec="seconds"), **asdict(tried)}
     fields: dict[str, Any] = {"response_status": tried.status, "log": [*delivery.log, entry][-LOG_ENTRIES:]}
     if tried.fine:
         fields |= {"status": WebhookDelivery.Status.DONE, "next_attempt": None}

@@ -15,7 +15,7 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from accounts.models.webhook import Webhook, WebhookDelivery
-from accounts.webhooks.sending import SECRET_PREFIX, switch_off
+from accounts.webhooks.sending import SECRET_PREFIX, UNSIGNED, switch_off
 from core.background import enqueue
 from core.errors import ProductError
 from core.net.url_safety import is_http
@@ -65,15 +65,15 @@ def delete_webhook(*, user: User, webhook: Webhook) -> None:
 
 @transaction.atomic
 def send_test(*, user: User, webhook: Webhook) -> WebhookDelivery:
-    """Raises `webhook_off` (409)."""
-    _require_on(webhook)
+    """Raises `webhook_off` and `secret_lost` (409)."""
+    _require_usable(webhook)
     return _store([webhook], TEST, {"webhook": str(webhook.pk)}, {})[0]
 
 
 @transaction.atomic
 def retry_delivery(*, user: User, delivery: WebhookDelivery) -> WebhookDelivery:
-    """One more try at once. Raises `webhook_off` and `still_waiting` (409)."""
-    _require_on(delivery.webhook)
+    """One more try at once. Raises `webhook_off`, `secret_lost` and `still_waiting` (409)."""
+    _require_usable(delivery.webhook)
     ended = WebhookDelivery.objects.visible_to(user).exclude(status=WebhookDelivery.Status.WAITING)
     changed = ended.filter(pk=delivery.pk).update(status=WebhookDelivery.Status.WAITING, next_attempt=timezone.now())
     if not changed:
@@ -119,9 +119,11 @@ def _store(hooks: list[Webhook], type_: str, ids: Mapping[str, Any], paths: Mapp
     return rows
 
 
-def _require_on(webhook: Webhook) -> None:
+def _require_usable(webhook: Webhook) -> None:
     if not webhook.enabled:
         raise ProductError("webhook_off", "This webhook is switched off. Switch it on first.", status=409)
+    if webhook.secret_lost:
+        raise ProductError("secret_lost", UNSIGNED, status=409)
 
 
 def _url(url: str) -> str:

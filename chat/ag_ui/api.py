@@ -2,47 +2,32 @@
 
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
-from uuid import UUID
 
 from ag_ui.core import RunAgentInput, RunErrorEvent
 from ag_ui.encoder import EventEncoder
-from django.db import close_old_connections
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpResponseBase
 from django.utils.translation import get_language, override
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
 from accounts.access.authentication import Credential
 from accounts.access.permissions import ScopedView, key_of
+from accounts.realtime import require_connection_of_request
 from chat.ag_ui import run_input, start_run
 from chat.ag_ui.translation import Head, Translation
+from chat.models import Turn
 from chat.prompts.turn_context import options_of
 from chat.realtime import event_stream
 from chat.turns.store import UNEXPECTED
 from core.i18n import translated
-
-EVENT_STREAM = "text/event-stream"
+from core.requests import EVENT_STREAM, JSON_OR_EVENTS
 
 logger = logging.getLogger(__name__)
 
 
-class _RefusalRenderer(JSONRenderer):
-    """A client that asks for a stream gets refusals as JSON all the same."""
-
-    media_type = EVENT_STREAM
-
-
 class AgUiView(ScopedView):
-    renderer_classes = (JSONRenderer, _RefusalRenderer)
-
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        response = super().dispatch(request, *args, **kwargs)
-        if response.streaming:
-            close_old_connections()  # the stream would otherwise hold this connection to its end
-        return response
+    renderer_classes = JSON_OR_EVENTS
 
     @extend_schema(operation_id="ag_ui_run", request=RunAgentInput, responses={(200, EVENT_STREAM): OpenApiTypes.STR})
     def post(self, request: Request) -> HttpResponseBase:
@@ -53,6 +38,7 @@ class AgUiView(ScopedView):
         `forwardedProps` may name a `model`, a `persona` and `files` by id.
         """
         wanted = run_input.read(request.data)
+        require_connection_of_request(self.person.pk)
         turn, after_seq, parts = start_run.start(user=self.person, wanted=wanted, key=key_of(request))
         head = Head(
             thread=wanted.given.thread_id,
@@ -63,11 +49,11 @@ class AgUiView(ScopedView):
             external={tool.name for tool in options_of(turn.options).tools},
             absolute=request.build_absolute_uri,
         )
-        told = _lines(Translation(head, parts), turn.pk, after_seq, get_language() or "")
-        return event_stream.response(Credential.of(request._request), told)
+        told = _lines(Translation(head, parts), turn, after_seq, get_language() or "")
+        return event_stream.response(Credential.of(request._request, self.person), told)
 
 
-async def _lines(translation: Translation, turn_id: UUID, after_seq: int, language: str) -> AsyncIterator[str]:
+async def _lines(translation: Translation, turn: Turn, after_seq: int, language: str) -> AsyncIterator[str]:
     """From RUN_STARTED to RUN_FINISHED or RUN_ERROR; a comment after each 2.5 s of silence.
 
     A client that goes away does not stop the turn.
@@ -75,11 +61,11 @@ async def _lines(translation: Translation, turn_id: UUID, after_seq: int, langua
     encode = EventEncoder().encode
     yield encode(translation.begin())
     try:
-        async for wire in event_stream.wire_events(turn_id, after_seq, idle=True):
+        async for wire in event_stream.wire_events(turn, after_seq):
             if not wire:
                 yield ": waiting\n\n"
                 continue
-            row = await event_stream.ended_turn(turn_id) if wire["type"] == "SNAPSHOT" else None
+            row = await event_stream.ended_turn(turn.pk) if wire["type"] == "SNAPSHOT" else None
             with override(language):  # a stream is read when the middleware that chose it has ended
                 told = translation.feed(event_stream.readable(wire)) if row is None else translation.catch_up(row)
             for event in told:
@@ -87,6 +73,6 @@ async def _lines(translation: Translation, turn_id: UUID, after_seq: int, langua
             if translation.ended:
                 return
     except Exception:
-        logger.exception("the AG-UI stream of turn %s broke off", turn_id)
+        logger.exception("the AG-UI stream of turn %s broke off", turn.pk)
         with override(language):
             yield encode(RunErrorEvent(message=translated(UNEXPECTED.detail), code=UNEXPECTED.code))

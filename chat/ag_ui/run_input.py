@@ -52,6 +52,7 @@ class Interrupted(NamedTuple):
 class Decision(NamedTuple):
     interrupted: Interrupted
     allow: bool
+    remember: bool = False
 
 
 class ForwardedProps(serializers.Serializer[dict[str, Any]]):
@@ -183,10 +184,17 @@ def _decision(given: list[agui.ResumeEntry]) -> Decision | None:
     turn, seq, parts, call = (*entry.interrupt_id.split(":", 3), "", "", "")[:4]
     if others or not (call and _number(seq) and _number(parts)):
         raise ProductError("bad_resume", "“resume” answers the one interrupt that ended the run before, by its id.")
-    payload = entry.payload.get("allow") if isinstance(entry.payload, dict) else None
-    if entry.status == "resolved" and not isinstance(payload, bool):
-        raise ProductError("bad_resume", "Answer this interrupt with the payload {“allow”: true} or {“allow”: false}.")
-    return Decision(Interrupted(turn, int(seq), int(parts), call), entry.status == "resolved" and payload is True)
+    interrupted = Interrupted(turn, int(seq), int(parts), call)
+    if entry.status != "resolved":
+        return Decision(interrupted, allow=False)
+    payload = entry.payload if isinstance(entry.payload, dict) else {}
+    allow, remember = payload.get("allow"), payload.get("remember", False)
+    if not (isinstance(allow, bool) and isinstance(remember, bool)):
+        sentence = (
+            "Answer this interrupt with the payload {“allow”: true} or {“allow”: false}, and “remember” if you like."
+        )
+        raise ProductError("bad_resume", sentence)
+    return Decision(interrupted, allow, remember)
 
 
 def _number(text: str) -> bool:

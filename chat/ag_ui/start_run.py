@@ -10,7 +10,7 @@ from accounts.models import User
 from chat.ag_ui.run_input import Decision, Said, Wanted
 from chat.conversations import services
 from chat.models import Conversation, Message, Turn
-from chat.models.conversation_state import list_changed, lock, require_idle, visible_turn
+from chat.models.conversation_state import list_changed, lock, require_idle, require_room, visible_turn
 from chat.prompts.turn_context import options_of
 from chat.sending.services import send
 from chat.turns.services import decide_call
@@ -100,7 +100,7 @@ def _go_on(conversation: Conversation, wanted: Wanted, key: str | None) -> Turn:
     locked = lock(conversation)
     if earlier := turns_of_key(locked, key):
         return earlier[0]
-    require_idle(locked)
+    found = require_idle(locked)
     asked = _take_results(locked, wanted)
     if asked is None:
         sentence = "The newest answer of this thread waits for no such result. End “messages” with one of the user."
@@ -110,6 +110,7 @@ def _go_on(conversation: Conversation, wanted: Wanted, key: str | None) -> Turn:
     chosen, options = models_of(locked, models), wanted.options.as_json()
     check_effort(wanted.effort, chosen)
     remember_effort(locked, wanted.effort)
+    require_room(found, len(chosen))
     [turn] = begin_answers(locked, asked.user_message, chosen, key, below=asked.answer, options=options)
     return turn
 
@@ -148,7 +149,7 @@ def _decided(user: User, thread: UUID, decision: Decision) -> Started:
     if turn.conversation_id != thread:
         raise NotFound("turn")
     try:
-        decide_call(user=user, turn=turn, call=left.call, allow=decision.allow)
+        decide_call(user=user, turn=turn, call=left.call, allow=decision.allow, remember=decision.remember)
     except ProductError as error:
         if error.code not in DECIDED:
             raise

@@ -18,7 +18,11 @@ from chat.models import Turn
 from chat.realtime.events import Approval, EventType
 from chat.turns.store import Ending, last_event
 
-ANSWER_SCHEMA = {"type": "object", "properties": {"allow": {"type": "boolean"}}, "required": ["allow"]}
+ANSWER_SCHEMA = {
+    "type": "object",
+    "properties": {"allow": {"type": "boolean"}, "remember": {"type": "boolean"}},
+    "required": ["allow"],
+}
 
 Wire = dict[str, Any]  # an event of a turn as `Event.to_wire` makes it
 Events = Iterator[agui.BaseEvent]
@@ -103,6 +107,7 @@ class Translation:
             yield {"type": "TOOL_CALL_ARGS", **place, "call": part["id"], "delta": part["arguments"][known or 0 :]}
         elif part["type"] == "tool_result" and known is None:
             kept = {name: part[name] for name in ("text", "error", "documents")}
+            kept["outgoing"] = part.get("outgoing", [])
             yield {"type": "TOOL_CALL_RESULT", **place, "call": part["id"], **kept}
 
     def _turn(self, event: Wire) -> Events:
@@ -159,7 +164,7 @@ class Translation:
     def _result(self, event: Wire) -> Events:
         self._calls.setdefault(event["call"], _Call("", ended=True)).answered = True
         self._step = _Step()
-        more = {name: event[name] for name in ("error", "documents") if event[name]}
+        more = {name: event[name] for name in ("error", "documents", "outgoing") if event.get(name)}
         yield from self._end_open_calls(event["call"])
         yield agui.ToolCallResultEvent(
             message_id=self._id(event["part"]),

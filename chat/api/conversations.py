@@ -1,7 +1,7 @@
 """`/api/v1/`: conversations, messages, turns and the message that waits for an answer, for programs."""
 
-import json
-from collections.abc import AsyncIterator
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, ClassVar, cast, get_args
 from uuid import UUID
 
@@ -9,7 +9,9 @@ from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
-from django.utils.translation import get_language, override
+from django.urls import reverse
+from django.utils.translation import get_language
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
@@ -21,6 +23,8 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.access.authentication import Credential
 from accounts.access.permissions import ScopedView, key_of, user_of_request
+from accounts.models import User
+from accounts.realtime import require_connection, require_connection_of_request
 from chat.api.plan import DraftSerializer, ErrorSerializer, PlanSerializer, ReportSerializer
 from chat.conversations import branches, search, services
 from chat.conversations.marks import MARKS, mark_file, mark_turn
@@ -33,11 +37,22 @@ from chat.prompts.preview import Draft, plan_ahead
 from chat.realtime import event_stream
 from chat.sending.offers import offers
 from chat.sending.services import no_next, queue, remove_next, send
-from chat.turns.services import decide_call, stop_turn
+from chat.turns.services import stop_turn
 from chat.turns.submit import Ask, regenerate
 from core.errors import ProductError
 from core.i18n import translated
-from core.requests import ByUpdate, MoneyField, SentenceField, VisibleField, identifier, pages, posts, valid
+from core.requests import (
+    EVENT_STREAM,
+    JSON_OR_EVENTS,
+    ByUpdate,
+    MoneyField,
+    SentenceField,
+    VisibleField,
+    identifier,
+    pages,
+    posts,
+    valid,
+)
 from llm.models import Effort, Model
 from llm.types.model_call import FinishReason
 from personas.models import Persona
@@ -45,6 +60,7 @@ from personas.services import model_for
 from projects.models import Project
 
 DeepestFirst = pages("-depth", "-id")
+OF_ONE = "The events on the request itself are those of one answer. Name one model, or follow each turn's events/."
 
 
 class ConversationSerializer(serializers.ModelSerializer[Conversation]):
@@ -185,6 +201,39 @@ class TurnsSerializer(serializers.Serializer[dict[str, Any]]):
     turns = TurnSerializer(many=True)
 
 
+BEGUN = {(202, "application/json"): TurnsSerializer, (200, EVENT_STREAM): OpenApiTypes.STR}
+
+
+def begins(body: type[BaseSerializer[Any]] | None = None, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """An action like those of `posts`, which returns the turns that it has begun: what is answered, or their events."""
+
+    def decorate(act: Callable[..., Sequence[Turn]]) -> Any:
+        @extend_schema(request=body, responses=BEGUN)
+        @action(detail=True, methods=["post"], renderer_classes=JSON_OR_EVENTS, **options)
+        @wraps(act)
+        def begun(view: Any, request: Request, pk: str) -> HttpResponseBase:
+            row = view.get_object()
+            given = valid(body, request) if body else {}
+            if request.accepted_renderer.media_type != EVENT_STREAM:
+                answer = {"turns": act(view, row, **given)}
+                return Response(TurnsSerializer(answer, context=view.get_serializer_context()).data, status=202)
+            if len(given.get("models", ())) > 1:
+                raise ProductError("several_answers", OF_ONE)
+            require_connection_of_request(view.person.pk)
+            return _followed(request, view.person, act(view, row, **given)[0])
+
+        return begun
+
+    return decorate
+
+
+def _followed(request: Request, person: User, turn: Turn) -> HttpResponseBase:
+    lines = event_stream.lines(turn, 0, get_language() or "")
+    response = event_stream.response(Credential.of(request._request, person), lines)
+    response["Location"] = request.build_absolute_uri(reverse("turn-detail", args=[turn.pk]))
+    return response
+
+
 class EffortField(serializers.CharField):
     """None where nothing is said of it."""
 
@@ -222,11 +271,6 @@ class EditSerializer(serializers.Serializer[dict[str, Any]]):
 
 class FeedbackSerializer(serializers.Serializer[dict[str, Any]]):
     feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty takes it back.")
-
-
-class ApprovalSerializer(serializers.Serializer[dict[str, Any]]):
-    call = serializers.CharField(max_length=1_000, help_text="The id of the tool call.")
-    allow = serializers.BooleanField()
 
 
 class NextMessageSerializer(serializers.ModelSerializer[NextMessage]):
@@ -286,11 +330,11 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     def perform_destroy(self, instance: Conversation) -> None:
         services.delete_conversation(user=self.person, conversation=instance)
 
-    @posts(TurnsSerializer, AskSerializer, status=202)
-    def turns(self, conversation: Conversation, **asked: Any) -> Any:
+    @begins(AskSerializer)
+    def turns(self, conversation: Conversation, **asked: Any) -> Sequence[Turn]:
         """Sends a message; the answer is then written in the background: follow `turns/{id}/events/`."""
         ask = Ask(key=key_of(self.request), **asked)
-        return {"turns": send(user=self.person, conversation=conversation, ask=ask)}
+        return send(user=self.person, conversation=conversation, ask=ask)
 
     @extend_schema(request=DraftSerializer, responses=PlanSerializer)
     @action(detail=True, methods=["post"])
@@ -340,21 +384,20 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
         marked = mark_file(user=self.person, message=message, file=identifier(file, "file"), mark=body["mark"])
         return Response(self.get_serializer(marked).data)
 
-    @posts(TurnsSerializer, RegenerateSerializer, status=202)
-    def regenerate(self, message: Message, **asked: Any) -> Any:
+    @begins(RegenerateSerializer)
+    def regenerate(self, message: Message, **asked: Any) -> Sequence[Turn]:
         """Answers the question anew, as a branch beside the old answer."""
-        return {"turns": regenerate(user=self.person, message=message, key=key_of(self.request), **asked)}
+        return regenerate(user=self.person, message=message, key=key_of(self.request), **asked)
 
-    @posts(TurnsSerializer, EditSerializer, status=202)
-    def edit(self, message: Message, **asked: Any) -> Any:
+    @begins(EditSerializer)
+    def edit(self, message: Message, **asked: Any) -> Sequence[Turn]:
         """Asks a question in other words, as a branch beside it; without `files` its files go along."""
-        key = key_of(self.request)
-        return {"turns": branches.edit_question(user=self.person, message=message, key=key, **asked)}
+        return branches.edit_question(user=self.person, message=message, key=key_of(self.request), **asked)
 
-    @posts(TurnsSerializer, status=202, url_path="continue")
-    def go_on(self, message: Message) -> Any:
+    @begins(url_path="continue")
+    def go_on(self, message: Message) -> Sequence[Turn]:
         """Goes on with an answer that was cut off, in a follow-up turn."""
-        return {"turns": branches.continue_answer(user=self.person, message=message, key=key_of(self.request))}
+        return branches.continue_answer(user=self.person, message=message, key=key_of(self.request))
 
     @posts(ConversationSerializer)
     def choose(self, message: Message) -> Conversation:
@@ -401,16 +444,9 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
             raise ProductError(
                 "no_report", "This turn has not asked a model yet, so there is nothing to show.", status=404
             )
-        return Response({**report, "sources": [*report["sources"], *reports.summarised(turn)]})
-
-
-class ApprovalView(ScopedView):
-    @extend_schema(request=ApprovalSerializer, responses={202: TurnSerializer})
-    def post(self, request: Request, pk: str) -> Response:
-        """Allows or refuses a tool call that waits for it (`approval` of its part is “waiting”)."""
-        turn, body = visible_turn(self.person, pk), valid(ApprovalSerializer, request)
-        decide_call(user=self.person, turn=turn, **body)
-        return Response(TurnSerializer(turn).data, status=status.HTTP_202_ACCEPTED)
+        return Response(
+            {**report, "sources": [*report["sources"], *reports.summarised(turn)], "outgoing": reports.outgoing(turn)}
+        )
 
 
 class NextMessageView(ScopedView):
@@ -438,6 +474,7 @@ class NextMessageView(ScopedView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
+@csrf_exempt  # it changes nothing
 @require_GET
 async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     """Server-sent events of a turn. `Last-Event-ID` (or `?after_seq=`) resumes; a comment keeps silent lines open."""
@@ -445,25 +482,13 @@ async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     if not (after.isascii() and after.isdigit() and len(after) < 10):
         raise ProductError("bad_sequence", "Last-Event-ID must be the seq of an event, a whole number from 0.")
     turn, credential = await sync_to_async(_turn_to_follow)(request, pk)
-    return event_stream.response(credential, _lines(turn.pk, int(after), get_language() or ""))
+    require_connection(credential.person)
+    return event_stream.response(credential, event_stream.lines(turn, int(after), get_language() or ""))
 
 
 def _turn_to_follow(request: HttpRequest, pk: UUID) -> tuple[Turn, Credential]:
     try:
-        return visible_turn(user_of_request(request, "chat"), pk), Credential.of(request)
+        user = user_of_request(request, "chat")
+        return visible_turn(user, pk), Credential.of(request, user)
     finally:
         close_old_connections()  # the stream would otherwise hold this connection to its end
-
-
-async def _lines(turn_id: UUID, after: int, language: str) -> AsyncIterator[str]:
-    yield ": open\n\n"
-    async for wire in event_stream.wire_events(turn_id, after, idle=True):
-        with override(language):  # a stream is read when the middleware that chose it has ended
-            line = _line(event_stream.readable(wire)) if wire else ": waiting\n\n"
-        yield line
-
-
-def _line(wire: dict[str, Any]) -> str:
-    body = json.dumps(wire, ensure_ascii=False, separators=(",", ":"))
-    number = f"id: {wire['seq']}\n" if "seq" in wire else ""
-    return f"{number}event: {wire['type']}\ndata: {body}\n\n"

@@ -100,6 +100,14 @@ class CacheSerializer(serializers.Serializer[dict[str, Any]]):
     )
 
 
+class OutgoingSerializer(serializers.Serializer[dict[str, Any]]):
+    """What a tool of the turn sent out of the workspace, to the letter."""
+
+    tool = serializers.CharField()
+    host = serializers.CharField()
+    what = serializers.CharField(help_text="The address, query or arguments.")
+
+
 class ReportSerializer(CallSerializer):
     """What the model saw in one call; all numbers in tokens."""
 
@@ -139,6 +147,7 @@ class ReportSerializer(CallSerializer):
     cache = CacheSerializer(required=False, help_text="Not in reports of earlier versions.")
     messages = PromptMessageSerializer(many=True)
     calls = CallSerializer(many=True, required=False)
+    outgoing = OutgoingSerializer(many=True, required=False, help_text="What left the workspace, of the whole turn.")
 
 
 class BudgetSerializer(serializers.Serializer[Any]):

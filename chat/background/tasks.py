@@ -1,10 +1,12 @@
 """Celery tasks: each hands its work to the event loop, or calls one function, and returns. No task waits for a model.
 
+Turns are no task: a worker of the queue `turns` takes them on its event loop, each when there is room for it.
 The row, not the broker, is the truth about a turn, a summary or an import.
 """
 
 import asyncio
 import logging
+from concurrent.futures import Future
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +17,9 @@ from django.db import DatabaseError, InterfaceError
 
 from chat.conversations import services as conversations
 from chat.conversations import titles
+from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
+from chat.models.queries import following
 from chat.openai_api import create_turn
 from chat.realtime.event_stream import announce, announce_state, hint
 from chat.replay import services as replays
@@ -25,32 +29,42 @@ from chat.sending import services as sending
 from chat.summaries import jobs
 from chat.turns import runner, store
 from core import background
-from core.background import enqueue, on_database, tell_queues
+from core.background import TURNS, enqueue, on_database, tell_queues
 from core.consumer import Hearing
 
+CLAIMS_AT_ONCE = 2
 GRACE = 7.0  # seconds that running answers get to finish when the worker is asked to end; its supervisor waits 10
 
 logger = logging.getLogger(__name__)
 _room = asyncio.Semaphore(settings.TURNS_PER_WORKER)
-_waiting: set[UUID] = set()  # turns of this process for which there is no room yet; others may take them
+_taking: "Future[None] | None" = None
 
 
-@shared_task(name="chat.tasks.run_turn")
-def run_turn(turn_id: str) -> None:
-    background.carry(_run_turn(UUID(turn_id)))
+async def take_turns() -> None:
+    """Carries out what waits in `TURNS`, as long as there is room, until it is cancelled.
+
+    What it has no room for stays there, where another worker may take it and its person sees its position. Few are
+    claimed at a time, so that of a hundred the first are at their model before the last have had a look at their rows.
+    """
+    await asyncio.gather(*(_take_turns() for _ in range(CLAIMS_AT_ONCE)))
 
 
-async def _run_turn(turn_id: UUID) -> None:
-    """While it waits for room the turn stays queued, so the sweeper offers it again, and any worker may have it."""
-    if turn_id in _waiting:
-        return
-    _waiting.add(turn_id)
-    try:
+async def _take_turns() -> None:
+    while True:
         await _room.acquire()
-    finally:
-        _waiting.discard(turn_id)
+        try:
+            turn = await TURNS.take()
+        except asyncio.CancelledError:
+            _room.release()
+            raise
+        looked = asyncio.Event()
+        background.carry(_run_turn(turn, looked))
+        await looked.wait()
+
+
+async def _run_turn(turn_id: UUID, looked: asyncio.Event) -> None:
     try:
-        conversation = await runner.run(turn_id)
+        conversation = await runner.run(turn_id, looked)
     finally:
         _room.release()
     if conversation is not None:
@@ -103,7 +117,7 @@ def sweep_turns() -> None:
     for turn_id in turns.interrupted:
         background.carry(_recover(turn_id))
     for turn_id in turns.unclaimed:
-        enqueue("chat.tasks.run_turn", turn_id)
+        TURNS.put(turn_id)
     for conversation_id in summaries.failed:
         background.carry(_summary_ended(conversation_id))
     for job_id in summaries.unclaimed:
@@ -132,6 +146,11 @@ def import_conversations(import_id: str) -> None:
     imports.run(UUID(import_id))
 
 
+@shared_task(name="chat.tasks.count_imported")
+def count_imported(import_id: str) -> None:
+    counting.run(UUID(import_id))
+
+
 @shared_task(name="chat.tasks.replay")
 def replay(replay_id: str) -> None:
     replays.run(UUID(replay_id))
@@ -139,18 +158,25 @@ def replay(replay_id: str) -> None:
 
 @shared_task(name="chat.tasks.tidy_conversations")
 def tidy_conversations() -> None:
-    """Runs every minute: what was deleted a day ago goes; imports and replays that nobody works on are taken up."""
+    """Runs every minute: what was deleted a day ago goes, and what was uploaded for an import that failed long ago;
+    imports, their counts, and replays that nobody works on are taken up."""
     conversations.purge()
+    imports.sweep()
     for import_id in imports.unclaimed():
         enqueue("chat.tasks.import_conversations", import_id)
+    for import_id in counting.silent_ones():
+        enqueue("chat.tasks.count_imported", import_id)
     for replay_id in replays.unclaimed():
         enqueue("chat.tasks.replay", replay_id)
 
 
 @worker_ready.connect
 def _start(sender: Any, **kwargs: Any) -> None:
+    global _taking
     background.submit(runner.warm_up()).result()
     hearing = Hearing(sender, list(sender.app.amqp.queues.consume_from))
+    if "turns" in hearing.queues:
+        _taking = background.submit(take_turns())
     background.submit(hearing.keep())
     background.submit(tell_queues(hearing.queues, lambda: hearing.deaf))
 
@@ -158,6 +184,8 @@ def _start(sender: Any, **kwargs: Any) -> None:
 @worker_shutting_down.connect
 def _end(**kwargs: Any) -> None:
     """Running answers may finish for a while; then they end as interrupted, their text kept."""
+    if _taking is not None:
+        _taking.cancel()
     background.end(GRACE)
 
 
@@ -185,15 +213,18 @@ async def follow_up(conversation_id: UUID) -> None:
 
 def _begin(conversation_id: UUID) -> bool:
     """Whether open pages show something of it."""
-    waited, run = sending.waits_in(conversation_id), runs.in_conversation(conversation_id)
-    if waited:
+    there = following(conversation_id)
+    run = runs.in_conversation(conversation_id) if there.run else None
+    if there.message:
         sending.send_kept(conversation_id)
     if run is not None:
         runs.advance(run)
-    for job in jobs.queued_in(conversation_id):
-        enqueue("chat.tasks.summarise", job)
-    for task_id in drafts.due_beside(conversation_id):
-        enqueue("chat.tasks.draft_checklist", task_id)
-    if titled := titles.claim(conversation_id):
+    if there.summary:
+        for job in jobs.queued_in(conversation_id):
+            enqueue("chat.tasks.summarise", job)
+    if there.draft:
+        for task_id in drafts.due_beside(conversation_id):
+            enqueue("chat.tasks.draft_checklist", task_id)
+    if there.title and (titled := titles.claim(conversation_id)):
         enqueue("chat.tasks.write_title", titled)
-    return waited or run is not None
+    return there.message or run is not None

@@ -73,6 +73,9 @@ class ReportEntry(TypedDict):
     versions: dict[str, str]
 
 
+_SOURCE = SourceReport._fields
+
+
 class Report:
     """`limit`, `used` and `left` in tokens; `unloaded` counts older messages the engine was not given."""
 
@@ -135,7 +138,10 @@ class Report:
             "unloaded": self.unloaded,
             "without_room": self.without_room,
             "sources": [
-                cast("SourceEntry", {name: value for name, value in source._asdict().items() if value is not None})
+                cast(
+                    "SourceEntry",
+                    {name: value for name, value in zip(_SOURCE, source, strict=True) if value is not None},
+                )
                 for source in self.sources
             ],
             "versions": dict(self.versions),

@@ -98,7 +98,11 @@ class CacheEntry(TypedDict):
 
 def digest(*values: Any) -> str:
     """Of JSON values, sixteen characters."""
-    return blake2b("\0".join(map(_text, values)).encode(errors="replace"), digest_size=8).hexdigest()
+    return _hashed("\0".join(map(_text, values)))
+
+
+def _hashed(text: str) -> str:
+    return blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def _text(value: Any) -> str:
@@ -113,6 +117,9 @@ def pieces_of(messages: Sequence[PromptMessage], tools: str, tools_tokens: int) 
 
 def _piece(message: PromptMessage) -> Piece:
     text, reasoning, calls = message.text or "", message.reasoning, message.tool_calls
+    if message.section == "history" and not (message.images or calls or reasoning or message.tool_call_id):
+        row = _hashed(message.source or "")[:8]
+        return Piece("history", message.tokens, _hashed(f"{message.role}\0{text}"), row, message.state, 1)
     parts: list[Any] = [message.role, text]
     blocks = 1
     if message.images or calls or reasoning is not None or message.tool_call_id:

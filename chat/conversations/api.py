@@ -11,6 +11,7 @@ from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import generics, mixins, serializers, status, viewsets
+from rest_framework.decorators import action
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,7 +20,7 @@ from rest_framework.utils.urls import replace_query_param
 from accounts.access.permissions import ScopedView
 from chat.conversations import daily, sharing
 from chat.conversations import search as searching
-from chat.conversations.importing.jobs import start_import
+from chat.conversations.importing import jobs
 from chat.models import Import, Message, Share, Summary
 from chat.models.conversation_state import visible_conversation
 from core.errors import ProductError
@@ -125,12 +126,15 @@ class ResultSerializer(serializers.Serializer[dict[str, str]]):
 class ImportSerializer(serializers.ModelSerializer[Import]):
     results = ResultSerializer(many=True)
     error_detail = SentenceField()
+    kept_until = serializers.DateTimeField(
+        allow_null=True, help_text="Until when an import that failed can be tried again; null where it cannot be."
+    )
 
     class Meta:
         model = Import
         fields: ClassVar = [
             *("id", "name", "status", "progress", "imported", "known", "skipped", "results"),
-            *("error_code", "error_detail", "created", "finished"),
+            *("error_code", "error_detail", "created", "finished", "size", "kept_until"),
         ]
 
 
@@ -152,7 +156,20 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
         if "file" not in request.FILES:
             raise ProductError("no_file", "Send the export as multipart/form-data in the field “file”.")
         given = request.FILES["file"]
-        job = start_import(user=self.person, name=given.name or "", content=given)
+        job = jobs.start_import(user=self.person, name=given.name or "", content=given)
+        return Response(self.get_serializer(job).data, status=status.HTTP_202_ACCEPTED)
+
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Removes an import that has ended, with what is kept of its upload. The conversations that it brought stay."""
+        jobs.remove_import(user=self.person, job=self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(request=None, responses={202: ImportSerializer})
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, pk: str) -> Response:
+        """Imports the upload of a failed import again, while it is kept."""
+        job = self.get_object()
+        jobs.retry_import(user=self.person, job=job)
         return Response(self.get_serializer(job).data, status=status.HTTP_202_ACCEPTED)
 
 

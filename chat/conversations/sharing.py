@@ -1,5 +1,6 @@
 """Links under which anybody may read a conversation: made, listed, ended."""
 
+from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from chat.conversations.branches import CONTINUE
 from chat.models import Conversation, Message, Share
 from chat.models.conversation_state import idle, require_owner
 from chat.models.tree import branch_rows
-from chat.rendering.markdown import render
+from chat.rendering.kept import blocks_of
 from chat.rendering.references import Sources
 from core.errors import ProductError
 from core.requests import get_or_404, or_404
@@ -73,8 +74,6 @@ def shared_page(token: str, after: int = -1) -> SharedPage:
     rows = list(branch_rows(found.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE + 1])
     more = rows[PAGE - 1].depth if len(rows) > PAGE else None
     # No sources: citations would lead to files, and what tools found is files' text too.
-    messages = [
-        SharedMessage(row, [] if row.role == Message.Role.USER else list(render(row.text, Sources())))
-        for row in rows[:PAGE]
-    ]
+    blocks = blocks_of([(row, Sources()) for row in rows[:PAGE] if row.role == Message.Role.ASSISTANT])
+    messages = [SharedMessage(row, list(chain.from_iterable(blocks.get(row.pk, ())))) for row in rows[:PAGE]]
     return SharedPage(found, messages, more)

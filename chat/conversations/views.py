@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import content_disposition_header
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
@@ -27,8 +28,9 @@ from chat.conversations.sidebar import chosen_view, side
 from chat.models import Conversation, Import, Share
 from chat.models.conversation_state import visible_conversation
 from chat.models.words import MAX_QUERY
+from chat.turns.services import forget_permission
 from core.errors import ProductError
-from core.requests import get_or_404, identifier, with_row
+from core.requests import get_or_404, identifier, with_headers, with_row
 from projects.models import Project
 from projects.services import visible_project
 
@@ -59,7 +61,15 @@ def organise(request: Request, found: Conversation) -> HttpResponse:
     """What can be done with a conversation: in a menu, or without scripts as a page."""
     projects = Project.objects.visible_to(request.user).only("id", "name").order_by("name")[:MAX_PROJECTS]
     template = "chat/_organise.html" if request.htmx else "chat/organise.html"
-    return render(request, template, {"conversation": found, "projects": projects})
+    context = {"conversation": found, "projects": projects, "permissions": found.permissions.all()}
+    return render(request, template, context)
+
+
+@with_row(visible_conversation)
+def forget(request: Request, found: Conversation, permission: UUID) -> HttpResponse:
+    """Takes back what was decided for the conversation about calls of a tool."""
+    forget_permission(user=request.user, conversation=found, pk=permission)
+    return redirect("chat:conversation", found.pk)
 
 
 @with_row(visible_conversation)
@@ -202,12 +212,14 @@ def export_all(request: Request) -> StreamingHttpResponse:
     return _all(request.user)
 
 
+@csrf_exempt  # it changes nothing
 @require_GET
 def api_export(request: HttpRequest, pk: UUID) -> HttpResponse:
     """`?kind=md` or `json`, the default."""
     return _one(user_of_request(request, "chat"), pk, request.GET.get("kind", "json"))
 
 
+@csrf_exempt  # as above
 @require_GET
 def api_export_all(request: HttpRequest) -> StreamingHttpResponse:
     return _all(user_of_request(request, "chat"))
@@ -240,7 +252,8 @@ def imports(request: Request) -> HttpResponse:
             problem = error
     rows = Import.objects.visible_to(request.user).defer("results")[:IMPORTS]
     context = {"section": "settings", "place": "import", "imports": rows, "problem": problem}
-    return render(request, "chat/imports.html", context, status=problem.status if problem else 200)
+    response = render(request, "chat/imports.html", context, status=problem.status if problem else 200)
+    return with_headers(response, problem) if problem else response
 
 
 @with_row(importing.visible_import, "GET")
@@ -256,6 +269,18 @@ def import_one(request: Request, job: Import) -> HttpResponse:
         "hidden": max(0, len(results) - RESULTS),
     }
     return render(request, "chat/_import.html" if request.htmx else "chat/import.html", context)
+
+
+@with_row(importing.visible_import)
+def retry_import(request: Request, job: Import) -> HttpResponse:
+    importing.retry_import(user=request.user, job=job)
+    return redirect("chat:import", job.pk)
+
+
+@with_row(importing.visible_import)
+def remove_import(request: Request, job: Import) -> HttpResponse:
+    importing.remove_import(user=request.user, job=job)
+    return redirect("chat:imports")
 
 
 def _start_import(request: Request) -> Import:

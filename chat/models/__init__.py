@@ -10,6 +10,8 @@ from chat.models.conversation import (
     Turn,
 )
 from chat.models.import_job import Import
+from chat.models.permission import ToolPermission
+from chat.models.rendered import RenderedAnswer
 from chat.models.replay import Replay, ReplayedTurn
 from chat.models.run import Mention, Run, RunStep
 from chat.models.share import Share
@@ -26,6 +28,7 @@ __all__ = [
     "Message",
     "ModelCall",
     "NextMessage",
+    "RenderedAnswer",
     "Replay",
     "ReplayedTurn",
     "Run",
@@ -34,5 +37,6 @@ __all__ = [
     "StepReasoning",
     "Summary",
     "SummaryJob",
+    "ToolPermission",
     "Turn",
 ]

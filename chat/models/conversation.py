@@ -1,7 +1,7 @@
 """The conversation: a tree of messages, and the turns that grow it."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -109,12 +109,18 @@ class OfConversation(models.QuerySet[Row]):
         return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
 
 
+def text_in(parts: Sequence[Mapping[str, Any]]) -> str:
+    """What was written, without reasoning and tools."""
+    return "\n\n".join(part["text"] for part in parts if part["type"] == "text" and part["text"])
+
+
 class Message(models.Model):
     """`parts` is a list of objects, each with a `type`: text, reasoning, tool_call, tool_result or file.
 
     text, reasoning: `text`. tool_call: `id`, `name`, `arguments` (JSON text), `label`, and `approval`
     where one is needed.
-    tool_result: `id`, `text`, `error`, `documents` (what it found: `number`, `title`, and where to open it).
+    tool_result: `id`, `text`, `error`, `documents` (what it found: `number`, `title`, and where to open it), and, where
+    something left the workspace, `outgoing` (`core.net.outgoing.Sent`).
     An answer holds the whole turn in one row, in the order in which it happened.
     `tokens` maps a tokenizer's name to the count of what the model sees of this message, without overhead.
     """
@@ -165,7 +171,7 @@ class Message(models.Model):
     @property
     def text(self) -> str:
         """What was written, without reasoning and tools."""
-        return "\n\n".join(part["text"] for part in self.parts if part["type"] == "text" and part["text"])
+        return text_in(self.parts)
 
     @property
     def finish_reason(self) -> str:

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from accounts.models import User
 from accounts.realtime import News, tell
-from chat.models import Conversation, Message, NextMessage, Run, SummaryJob, Turn
+from chat.models import Conversation, Message, NextMessage, Run, SummaryJob, Turn, queries
+from chat.models.queries import Standing, standing
 from chat.models.tree import with_rows
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
@@ -24,6 +26,8 @@ from personas.models import Persona
 from projects.models import Project
 
 PATIENCE = timedelta(seconds=120)  # from a summary's beginning; then sending works again, whatever it does
+
+NOT_NOW = ("already_answering", "summarising", "too_many_answers")  # refusals that pass by themselves
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +68,9 @@ def visible_turn(user: User, pk: object) -> Turn:
 
 
 def lock(conversation: Conversation) -> Conversation:
-    """The row, locked until the transaction ends: two sends at once come one after the other."""
-    locked = Conversation.objects.select_for_update().filter(pk=conversation.pk, deleted=None).first()
+    """The row, locked until the transaction ends: two sends at once come one after the other, whatever the conversation
+    of their person."""
+    locked = queries.lock(conversation.pk)
     if locked is None:
         raise NotFound("conversation")
     return locked
@@ -94,39 +99,51 @@ class RunWaits(ProductError):
         )  # fmt: skip
 
 
-def require_idle(conversation: Conversation, *, of_run: bool = False) -> None:
-    """Raises `already_answering`, `summarising`, `run_in_progress` or `RunWaits` (409).
+def require_idle(conversation: Conversation, *, of_run: bool = False) -> Standing:
+    """What was asked for to decide it, of a conversation that is locked.
 
-    A summary that takes too long is no reason to wait.
+    Raises `already_answering`, `summarising`, `run_in_progress` or `RunWaits` (409). A summary that takes too long is
+    no reason to wait.
     """
-    here, jobs = Q(conversation=OuterRef("pk")), SummaryJob.objects.live()
-    # One question for all three: each of its own would delay every first token.
-    busy_with = Conversation.objects.filter(pk=conversation.pk).values_list(
-        Exists(Turn.objects.live().filter(here)),
-        Exists(jobs.filter(here)),
-        Exists(Run.objects.unfinished().filter(here)),
-    )
-    answering, summarising, running = busy_with.get()
-    if answering:
+    found = standing(conversation)
+    if found.answering:
         raise busy()
-    if summarising:
+    if found.summarising:
         expire(conversation.pk)
-    if summarising and jobs.filter(conversation=conversation).exists():
+    if found.summarising and SummaryJob.objects.live().filter(conversation=conversation).exists():
         raise ProductError(
             "summarising",
             "Older messages are being summarised. Send again when that is done, at most two minutes from its start; "
             "your text is kept.",
             status=409,
         )
-    if running and not of_run:
+    if found.running and not of_run:
         require_no_run(conversation)
+    return found
 
 
 def require_no_run(conversation: Conversation) -> None:
     """Raises `run_in_progress` or `RunWaits` (409) where a run is at work or waits."""
-    run = Run.objects.unfinished().filter(conversation=conversation).first()
+    run = Run.objects.filter(conversation=conversation, status__in=Run.UNFINISHED).first()
     if run is not None:
         raise RunWaits(run) if run.status == Run.Status.WAITING else run_in_progress()
+
+
+def require_room(found: Standing, wanted: int) -> None:
+    """Raises `too_many_answers` (429) where so many more live turns are more than `settings.LIVE_TURNS` of one person.
+
+    Runs leave one for what their person writes meanwhile; they go on when another answer is complete. `found` after
+    `lock`, in the transaction that begins the turns: sends of one person at once come one after the other.
+    """
+    live, most = found.live, settings.LIVE_TURNS
+    if most and live + wanted > max(wanted, most - found.running):
+        raise ProductError(
+            "too_many_answers",
+            f"{live} answers of yours are being written, and {most} at a time are the most. Wait for one, or stop one; "
+            "your text is kept.",
+            status=429,
+            retry_after=5,
+        )
 
 
 def run_in_progress() -> ProductError:

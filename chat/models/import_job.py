@@ -1,5 +1,6 @@
 """Conversations that somebody brings along from another product."""
 
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -17,6 +18,13 @@ class ImportQuerySet(models.QuerySet["Import"]):
     def live(self) -> "ImportQuerySet":
         return self.filter(status__in=Import.LIVE)
 
+    def uncounted(self) -> "ImportQuerySet":
+        return self.filter(status=Import.Status.DONE, counting=True)
+
+    def kept(self) -> "ImportQuerySet":
+        """Failed ones whose upload is still there, so that they can be tried again."""
+        return self.filter(status=Import.Status.FAILED).exclude(blob="")
+
 
 class Import(models.Model):
     """One uploaded export and what became of it. The row, not the broker, is the truth about who works on it.
@@ -32,11 +40,17 @@ class Import(models.Model):
         FAILED = "failed", _("Failed")
 
     LIVE = (Status.QUEUED, Status.RUNNING)
+    KEPT_FOR = timedelta(days=30)  # the upload of one that failed
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="imports")
     name = models.CharField(max_length=255, help_text="What the uploaded file was called.")
-    blob = models.CharField(max_length=200, blank=True, editable=False, help_text="In the storage until it is read.")
+    blob = models.CharField(
+        max_length=200, blank=True, editable=False, help_text="In the storage until it is imported."
+    )
+    size = models.PositiveBigIntegerField(
+        default=0, db_default=0, editable=False, help_text="Bytes of the upload that are stored, 0 once it is gone."
+    )
     status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0, editable=False)
     progress = models.PositiveSmallIntegerField(default=0, help_text="Percent of the export that was read.")
@@ -46,6 +60,9 @@ class Import(models.Model):
     results: "models.JSONField[Any, Any]" = models.JSONField(default=list, editable=False)
     error_code = models.CharField(max_length=60, blank=True)
     error_detail = models.TextField(blank=True)
+    counting = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="Tokens of what it brought are still to be counted."
+    )
     heartbeat = models.DateTimeField(auto_now_add=True)
     created = models.DateTimeField(auto_now_add=True)
     finished = models.DateTimeField(null=True, blank=True)
@@ -66,3 +83,10 @@ class Import(models.Model):
     @property
     def live(self) -> bool:
         return self.status in self.LIVE
+
+    @property
+    def kept_until(self) -> datetime | None:
+        """Until when a failed one can be tried again; None where it cannot be."""
+        if self.status != self.Status.FAILED or not self.blob or self.finished is None:
+            return None
+        return self.finished + self.KEPT_FOR

@@ -39,10 +39,6 @@ class RunQuerySet(models.QuerySet["Run"]):
     def live(self) -> "RunQuerySet":
         return self.filter(status__in=Run.LIVE)
 
-    def unfinished(self) -> "RunQuerySet":
-        """At work, or waiting for somebody."""
-        return self.filter(status__in=(*Run.LIVE, Run.Status.WAITING))
-
 
 class Run(models.Model):
     """A model works through a task's checklist, item by item, each a turn of the run's conversation.
@@ -62,6 +58,7 @@ class Run(models.Model):
         DONE = "done", _("Done")
 
     LIVE = (Status.DRAFTING, Status.RUNNING)
+    UNFINISHED = (*LIVE, Status.WAITING)  # at work, or waiting for somebody
     OPEN = (*LIVE, Status.READY, Status.WAITING)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

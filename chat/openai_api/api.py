@@ -103,7 +103,7 @@ async def chat_completions(request: HttpRequest, user: User) -> HttpResponseBase
     external = {tool.name for tool in wanted.options.tools}
     head = Head(str(turn.pk), asked.offered.name, external, request.build_absolute_uri, wanted.include_usage)
     relay = Relay(turn, Completion(head))
-    response = await _response(relay, Credential.of(request) if wanted.stream else None)
+    response = await _response(relay, Credential.of(request, user), streamed=wanted.stream)
     response[REPORT] = request.build_absolute_uri(reverse("turn-report", args=[turn.pk]))
     return response
 
@@ -118,18 +118,18 @@ async def _started(start: Callable[[], Turn]) -> Turn:
         raise
 
 
-async def _response(relay: Relay, streamed: Credential | None) -> HttpResponseBase:
-    """The whole answer, or a stream to whom this credential is."""
+async def _response(relay: Relay, credential: Credential, *, streamed: bool) -> HttpResponseBase:
+    """The whole answer, or a stream, while this credential holds."""
     try:
-        if streamed is None:
-            return JsonResponse(await relay.whole())
+        if not streamed:
+            return JsonResponse(await relay.whole(credential))
         await relay.begin()
-    except ProductError as error:
-        return refusal(error)
-    except BaseException:
+    except BaseException as error:
         await _close(relay)
+        if isinstance(error, ProductError):
+            return refusal(error)
         raise
-    return event_stream.response(streamed, relay)
+    return event_stream.response(credential, relay)
 
 
 async def _close(relay: Relay) -> None:

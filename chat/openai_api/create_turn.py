@@ -18,6 +18,8 @@ from django.utils import timezone
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.conversation import title_from
+from chat.models.conversation_state import require_room
+from chat.models.queries import join_line, standing
 from chat.openai_api.errors import refused
 from chat.openai_api.names import Offered, find
 from chat.openai_api.parse import History, Picture, Wanted, is_picture
@@ -69,7 +71,7 @@ def start(user: User, wanted: Wanted, asked: Asked, files: list[File]) -> Turn:
     Nobody reads these conversations on: no model is asked for a title, and none is summarised.
     """
     history = wanted.history
-    conversation = Conversation.objects.create(
+    conversation = Conversation(
         owner=user,
         origin=Conversation.Origin.API,
         title=title_from(history.rows[history.question].parts[0]["text"]),
@@ -79,10 +81,12 @@ def start(user: User, wanted: Wanted, asked: Asked, files: list[File]) -> Turn:
         automatic_summaries=False,
     )
     rows = _messages(conversation, history)
-    _attach(rows, history, files)
     question, last = rows[history.question], rows[-1]
     options = wanted.options.as_json()
+    join_line(user.pk)
+    require_room(standing(conversation), 1)
     [turn] = begin_answers(conversation, question, [asked.model], None, below=last, options=options)
+    _attach(rows, history, files)
     return turn
 
 
@@ -91,7 +95,7 @@ def _messages(conversation: Conversation, history: History) -> list[Message]:
     for depth, row in enumerate(history.rows):
         parent = rows[-1] if rows else None
         rows.append(Message(conversation=conversation, parent=parent, role=row.role, parts=row.parts, depth=depth))
-    return Message.objects.bulk_create(rows)
+    return rows
 
 
 def _attach(messages: list[Message], history: History, files: list[File]) -> None:

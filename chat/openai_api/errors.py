@@ -54,9 +54,7 @@ def body(error: ProductError) -> dict[str, Any]:
 
 
 def refusal(error: ProductError) -> JsonResponse:
-    response = JsonResponse(body(error), status=error.status)
-    if "retry_after" in error.extra:
-        response["Retry-After"] = str(error.extra["retry_after"])
+    response = JsonResponse(body(error), status=error.status, headers=error.headers)
     if "should_retry" in error.extra:
         # The official clients ask again after 409, 429 and 5xx, unless they are told that it would not help.
         response["X-Should-Retry"] = str(error.extra["should_retry"]).lower()

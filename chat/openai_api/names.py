@@ -14,6 +14,7 @@ from django.utils.text import slugify
 from accounts.models import User
 from core.errors import ProductError
 from llm.models import Model
+from llm.services import usable_models
 from personas.models import Persona
 from personas.services import model_for
 
@@ -49,7 +50,8 @@ class Offered:
 def offered(user: User) -> list[Offered]:
     """The personas first, then the models."""
     taken: set[str] = set()
-    models = list(_named(Model.objects.usable().order_by("created", "pk"), taken))
+    rows = sorted(usable_models(), key=lambda row: (row.created, row.pk))
+    models = list(_named(rows, taken))
     personas = Persona.objects.visible_to(user).defer("instructions", "starter_messages")
     return [*_named(personas.order_by("created", "pk"), taken), *models]
 

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from accounts.access.authentication import Credential
+from accounts.realtime import WhileSignedIn
 from chat.models import Turn
 from chat.openai_api import errors
 from chat.openai_api.errors import failure
@@ -218,9 +220,12 @@ class Relay:
                 self._ready.append(chunk)
             return
 
-    async def whole(self) -> dict[str, Any]:
-        async for _chunk in self._chunks:
+    async def whole(self, credential: Credential) -> dict[str, Any]:
+        """Raises how the turn failed, and `bad_token` (401) once the credential has ended."""
+        async for _chunk in WhileSignedIn(credential, self._chunks):
             pass
+        if not self._completion.ended:
+            raise ProductError("bad_token", "This token has ended, and with it this answer.", status=401)
         return self._completion.whole()
 
     async def __aiter__(self) -> AsyncIterator[str]:
@@ -244,7 +249,7 @@ class Relay:
 
     async def _follow(self) -> AsyncIterator[Chunk]:
         """The turn's chunks, until its last; an empty one after each 2.5 s of silence. Raises how it failed."""
-        async for event in event_stream.wire_events(self._turn.pk, 0, idle=True):
+        async for event in event_stream.wire_events(self._turn):
             if not event:
                 yield {}
                 continue

@@ -22,7 +22,9 @@ from chat.models.summary import NO_MARKS, marks_on, text_of
 from chat.prompts.files import ProjectFiles, PromptFiles, older_attachments, project_files
 from chat.prompts.history import (
     Branch,
+    Count,
     Documents,
+    Row,
     messages_of,
     reasoned_by_others,
     unsent,
@@ -82,10 +84,12 @@ def plan(
     added: Sequence[ContextMessage] = (),
     files: Sequence[File] = (),
     step: Step = FIRST_STEP,
+    later: list[Count] | None = None,
 ) -> Planned:
     """The prompt for the branch that ends at `leaf`, with `added` below it: a draft, or what this turn has said so far.
 
-    `files` are those of a draft, which is then the first of `added`. Raises `ContextError`. The number of queries does
+    `files` are those of a draft, which is then the first of `added`; `later` as in `messages_of`.
+    Raises `ContextError`. The number of queries does
     not depend on the length of the conversation.
     """
     documents = context.documents()
@@ -101,7 +105,7 @@ def plan(
         counting: Any = {"tokenizer": context.tokenizer, "overhead": overhead}
         rows = branch.newest(room=read, **counting) if branch else []
         documents.reports = [*base, *unsent(rows), *(branch.left_out(rows) if branch else ())]
-        messages = documents.attach(messages_of(rows, marks=marks, **counting))
+        messages = documents.attach(messages_of(rows, marks=marks, later=later, **counting), rows)
         if context.model.provider.kind == Provider.Kind.OPENAI:
             messages = with_reasoning(messages, rows, context.model)
         messages = _with_calls(context, messages)
@@ -131,7 +135,7 @@ def _told(context: TurnContext, summary: Summary | None) -> Block | None:
 
 
 def _branch(context: TurnContext, leaf: MessageRow) -> Branch:
-    marks = marks_on(leaf.conversation_id, leaf.pk)
+    marks = marks_on(leaf.conversation_id, leaf.pk) if context.marked else NO_MARKS
     return Branch(leaf, context.summary_above(leaf, marks), marks)
 
 
@@ -140,10 +144,10 @@ def _with_calls(context: TurnContext, messages: list[ContextMessage]) -> list[Co
     return with_reasoning_of_calls(messages, *by, whole=context.for_program)
 
 
-def _unread_reasoning(context: TurnContext, rows: Sequence[MessageRow], prompt: Prompt) -> tuple[str, ...]:
+def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt) -> tuple[str, ...]:
     """What is said where answers are sent without the reasoning that another model keeps of them."""
-    sent = {(message.source or "").partition("#")[0] for message in prompt.messages}
     others = reasoned_by_others(rows, context.model)
+    sent = {(message.source or "").partition("#")[0] for message in prompt.messages} if others else ()
     names = ", ".join(sorted({name for answer, name in others.items() if answer in sent}))
     if not names:
         return ()

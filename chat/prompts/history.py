@@ -18,8 +18,9 @@ from django.db.models import Q, QuerySet
 from accounts.models import User
 from chat.context.cache import digest
 from chat.context.rendering import PREFIX, STUB, Numbers, documents_json, own_tokens
-from chat.context.types import Block, ContextMessage, Document, ImageRef, Reason, SourceReport
-from chat.models import Attachment, Mark, Message, StepReasoning, Summary
+from chat.context.types import Block, ContextMessage, Document, ImageRef, Reason, Role, SourceReport
+from chat.models import Attachment, Mark, Message, StepReasoning, Summary, queries
+from chat.models.queries import BranchMessage
 from chat.models.summary import NO_MARKS, MarkedMessage, Marks
 from files.models import File, FileText
 from files.services import store_tokens, tokens_of
@@ -40,32 +41,16 @@ MARKS = {
 # before it: the policy `recent` would find in every later turn that it does not fit, and look no further.
 UNSENT = ("context_too_long", "file_too_long")
 
-# Walks up the branch and stops at the question whose turn makes the tokens read exceed the room: the engine wants whole
-# turns, and one that does not fit, to know that it has seen enough. A row without a stored count weighs nothing here,
-# so it is read rather than missed; its count is then stored for the next time. Nor does what is left out. A summary's
-# last message ends the walk. What is wanted from above its end is read along.
-_NEWEST_FIRST = """
-WITH RECURSIVE branch AS (
-    SELECT m.*, CASE WHEN m.id = ANY(%(excluded)s) THEN 0 ELSE COALESCE((m.tokens #>> %(path)s)::int, 0) END AS read
-    FROM chat_message m
-    WHERE m.id = %(leaf)s AND m.id IS DISTINCT FROM %(covered)s
-    UNION ALL
-    SELECT m.*, b.read + CASE WHEN m.role = 'user' AND b.error_code = ANY(%(unsent)s) AND b.parts = '[]'::jsonb
-        OR m.id = ANY(%(excluded)s) THEN 0 ELSE COALESCE((m.tokens #>> %(path)s)::int, 0) END
-    FROM chat_message m JOIN branch b ON m.id = b.parent_id
-    WHERE (b.read <= %(room)s OR b.role <> 'user') AND m.id IS DISTINCT FROM %(covered)s
-)
-SELECT * FROM branch
-UNION ALL
-SELECT m.*, 0 FROM chat_message m
-WHERE m.id = ANY(%(older)s) AND m.depth < COALESCE((SELECT min(depth) FROM branch), 2147483647)
-ORDER BY depth
-"""
+_ONE_MESSAGE = ("text", "reasoning")  # types of parts
 
 # Ids that say nothing: those of servers that number the calls of each step, or send none (`llm.providers.openai`).
 _NUMBERED = re.compile(r"call_\d{1,3}(?:-\d+)?")
 
 _STORE = "UPDATE chat_message m SET tokens = m.tokens || v.tokens FROM (VALUES {}) AS v (id, tokens) WHERE m.id = v.id"
+
+
+Count = tuple[UUID, dict[str, Any]]  # a message's tokens, by the name of the tokenizer
+Row = Message | BranchMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +67,9 @@ class Branch:
         aside = [UUID(pk) for pk in self.summary.left_aside] if self.summary else []
         return [*self.marks.pinned, *(pk for pk in aside if pk not in self.marks.by_message)]
 
-    def newest(self, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[Message]:
+    def newest(self, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[BranchMessage]:
         """The end of the branch, oldest first: the turns that fit into `room` tokens and, if there is more, one beyond;
-        before them the `older` messages."""
+        before them the `older` messages. Each says with `has_files` whether files were uploaded with it."""
         bound = {
             "leaf": self.leaf.pk,
             "room": max(room, 0),
@@ -94,65 +79,105 @@ class Branch:
             "excluded": self.marks.excluded,
             "older": self.older,
         }
-        return list(Message.objects.raw(_NEWEST_FIRST, bound))
+        return queries.branch(bound)
 
-    def left_out(self, rows: Sequence[Message]) -> list[SourceReport]:
+    def left_out(self, rows: Sequence[Row]) -> list[SourceReport]:
         """What a person leaves out and is not among the `rows` that were read, since it stands above them."""
         return [SourceReport("message", str(each.id), "left_out", 0, "by_user") for each in self._unread(rows)]
 
-    def unloaded(self, rows: Sequence[Message]) -> int:
+    def unloaded(self, rows: Sequence[Row]) -> int:
         """How many messages are neither among the `rows` that were read, nor left out, nor in the summary."""
         above = self.summary.last.depth + 1 if self.summary else 0
         depths = [row.depth for row in rows] + [each.depth for each in self._unread(rows)]
         return self.leaf.depth + 1 - above - sum(depth >= above for depth in depths)
 
-    def _unread(self, rows: Sequence[Message]) -> list[MarkedMessage]:
+    def _unread(self, rows: Sequence[Row]) -> list[MarkedMessage]:
+        if not self.marks.messages:
+            return []
         read = {row.pk for row in rows}
         return [each for each in self.marks.messages if each.mark == Mark.Kind.EXCLUDED and each.id not in read]
 
 
-def unsent(rows: Sequence[Message]) -> list[SourceReport]:
+def unsent(rows: Sequence[Row]) -> list[SourceReport]:
     """The questions among the rows that were too long to be sent, and so are not part of what was said."""
     return [SourceReport("message", str(row.pk), "left_out", 0, "no_room") for row in _unsent(rows)]
 
 
-def _unsent(rows: Sequence[Message]) -> list[Message]:
+def _unsent(rows: Sequence[Row]) -> list[Row]:
     return [question for question, answer in pairwise(rows) if answer.error_code in UNSENT and not answer.parts]
 
 
+def counts_of(rows: Sequence[Row], *, tokenizer: Tokenizer, overhead: int) -> list[Count]:
+    """The counts that these rows do not have yet and a prompt would want, by one tokenizer."""
+    counted: list[Count] = []
+    messages_of(rows, tokenizer=tokenizer, overhead=overhead, later=counted)
+    return counted
+
+
 def messages_of(
-    rows: Sequence[Message], *, tokenizer: Tokenizer, overhead: int, marks: Marks = NO_MARKS
+    rows: Sequence[Row],
+    *,
+    tokenizer: Tokenizer,
+    overhead: int,
+    marks: Marks = NO_MARKS,
+    later: list[Count] | None = None,
 ) -> list[ContextMessage]:
-    """The engine's messages of these rows, without the `unsent`, and their counts, which are stored where new."""
+    """The engine's messages of these rows, without the `unsent`, and their counts. New ones are stored, or put into
+    `later` for the caller to store when nobody waits."""
     messages: list[ContextMessage] = []
-    counted: list[tuple[UUID, dict[str, Any]]] = []
+    counted: list[Count] = []
     left_out = {row.pk for row in _unsent(rows)}
+    as_history = f"as_history_{overhead}"
     for row in rows:
         if row.pk in left_out:
             continue
-        expanded = list(expand(row))
+        mark: Any = marks.by_message.get(row.pk) if marks.by_message and row.role == Message.Role.USER else None
         known = row.tokens.get(tokenizer.name, {})
-        if len(known.get("each", ())) != len(expanded) or f"as_history_{overhead}" not in known:
-            each = [own_tokens(message, tokenizer) for message in expanded]
-            known = {**known, "each": each, f"as_history_{overhead}": _as_history(expanded, each, tokenizer, overhead)}
+        if len(known.get("each", ())) == 1 and as_history in known and (text := _only_text(row)) is not None:
+            role: Role = "user" if row.role == Message.Role.USER else "assistant"
+            messages.append(ContextMessage(str(row.pk), role, text, known["each"][0], mark=mark))
+            continue
+        expanded = expand(row)
+        if len(known.get("each", ())) != len(expanded) or as_history not in known:
+            each = known.get("each", ())
+            if len(each) != len(expanded):
+                each = [own_tokens(message, tokenizer) for message in expanded]
+            known = {**known, "each": each, as_history: _as_history(expanded, each, tokenizer, overhead)}
             if row.status != Message.Status.PENDING:
                 counted.append((row.pk, {tokenizer.name: known}))
-        mark: Any = marks.by_message.get(row.pk) if row.role == Message.Role.USER else None
         each = known["each"]
         messages += [replace(message, tokens=own, mark=mark) for message, own in zip(expanded, each, strict=True)]
-    _store(counted)
+    if later is None:
+        store_counts(counted)
+    else:
+        later += counted
     return messages
 
 
-def reasoned(rows: Sequence[Message]) -> QuerySet[StepReasoning]:
-    """What providers want back of the reasoning in these answers; empty, without a query, where none calls a tool."""
-    called = [row.pk for row in rows if any(part["type"] == "tool_call" for part in row.parts)]
-    return StepReasoning.objects.filter(turn__answer__in=called).order_by("number")
+def _only_text(row: Row) -> str | None:
+    """What `expand` makes of a row that is one message and nothing but text; None for others."""
+    if row.role == Message.Role.USER:
+        return row.text
+    if row.status in MARKS or any(part["type"] not in _ONE_MESSAGE for part in row.parts):
+        return None
+    return "\n\n".join([part["text"] for part in row.parts if part["type"] == "text"])
 
 
-def reasoned_by_others(rows: Sequence[Message], model: Model) -> dict[str, str]:
+def called(rows: Sequence[Row]) -> list[UUID]:
+    """The answers in which a tool was called: most conversations have none, and nothing is looked up for them."""
+    return [row.pk for row in rows if any(part["type"] == "tool_call" for part in row.parts)]
+
+
+def reasoned(answers: Sequence[UUID]) -> QuerySet[StepReasoning]:
+    """What providers want back of the reasoning in these answers."""
+    return StepReasoning.objects.filter(turn__answer__in=answers).order_by("number")
+
+
+def reasoned_by_others(rows: Sequence[Row], model: Model) -> dict[str, str]:
     """Of the answers whose reasoning another model keeps: its name, by the answer's id."""
-    others = reasoned(rows).exclude(_by(model)).filter(turn__answer__model__isnull=False)
+    if not (answers := called(rows)):
+        return {}
+    others = reasoned(answers).exclude(_by(model)).filter(turn__answer__model__isnull=False)
     return {str(answer): name for answer, name in others.values_list("turn__answer", "turn__answer__model__name")}
 
 
@@ -162,10 +187,12 @@ def _by(model: Model) -> Q:
     return Q(**{f"turn__answer__model__{name}": value for name, value in same.items()})
 
 
-def with_reasoning(messages: list[ContextMessage], rows: Sequence[Message], model: Model) -> list[ContextMessage]:
+def with_reasoning(messages: list[ContextMessage], rows: Sequence[Row], model: Model) -> list[ContextMessage]:
     """With what the model thought before its calls in earlier turns, where that is wanted for ever."""
+    if not (answers := called(rows)):
+        return messages
     states: dict[str, list[ReasoningState]] = {}
-    kept = reasoned(rows).filter(_by(model))
+    kept = reasoned(answers).filter(_by(model))
     for answer, items, tokens in kept.values_list("turn__answer", "items", "tokens"):
         states.setdefault(str(answer), []).append(ReasoningState(tuple(items), tokens))
     return [_with_next_state(message, states) for message in messages] if states else messages
@@ -218,7 +245,8 @@ def _as_history(messages: Sequence[ContextMessage], each: Sequence[int], tokeniz
     return sum((stub if m.role == "tool" else own) + overhead for m, own in zip(messages, each, strict=True))
 
 
-def _store(counted: Sequence[tuple[UUID, dict[str, Any]]]) -> None:
+def store_counts(counted: Sequence[Count]) -> None:
+    """What is lost of them is counted again for the next prompt."""
     if not counted:
         return
     values = ", ".join(["(%s::uuid, %s::jsonb)"] * len(counted))
@@ -227,7 +255,7 @@ def _store(counted: Sequence[tuple[UUID, dict[str, Any]]]) -> None:
         cursor.execute(_STORE.format(values), flat)
 
 
-def expand(row: Message) -> list[ContextMessage]:
+def expand(row: Row) -> list[ContextMessage]:
     """The row as the model sees it: reasoning is never replayed, what was said before a call is.
 
     The last message carries the row's id; the steps before it are numbered, as `<id>#1`.
@@ -337,9 +365,11 @@ class Documents:
                 self._cost(file, "")
         return [Document(str(file.pk), file.name, tokens=self._cost(file, "")) for file in files]
 
-    def attach(self, messages: Sequence[ContextMessage]) -> list[ContextMessage]:
-        """The messages with the files that were uploaded with them. Two queries, whatever the number of messages."""
-        by_message = _attachments(message.id for message in messages if message.role == "user")
+    def attach(self, messages: Sequence[ContextMessage], rows: Sequence[Row]) -> list[ContextMessage]:
+        """The messages with the files that were uploaded with their `rows`. Two queries, whatever their number; none
+        where the rows know that they have no files."""
+        some = [row.pk for row in rows if row.role == Message.Role.USER and getattr(row, "has_files", True)]
+        by_message = _attachments(some) if some else {}
         if not by_message:
             return list(messages)
         wanted = (
@@ -389,10 +419,10 @@ def why_missing(file: File) -> Reason:
     return "unread_file" if file.status in (File.Status.UPLOADED, File.Status.PROCESSING) else "failed_file"
 
 
-def _attachments(message_ids: Iterable[str]) -> dict[str, list[File | str]]:
+def _attachments(message_ids: Sequence[UUID]) -> dict[str, list[File | str]]:
     """The files of each message, in their order; of one that was deleted the name."""
     by_message: dict[str, list[File | str]] = {}
-    for each in Attachment.objects.filter(message__in=list(message_ids)).select_related("file"):
+    for each in Attachment.objects.filter(message__in=message_ids).select_related("file"):
         by_message.setdefault(str(each.message_id), []).append(each.file or each.name)
     return by_message
 

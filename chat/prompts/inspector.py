@@ -133,7 +133,8 @@ class Panel:
 
     `number`: of its call, from 1. `cached_percent`: how much of the turn's prompts the provider had in its cache, for
     reports that do not say it of each call. `changes` are those since the call before, of a turn's first call since the
-    turn before: `since` says which. `marks` are those of the branch on show, now.
+    turn before: `since` says which. `marks` are those of the branch on show, now. `outgoing`:
+    what tools of the turn sent out of the workspace.
     """
 
     report: ResolvedReport
@@ -142,6 +143,7 @@ class Panel:
     changes: Sequence[Row] = ()
     since: str = ""
     marks: Marks = NO_MARKS
+    outgoing: Sequence[reports.Outgoing] = ()
 
     @property
     def percent(self) -> int:
@@ -291,6 +293,7 @@ def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
         changes=_changes(before, report) if before else (),
         since=_("Changed since the call before") if chosen > 1 else _("Changed since the turn before"),
         marks=marks_on(turn.conversation_id, turn.conversation.leaf_id),
+        outgoing=reports.outgoing(turn),
     )
 
 

@@ -21,6 +21,7 @@ from chat.prompts.history import NO_VISION, expand
 from chat.prompts.turn_context import TurnContext
 from core.background import on_database
 from core.errors import ProductError
+from core.net.outgoing import Sent
 from files.models import File
 from llm.counting import exact_count
 from llm.services import Cut
@@ -144,7 +145,7 @@ def stored(context: TurnContext, planned: Planned, *, cycle: int, refused: str =
         "messages": [_stored_message(message) for message in planned.prompt.messages],
         "numbers": planned.documents.numbers.known,
         "refused": refused,
-        "notes": [*filter(None, [context.effort.note]), *planned.notes, *context.toolbox.notes],
+        "notes": [*filter(None, [context.effort.note]), *planned.notes, *context.toolbox.all_notes],
         "unread": 0,
         "cache": cache,
         "cut": "",
@@ -272,9 +273,14 @@ def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
     report.setdefault("tools", [])
     report.setdefault("effort", "")
     report.setdefault("reserved_reasoning", 0)
-    short = ("cycle", "model", "limit", "used", "refused")
-    report["calls"] = [cast("ShortCall", {name: each[name] for name in short}) for each in calls]  # type: ignore[literal-required]
+    report["calls"] = [_short(each) for each in calls]
     return report
+
+
+def _short(call: CallReport) -> ShortCall:
+    return ShortCall(
+        cycle=call["cycle"], model=call["model"], limit=call["limit"], used=call["used"], refused=call["refused"]
+    )
 
 
 def call_number(asked: str | None) -> int | None:
@@ -282,6 +288,24 @@ def call_number(asked: str | None) -> int | None:
     if not asked:
         return None
     return int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 5 else 0
+
+
+class Outgoing(Sent):
+    """`tool`: the name of the one that sent it."""
+
+    tool: str
+
+
+def outgoing(turn: Turn) -> list[Outgoing]:
+    """What left the workspace in this turn, in the order of its calls, whether or not there was an answer."""
+    parts = turn.answer.parts
+    names = {part["id"]: part["name"] for part in parts if part["type"] == "tool_call"}
+    results = (part for part in parts if part["type"] == "tool_result")
+    return [
+        {"tool": names.get(part["id"], ""), "host": each["host"], "what": each["what"]}
+        for part in results
+        for each in part.get("outgoing", ())
+    ]
 
 
 def summarised(turn: Turn) -> list[SourceEntry]:

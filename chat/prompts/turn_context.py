@@ -26,7 +26,7 @@ from llm.services import RATIO_TRUSTED
 from llm.tokens import Tokenizer
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
-from personas.services import default_profile, reminders_for
+from personas.services import reminders_for, rules_at
 from projects.models import Project, ProjectFile, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
 
@@ -117,7 +117,7 @@ def effort_lowered(model: str, most: int, wanted: str, taken: str) -> str:
 class TurnContext:
     """What decides, beside the messages: who asks where, who answers, with which model and budget. Read once a turn.
 
-    `summarised`: whether the conversation may have a summary; where it has none, nobody looks for it again.
+    `summarised`, `marked`: whether the conversation may have a summary or marks; where it has none, nobody looks again.
     `asked_effort`: of reasoning, as the person chose it.
     """
 
@@ -135,6 +135,7 @@ class TurnContext:
     tasks: PromptTasks | None = None
     run_step: RunStep | None = None
     summarised: bool = True
+    marked: bool = True
     true_ratio: Decimal | None = None  # tokens of the provider for one of ours, where it has counted this very prompt
     asked_effort: str = ""
 
@@ -237,18 +238,21 @@ class TurnContext:
         return min(Decimal("0.5"), (1 - 1 / ratio + RESIDUE).quantize(Decimal("0.0001")))
 
 
-def base_context(*, user: User, model: Model, scope: ChatScope, asked_at: datetime | None = None) -> TurnContext:
-    """Without tools and tasks: what budgets of documents and summaries go by, the same for every message."""
-    persona = scope.persona
-    profile = persona.budget_profile if persona is not None and persona.budget_profile else default_profile()
+def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | None = None) -> TurnContext:
+    """Without tools and tasks: what budgets of documents and summaries go by, the same for every message.
+
+    `turn`: one that was claimed, and so knows what else would be asked for here.
+    """
+    persona, claimed = scope.persona, vars(turn) if turn is not None else {}
+    rules = rules_at(claimed.get("version"))
     return TurnContext(
         user=user,
         model=model,
         persona=persona,
-        profile=profile,
-        system_prompt=SystemPrompt.objects.filter(active=True).first(),
-        reminders=reminders_for(persona),
-        asked_at=asked_at or timezone.now(),
+        profile=rules.profile_of(persona),
+        system_prompt=rules.system_prompt,
+        reminders=claimed["reminders"] if "reminders" in claimed else reminders_for(persona),
+        asked_at=turn.user_message.created if turn is not None else timezone.now(),
         conversation=scope.conversation,
         project=scope.project,
         asked_effort=scope.conversation.effort if scope.conversation is not None else "",
@@ -261,8 +265,8 @@ def context_of_turn(turn: Turn, model: Model, *, searched: bool = False) -> Turn
     `searched`: another model has searched the files in this turn, and the person's question with it.
     """
     conversation = turn.conversation
-    scope, asked_at = scope_of(conversation), turn.user_message.created
-    context = base_context(user=conversation.owner, model=model, scope=scope, asked_at=asked_at)
+    scope = scope_of(conversation)
+    context = base_context(user=conversation.owner, model=model, scope=scope, turn=turn)
     run_step = _run_step(getattr(turn, "run_step", None))
     question = "" if searched else turn.user_message.text
     return replace(
@@ -273,6 +277,7 @@ def context_of_turn(turn: Turn, model: Model, *, searched: bool = False) -> Turn
         run_step=run_step,
         asked_effort=turn.effort,
         summarised=getattr(turn, "has_summary", True),
+        marked=getattr(turn, "has_marks", True),
     )
 
 
@@ -291,7 +296,7 @@ def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: S
 
 
 def tasks_of_turn(turn: Turn) -> PromptTasks | None:
-    """Today's tasks and those mentioned today, for a turn that was claimed (`chat.turns.store.claim`).
+    """Today's tasks and those mentioned today, for a turn that was claimed (`chat.models.queries.claim`).
 
     What has to be known beforehand comes along with the claim, so that somebody without tasks costs no query more.
     "Mentioned today": a message of this person, in whatever conversation, sent on the day of the question in the

@@ -6,6 +6,7 @@ the notices and frames of the socket they are described as JSON Schema, the cont
 sent.
 """
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self, get_args
 
-from accounts.realtime import News
+from accounts.realtime import NOT_SIGNED_IN, TOO_MANY, News
 from chat.models import Conversation, Turn
 from llm.types.model_call import FinishReason
 
@@ -37,6 +38,11 @@ DOCUMENTS: Schema = {
     "type": "array",
     "description": "What was found: each with the number that it is cited by.",
     "items": {"type": "object", "properties": {"number": NUMBER, "title": TEXT}, "required": ["number", "title"]},
+}
+OUTGOING: Schema = {
+    "type": "array",
+    "description": "What left the workspace: to which host, and the address, query or arguments to the letter.",
+    "items": {"type": "object", "properties": {"host": TEXT, "what": TEXT}, "required": ["host", "what"]},
 }
 USAGE: Schema = {
     "type": "object",
@@ -107,6 +113,7 @@ class EventType(StrEnum):
             "error": YES_NO,
             "arguments": {**TEXT, "description": "As really used."},
             "documents": DOCUMENTS,
+            "outgoing": OUTGOING,
         },
     )
     CITATION = (
@@ -143,6 +150,8 @@ class EventType(StrEnum):
 
 
 LAST = frozenset({EventType.RUN_FINISHED, EventType.RUN_STOPPED, EventType.RUN_ERROR})
+SENTENCES = ("detail", "label")  # members that people read
+IN_WORDS = frozenset(type_ for type_ in EventType if not type_.members.keys().isdisjoint(SENTENCES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +170,30 @@ class Event:
     @property
     def last(self) -> bool:
         return self.type in LAST
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An event as its readers get it: `text` is the JSON of its wire object, made once by who wrote it.
+
+    `seq` is 0 of a SNAPSHOT and of QUEUED, which no stream holds.
+    """
+
+    type: str
+    seq: int
+    text: str
+
+    @property
+    def last(self) -> bool:
+        return self.type in LAST
+
+    def wire(self) -> dict[str, Any]:
+        wire: dict[str, Any] = json.loads(self.text)
+        return wire
+
+
+def written(wire: Mapping[str, Any]) -> str:
+    return json.dumps(wire, ensure_ascii=False, separators=(",", ":"))
 
 
 def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
@@ -187,12 +220,15 @@ def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
             call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
             call["arguments"] = payload["arguments"]
             kept = {name: payload[name] for name in ("text", "error", "documents")}
+            kept |= {"outgoing": payload["outgoing"]} if payload.get("outgoing") else {}
             parts.append({"type": "tool_result", "id": payload["call"], **kept})
 
 
 BAD_FRAME, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4403, 4413, 4429  # codes a socket is closed with
+BROKEN_OFF = 1011  # RFC 6455: what the server has to do for the socket, it cannot
 MAX_IDS = 50  # in one list of a frame
 MAX_FRAME = 524_288  # characters; below the web server's own limit of 1 MiB, which drops the connection without a word
+LAST_SEQ = 999_999_999  # the greatest that a client may name; Redis would refuse one beyond 64 bits
 BURST, PER_SECOND = 60, 20.0  # frames a socket may send at once, and for ever
 
 NUMBERED: Mapping[str, Schema] = {
@@ -201,6 +237,8 @@ NUMBERED: Mapping[str, Schema] = {
     "ts": {"type": "number", "description": "Unix time in seconds."},
 }
 SNAPSHOT: Mapping[str, Schema] = {"turn": ID, "message": ID, "status": one_of(*Turn.Status)}
+
+POSITION: Mapping[str, Schema] = {"turn": ID, "position": {"type": "integer", "minimum": 1}}
 
 ANY_ID: Schema = {"type": ["string", "number", "null"], "description": "The sender's own, given back."}
 STATE: Schema = one_of(*Conversation.State)
@@ -214,6 +252,7 @@ NOTICES: Mapping[str, Mapping[str, Schema]] = {
     "TURN": {"conversation": ID, "turn": ID, "message": ID},
     News.CONVERSATIONS: {},
     News.TASKS: {},
+    News.INVITATIONS: {},
 }
 OPTIONAL = {"STATE": {"title", "summary"}, "MARKS": {"message"}}  # members that a notice may lack
 
@@ -221,7 +260,7 @@ KEY: Schema = {**TEXT, "maxLength": 100}
 FRAMES: Mapping[str, Mapping[str, Schema]] = {
     "ping": {},
     "watch": {"conversation": ID},
-    "subscribe": {"turn": ID, "after_seq": NUMBER},
+    "subscribe": {"turn": ID, "after_seq": {**NUMBER, "maximum": LAST_SEQ}},
     "send": {
         "conversation": ID,
         "text": TEXT,
@@ -269,12 +308,18 @@ MEANINGS: Mapping[str, str] = {
     "TURN": "An answer begins; subscribe to read it.",
     News.CONVERSATIONS: "The person's list of conversations has changed, by whatever device or program: read it again.",
     News.TASKS: "Tasks, checklists or runs of the person have changed. A token hears this if it has the scope `tasks`.",
+    News.INVITATIONS: "An invitation to a project has come, was answered or is gone: one to the person, or one that "
+    "they sent and somebody accepted. A token hears this if it has the scope `projects`.",
+    "QUEUED": "The turn waits until a worker has room for it, behind `position` - 1 others; said again while it does.",
     "SNAPSHOT": "The turn has ended and its events are no longer kept: read the turn itself.",
 }
 CLOSE_CODES: Mapping[int, str] = {
+    BROKEN_OFF: "The server could not go on with events that were asked for: connect again, waiting longer each time, "
+    "and subscribe from the last `seq`.",
     1012: "The server restarts: connect again, and subscribe from the last `seq`.",
     BAD_FRAME: "A frame that is no JSON object with a known type.",
-    4401: "Not signed in, or not any more.",
+    NOT_SIGNED_IN: "Not signed in, or not any more.",
+    TOO_MANY: "Too many sockets and streams of yours are open. Close some, then connect again.",
     NOT_YOURS: "There is no such conversation or turn, or it is not yours.",
     TOO_LARGE: f"A frame of more than {MAX_FRAME:,} characters.",
     TOO_FAST: f"More than {BURST} frames at once, or {PER_SECOND:g} a second.",
@@ -284,7 +329,7 @@ CLOSE_CODES: Mapping[int, str] = {
 def sent_for_a_turn() -> dict[str, Schema]:
     """By type, what the SSE stream of a turn carries."""
     events = {str(type_): _object(type_, {**NUMBERED, **type_.members}) for type_ in EventType}
-    return {**events, "SNAPSHOT": _object("SNAPSHOT", SNAPSHOT)}
+    return {**events, "QUEUED": _object("QUEUED", POSITION), "SNAPSHOT": _object("SNAPSHOT", SNAPSHOT)}
 
 
 def sent_on_the_socket() -> dict[str, Schema]:

@@ -31,6 +31,7 @@ from chat.rendering.highlighting import Allowance, highlighted
 
 MAX_CHARACTERS = 400_000  # a longer text is shown as it is
 MAX_STEPS = 40_000  # places where the parser looks what begins there, at most 2 s of CPU; more is shown as it is
+MAX_TOKENS = 3 * MAX_STEPS  # of blocks; a cell of a table is three
 MAX_NESTING = 24  # lists and quotes in one another; what is deeper is left out of the tree by the parser
 NEWLINE = re.compile(r"\r\n?")
 FENCE = re.compile(r"^ *(```|~~~)", re.MULTILINE)
@@ -134,6 +135,19 @@ def _count_step(state: StateBlock | StateInline, *_: Any) -> bool:
     if state.env["steps"] > MAX_STEPS:
         raise TooManySteps
     return False
+
+
+class _FewTokens(list[Token]):
+    """One rule may make all tokens of a block without another step, such as the 200,000 cells of a wide table."""
+
+    def append(self, token: Token) -> None:
+        if len(self) >= MAX_TOKENS:
+            raise TooManySteps
+        super().append(token)
+
+
+def _few_tokens(state: StateCore) -> None:
+    state.tokens = _FewTokens()
 
 
 def _task_items(state: StateCore) -> None:
@@ -243,6 +257,7 @@ class Parser(MarkdownIt):
 def _parser() -> Parser:
     parser = Parser("commonmark", {"html": False, "maxNesting": MAX_NESTING}, renderer_cls=Renderer)
     parser.enable(["table", "strikethrough"])
+    parser.core.ruler.before("block", "few_tokens", _few_tokens)
     parser.core.ruler.after("inline", "task_items", _task_items)
     # No digits beside a dollar sign: "$5 and $6" is money.
     parser.use(
@@ -306,18 +321,21 @@ class BlockStream:
     """Renders a growing text, and tells which blocks changed: only the unfinished tail is rendered again.
 
     The tail starts at the last top-level block; all before it is finished. A tail longer than `LONG_TAIL` is rendered
-    only when it has grown by a sixteenth (or a fence may have closed), so that the work stays linear in the text's
-    length; in between `push` returns nothing, and who shows the text appends the raw piece until the next rendering.
+    only when it has grown by a sixteenth (or by less, where a fence may have closed), so that the work stays linear in
+    the text's length, and one of dense markup only when it has doubled, so that all of it costs about twice `render`.
+    In between `push` returns nothing, and who shows the text appends the raw piece until the next rendering.
     What cannot be known early (a link's definition further down) is corrected by `finish`.
     """
 
     LONG_TAIL = 2_000
+    CHEAP, DENSE = 100, 1_000  # steps
+    GROWTH, GROWTH_TO_FENCE, GROWTH_OF_DENSE = 16, 64, 2  # the part of a tail that is new when it is rendered
 
     def __init__(self, sources: Mapping[int, references.Source] | None = None) -> None:
         self._sources = sources
         self._pieces: list[str] = []
         self._tail = ""
-        self._rendered = 0  # characters of the tail at its last rendering
+        self._rendered = self._steps = 0  # characters of the tail at its last rendering, and what that took
         self._finished = 0  # blocks before the tail
         self._shown: list[str] = []
         self._references: Env = {}
@@ -346,7 +364,7 @@ class BlockStream:
         changed = list(self._place(self._finished, [html for _, html in blocks]))
         if len(blocks) > 1:
             self._advance(len(blocks) - 1, (blocks[-1][0].map or [0])[0], env["references"])
-        self._rendered = len(self._tail)
+        self._rendered, self._steps = len(self._tail), env.get("steps", 0)
         return changed
 
     def finish(self) -> list[tuple[int, str]]:
@@ -355,8 +373,11 @@ class BlockStream:
 
     def _due(self) -> bool:
         size = len(self._tail)
-        if size <= self.LONG_TAIL or size - self._rendered > size // 16:
+        new, dense = size - self._rendered, self._steps > self.DENSE
+        if size <= self.LONG_TAIL or new > size // (self.GROWTH_OF_DENSE if dense else self.GROWTH):
             return True
+        if dense or (self._steps > self.CHEAP and new <= size // self.GROWTH_TO_FENCE):
+            return False
         return FENCE.search(self._tail, self._tail.rfind("\n", 0, self._rendered) + 1) is not None
 
     def _place(self, first: int, blocks: list[str]) -> Iterator[tuple[int, str]]:

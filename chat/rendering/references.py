@@ -25,7 +25,8 @@ from projects.models import codes
 from projects.models.task import Task
 from projects.planner.queries import tasks_of, today
 
-CITED = re.compile(r"\[(\[)?(\d{1,4}(?:\s*,\s*\d{1,4})*)\](?(1)\])(?!\()")
+MAX_NUMBERS = 50  # of one citation; what holds more is a list of numbers
+CITED = re.compile(rf"\[(\[)?(\d{{1,4}}(?:\s*,\s*\d{{1,4}}){{0,{MAX_NUMBERS - 1}}})\](?(1)\])(?!\()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +74,12 @@ def cited(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:
 
 def citation_rule(state: StateInline, silent: bool) -> bool:
     """A rule of the Markdown parser; `env["sources"]` says what can be cited."""
-    sources: Mapping[int, Source] = state.env.get("sources") or {}
-    match = CITED.match(state.src, state.pos) if sources and state.src[state.pos] == "[" else None
-    if match is None or not any(int(number) in sources for number in re.findall(r"\d+", match[2])):
+    sources: Mapping[int, Source] | None = state.env.get("sources")
+    match = CITED.match(state.src, state.pos) if state.src[state.pos] == "[" else None
+    if match is None or sources is None or not any(int(number) in sources for number in re.findall(r"\d+", match[2])):
         return False
     if not silent:
+        state.env["steps"] = state.env.get("steps", 0) + match[2].count(",")  # each number is a link
         for piece in re.findall(r"\d+|\D+", f"[{match[2]}]"):
             source = sources.get(int(piece)) if piece.isdecimal() else None
             if source is None:
@@ -112,7 +114,7 @@ OFFERED_TASKS, OFFERED_FILES = 8, 4
 
 def remember(*, user: User, text: str, at: datetime) -> None:
     """Keeps, for the user's day at that moment, what exists of what a message mentions."""
-    found = codes.mentions(text)
+    found = codes.mentions(text) if "@" in text else []
     if not found:
         return
     known = Task.objects.visible_to(user).filter(code__in=tasks_of(found)).values_list("code", flat=True)

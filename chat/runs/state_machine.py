@@ -16,6 +16,7 @@ from django.utils import timezone
 from accounts.models import User
 from chat.conversations.services import update_conversation
 from chat.models import Run, RunStep, Turn
+from chat.models.conversation_state import NOT_NOW
 from chat.runs import prompts
 from chat.runs.limits import exceeded
 from chat.runs.transitions import NO_CHECKLIST, become, checklist, end, locked, mark, save, settle, wait
@@ -27,7 +28,6 @@ from projects.planner.queries import written_by_hand
 from projects.planner.rules import Actor
 from projects.planner.services import clear_breakpoint, draft_begun
 
-NOT_NOW = ("already_answering", "summarising")  # refusals that pass by themselves
 PATIENCE = timedelta(seconds=5)  # before the sweeper looks at a run that somebody else may be about to look at
 LONG = timedelta(minutes=1)  # from when on a turn that is being written is held against the run's minutes
 

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils import timezone
 
+from accounts.models import User
 from accounts.realtime import News, tell
 from accounts.webhooks.services import emit
 from chat.models import Run, RunStep, Turn
@@ -54,6 +55,10 @@ NO_CHECKLIST = "no_checklist"
 
 
 def locked(run_id: UUID) -> Run | None:
+    """The run, and its person's tasks before it (`projects.planner.services.lock_tasks`): what follows changes them
+    and begins turns, which lock the conversation and the person's line. Everybody takes these in this order."""
+    owner = Run.objects.filter(pk=run_id).values("owner")
+    User.objects.select_for_update(no_key=True).filter(pk__in=owner).first()
     rows = Run.objects.select_for_update(of=("self",)).filter(pk=run_id)
     related = ("owner", "model", "item", "task", "conversation__persona__budget_profile", "conversation__project")
     return rows.select_related(*related).first()

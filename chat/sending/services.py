@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, NextMessage, Turn
-from chat.models.conversation_state import ChatScope, RunWaits, lock, require_no_run, require_owner
+from chat.models.conversation_state import NOT_NOW, ChatScope, RunWaits, lock, require_no_run, require_owner
 from chat.prompts.preview import chosen_files
 from chat.realtime.event_stream import tell_pages
 from chat.runs import state_machine as runs
@@ -22,8 +22,6 @@ from chat.turns.submit import MAX_MODELS, Ask, check, remember_effort, submit
 from core.errors import ProductError
 from core.i18n import translated
 from files.models import File
-
-NOT_NOW = ("already_answering", "summarising")  # refusals that pass by themselves
 
 
 def send(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
@@ -65,7 +63,8 @@ def send_queued(*, user: User, conversation: Conversation, pk: UUID | None = Non
 def start_conversation(*, user: User, scope: ChatScope, ask: Ask) -> Conversation:
     """A conversation and its first turn, both or neither; a repeated idempotency key finds the one it made."""
     if ask.key:
-        User.objects.select_for_update().get(pk=user.pk)  # two sends of one key at once come one after the other
+        # Two sends of one key at once come one after the other.
+        User.objects.select_for_update(no_key=True).get(pk=user.pk)
         earlier = (
             Turn.objects.filter(conversation__owner=user, idempotency_key=ask.key)
             .select_related("conversation")
@@ -159,10 +158,6 @@ def send_kept(conversation_id: UUID) -> bool:
         if error.code not in NOT_NOW:
             NextMessage.objects.filter(pk=kept.pk).update(problem=error.detail)
         return False
-
-
-def waits_in(conversation_id: UUID) -> bool:
-    return NextMessage.objects.filter(conversation=conversation_id).exists()
 
 
 def due() -> list[UUID]:

@@ -163,7 +163,7 @@ def costs(context: TurnContext, rows: Sequence[Message], taken: int) -> list[Sum
     tokens, which count the tools'.
     """
     overhead = context.profile.message_overhead
-    messages = context.documents().attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead))
+    messages = context.documents().attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead), rows)
     renderer = Renderer(ContextRequest(context.room, messages, context.tokenizer, message_overhead=overhead))
     room = context.room.input_limit + context.room.tools_tokens - taken
     found: list[SummaryMessage] = []

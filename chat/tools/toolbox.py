@@ -17,6 +17,7 @@ from chat.models.conversation_state import ChatScope
 from chat.models.summary import in_force
 from chat.tools.conversation import CONVERSATION_GUIDANCE, SearchConversation
 from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles
+from chat.tools.permission import Gate
 from chat.tools.tasks import Hand, task_tools
 from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
 from core.background import on_database
@@ -31,6 +32,9 @@ from personas.models import Persona
 from personas.tools import TASKS, WEB
 
 SEPARATOR = "__"  # between the names of a server and of its tool
+WEB_OFF = "The project has the web switched off, so no tool that reaches out is there: {names}."
+ONE_DENIED = "One result of a search is of a host that the workspace denies; the model did not get it."
+DENIED = "{count} results of searches are of hosts that the workspace denies; the model did not get them."
 LAST_STEP = "This is the last step of this turn. Answer now with what you have; no tool can be called any more."
 
 logger = logging.getLogger(__name__)
@@ -40,15 +44,24 @@ logger = logging.getLogger(__name__)
 class Toolbox:
     """`tools` by name and `guidance`, both in the fixed order in which the model gets them.
 
-    `approval`: names of those whose every call a person has to allow. `notes`: sentences for people about tools that
-    should be there and are not. `external`: tools that the calling program runs itself; a call of one ends the turn.
+    `approval`: names of those whose calls `gate` decides about, which a person may have to allow. `notes`: sentences
+    for people about tools that should be there and are not. `external`: tools that the calling program runs itself; a
+    call of one ends the turn. `web`: whether tools that reach out are offered.
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
     guidance: Sequence[ToolGuidance] = ()
     notes: Sequence[str] = ()
     approval: frozenset[str] = frozenset()
+    gate: Gate | None = None
     external: tuple[ToolDefinition, ...] = ()
+    web: bool = True
+
+    @property
+    def all_notes(self) -> Sequence[str]:
+        """`notes` and, once its tools have run, what the workspace kept from the model."""
+        denied = self.gate.denied if self.gate else 0
+        return [*self.notes, DENIED.format(count=denied) if denied > 1 else ONE_DENIED] if denied else self.notes
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
@@ -88,17 +101,28 @@ def toolbox_for(
     # One that is about to be begun; nothing belongs to it yet.
     conversation = scope.conversation or Conversation(owner=user)
     persona = scope.persona
-    hand = Hand(user, model.name, run_step)
+    hand, gate = Hand(user, model.name, run_step), Gate(conversation)
+    web = scope.project is None or scope.project.web
     chosen = [
         *_file_tools(Scope(conversation, scope.project, question), files),
         *_conversation_tools(conversation),
-        *_web_tools(persona, conversation),
+        *(_web_tools(persona, conversation, gate) if web else ()),
         *task_tools(hand, named=persona is not None and TASKS in persona.tools),
     ]
     tools = {guidance.name: tool for guidance, tool in chosen}
-    missing = persona is not None and set(WEB) & set(persona.tools) - set(tools)
-    notes = ("The persona's tools for the web are not there: no search service is set up.",) if missing else ()
-    return Toolbox(tools, tuple(guidance for guidance, _ in chosen), notes)
+    asking = frozenset({OPEN_GUIDANCE.name}) & set(tools)
+    notes = tuple(_missing(persona, tools, web=web))
+    return Toolbox(tools, tuple(guidance for guidance, _ in chosen), notes, asking, gate, web=web)
+
+
+def _missing(persona: Persona | None, tools: Mapping[str, Tool], *, web: bool) -> Iterator[str]:
+    """Why there are no tools for the web where somebody may look for them."""
+    if not web and (persona is not None or web_search_tool() is not None):
+        wanted = [name for name in WEB if persona is None or name in persona.tools]
+        if wanted:
+            yield WEB_OFF.format(names=", ".join(wanted))
+    elif persona is not None and set(WEB) & set(persona.tools) - set(tools):
+        yield "The persona's tools for the web are not there: no search service is set up."
 
 
 def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:
@@ -128,16 +152,16 @@ def with_file_tools(box: Toolbox, scope: ChatScope, user: User) -> Toolbox:
     return replace(box, tools=tools, guidance=(*found, *box.guidance))
 
 
-def _web_tools(persona: Persona | None, conversation: Conversation) -> Iterator[tuple[ToolGuidance, Tool]]:
+def _web_tools(persona: Persona | None, conversation: Conversation, gate: Gate) -> Iterator[tuple[ToolGuidance, Tool]]:
     """For personas that name them, and where nobody else answers: without a persona. Only once a search is set up."""
     wanted = set(WEB if persona is None else persona.tools)
     search = web_search_tool() if wanted & set(WEB) else None
     if search is None:
         return
     if "web_search" in wanted:
-        yield WEB_GUIDANCE, Numbered(search, conversation)
+        yield WEB_GUIDANCE, Numbered(search, conversation, gate)
     if "open_url" in wanted:
-        yield OPEN_GUIDANCE, open_url(conversation)
+        yield OPEN_GUIDANCE, open_url(conversation, gate)
 
 
 def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...]) -> Toolbox:
@@ -163,8 +187,8 @@ def with_known_tools(box: Toolbox, persona: Persona | None, model: Model) -> Too
     allowed = _allowed(persona, model)
     if not allowed:
         return box
-    found = [(server, _unknown(server.name) if tools is None else tools) for server, tools in known_tools()]
-    return _with(box, allowed, found)
+    offered = [(server, _unknown(server.name) if tools is None else tools) for server, tools in known_tools()]
+    return _with(box, allowed, [(server, _kept_in(server, box) or tools) for server, tools in offered])
 
 
 async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox:
@@ -174,7 +198,7 @@ async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model)
         return box
     wanted = _servers(allowed)
     servers = [server for server in await on_database(tool_servers) if server.name in wanted]
-    found = list(zip(servers, await asyncio.gather(*(_listed(server) for server in servers)), strict=True))
+    found = list(zip(servers, await asyncio.gather(*(_listed(server, box) for server in servers)), strict=True))
     return _with(box, allowed, found)
 
 
@@ -193,8 +217,15 @@ def _unknown(name: str) -> str:
     return f"The tools of the server {name} are not known yet; they come on top."
 
 
-async def _listed(server: Server) -> list[ServerTool] | str:
+def _kept_in(server: Server, box: Toolbox) -> str:
+    """The sentence that says why none of its tools are there: they reach out, and the web is off."""
+    return "" if box.web or not server.reaches_out else WEB_OFF.format(names=f"{server.name}{SEPARATOR}*")
+
+
+async def _listed(server: Server, box: Toolbox) -> list[ServerTool] | str:
     """What it offers now; or the sentence that says why there is nothing."""
+    if why := _kept_in(server, box):
+        return why
     try:
         offered = await tools_of(server)
     except ServerFailed as failure:
@@ -224,4 +255,4 @@ def _with(box: Toolbox, allowed: Sequence[str], found: Sequence[tuple[Server, Se
             tools[name] = tool
             approval |= {name} if server.approval_required else set()
             guidance.append(ToolGuidance(name, tool.definition.description.partition("\n")[0]))
-    return Toolbox(tools, tuple(guidance), tuple(notes), frozenset(approval), box.external)
+    return replace(box, tools=tools, guidance=tuple(guidance), notes=tuple(notes), approval=frozenset(approval))

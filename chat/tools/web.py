@@ -10,6 +10,7 @@ from chat.context.rendering import Numbers, ToolGuidance, documents_json
 from chat.context.types import Document
 from chat.models import Conversation
 from chat.rendering.references import give_numbers
+from chat.tools.permission import Gate
 from core.background import on_database
 from core.net.url_safety import Refused
 from files.extraction.process import extract
@@ -24,17 +25,18 @@ WEB_GUIDANCE = ToolGuidance(
     is_search=True,
 )
 OPEN_GUIDANCE = ToolGuidance(
-    "open_url", "Call it to read a page whose address a person or a search has given. Never make addresses up.",
+    "open_url",
+    "Call it to read a page whose address a person or a search has given. Never make addresses up; one that neither "
+    "has given is opened only if the person allows it.",
     is_search=True,
-)  # fmt: skip
+)
 
 
 class Numbered:
     """A tool whose `documents` get the conversation's numbers: the model sees their JSON, the page their addresses."""
 
-    def __init__(self, tool: Tool, conversation: Conversation) -> None:
-        self.tool = tool
-        self.conversation = conversation
+    def __init__(self, tool: Tool, conversation: Conversation, gate: Gate) -> None:
+        self.tool, self.conversation, self.gate = tool, conversation, gate
         self.definition = tool.definition
         self.timeout = tool.timeout
         self.max_characters = 2 * tool.max_characters  # the tool keeps its own cap; JSON with its escapes is longer
@@ -44,6 +46,7 @@ class Numbered:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         output = await self.tool.run(arguments)
+        self.gate.denied += output.data.get("denied", 0)
         found = output.data.get("documents", ())
         if not found:
             return output
@@ -51,12 +54,13 @@ class Numbered:
         numbers = await on_database(give_numbers, self.conversation, ids)
         documents = [Document(each["id"], each["title"], each["text"], metadata=each["metadata"]) for each in found]
         places = [{"number": numbers[each["id"]], "title": each["title"], "url": each["metadata"]} for each in found]
+        self.gate.learn(each["url"] for each in places)
         text = "\n".join([documents_json(documents, Numbers(numbers)), *output.data.get("notes", ())])
         return replace(output, text=text, data={"documents": places})
 
 
-def open_url(conversation: Conversation) -> Numbered:
-    return Numbered(OpenUrlTool(readers=READERS), conversation)
+def open_url(conversation: Conversation, gate: Gate) -> Numbered:
+    return Numbered(OpenUrlTool(readers=READERS, follow=gate.follow), conversation, gate)
 
 
 def _pdf(body: bytes) -> str:

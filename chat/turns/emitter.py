@@ -15,6 +15,7 @@ from chat.realtime import event_stream
 from chat.realtime.events import Approval, Event, EventType, fold
 from chat.rendering.markdown import BlockStream
 from chat.rendering.references import Sources, cited
+from chat.tools.permission import Gate
 from chat.tools.toolbox import Toolbox
 from llm.types.model_call import (
     LoopEvent,
@@ -119,6 +120,7 @@ class Answer:
                 documents = list(data.get("documents", ()))
                 self.sources.learn(documents)
                 payload = {"text": text, "error": error, "arguments": call.arguments, "documents": documents}
+                payload["outgoing"] = list(data.get("outgoing", ()))
                 self.emit(EventType.TOOL_CALL_RESULT, part=self._count, call=id_, **payload)
             case StepFinished(reason, usage):
                 self.finish_reason = reason
@@ -209,24 +211,29 @@ async def answer_of(turn: Turn) -> Answer:
     answer = Answer(str(turn.pk))
     answer.parts, answer.seq = list(turn.answer.parts), turn.seq
     for event in await event_stream.read(turn.pk, turn.seq):
-        fold(answer.parts, event.type, event.payload)
+        fold(answer.parts, EventType(event.type), event.wire())
         answer.seq = event.seq
     return answer
 
 
 def guarded(box: Toolbox, answer: Answer, tell: Callable[[], None]) -> dict[str, Tool]:
-    """The box's tools by name; those that need it wait for a decision. `tell`: there is news in the answer."""
-    return {name: Guarded(tool, answer, tell) if name in box.approval else tool for name, tool in box.tools.items()}
+    """The box's tools by name; those that may need it wait for a decision. `tell`: there is news in the answer."""
+    gate = box.gate
+    if gate is None:
+        return dict(box.tools)
+    asking = box.approval
+    return {name: Guarded(tool, gate, answer, tell) if name in asking else tool for name, tool in box.tools.items()}
 
 
 class Guarded:
-    """A tool that runs only when a person has allowed the call; the first decision counts, be it that time is up.
+    """A tool that runs only when its gate lets the call through or a person has allowed it; the first decision counts,
+    be it that time is up.
 
     Its own caps hold from then on: waiting is no running.
     """
 
-    def __init__(self, tool: Tool, answer: Answer, tell: Callable[[], None]) -> None:
-        self._tool, self._answer, self._tell = tool, answer, tell
+    def __init__(self, tool: Tool, gate: Gate, answer: Answer, tell: Callable[[], None]) -> None:
+        self._tool, self._gate, self._answer, self._tell = tool, gate, answer, tell
         self.definition = tool.definition
         # Never the first to end: the wait and the tool have time limits of their own.
         self.timeout = settings.APPROVAL_SECONDS + tool.timeout + 60.0
@@ -237,11 +244,15 @@ class Guarded:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         part, call = self._answer.begun(self.definition.name, arguments)
-        self._say(part, call, Approval.WAITING)
-        decision = await event_stream.wait_for_decision(self._answer.turn, call, settings.APPROVAL_SECONDS)
-        self._say(part, call, decision)
-        if decision != Approval.ALLOWED:
-            return ToolOutput(NOT_ALLOWED, error=True)
+        verdict = await self._gate.verdict(self.definition.name, arguments)
+        if verdict.refusal:
+            return ToolOutput(verdict.refusal, error=True)
+        if verdict.asks:
+            self._say(part, call, Approval.WAITING)
+            decision = await event_stream.wait_for_decision(self._answer.turn, call, settings.APPROVAL_SECONDS)
+            self._say(part, call, decision)
+            if decision != Approval.ALLOWED:
+                return ToolOutput(NOT_ALLOWED, error=True)
         return await run_tool(self._tool, arguments)
 
     def _say(self, part: int, call: str, state: Approval) -> None:

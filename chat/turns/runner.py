@@ -15,10 +15,13 @@ from uuid import UUID
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from chat.context import cache
+from chat.models import Message as MessageRow
 from chat.models import SummaryJob, Turn
+from chat.models.queries import claim
 from chat.prompts import builder
 from chat.prompts import report as reports
 from chat.prompts.builder import model_request
+from chat.prompts.history import Count
 from chat.prompts.report import CallReport, Made
 from chat.prompts.turn_context import TurnContext, context_of_turn, with_offered_tools
 from chat.realtime import event_stream
@@ -30,7 +33,7 @@ from chat.tools.files import SEARCH_GUIDANCE
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, Progress, last_event
-from core.background import completed, on_database, persistently
+from core.background import completed, first_on_database, on_database, persistently
 from core.errors import ModelError, ProductError
 from llm import agent_loop
 from llm.models import Model, Provider
@@ -51,6 +54,7 @@ from llm.types.model_call import HandedOver, Message, ParametersLeftOut, StepFin
 from llm.types.tools import Tool
 
 EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
+LEFT_AFTER = 0.02  # seconds; a worker that is killed before has, as far as its row knows, not asked the model yet
 AT_ONCE = 100  # turns; their texts are in memory and on the wire twice
 
 logger = logging.getLogger(__name__)
@@ -65,12 +69,16 @@ async def warm_up() -> None:
         await event_stream.read("warm-up")
 
 
-async def run(turn_id: UUID) -> UUID | None:
+async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     """Carries a queued turn out, to whatever end; cancelled, it ends it as interrupted. Returns its conversation.
 
-    Does nothing and returns None when the turn is not queued: another worker has it, or it was stopped.
+    Does nothing and returns None when the turn is not queued: another worker has it, or it was stopped. That is known
+    once `looked` is set.
     """
-    claimed = await completed(on_database(_claim, turn_id))
+    try:
+        claimed = await completed(first_on_database(_claim, turn_id))
+    finally:
+        looked.set()
     if claimed is None:
         return None
     task = asyncio.current_task()
@@ -90,16 +98,18 @@ def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None, ModelError | None] 
 
     The context is that of a fallback when the turn's model was not available just now, for the reason that comes last.
     """
-    turn = store.claim(turn_id)
+    turn = claim(turn_id)
     if turn is None:
         return None
-    why = outage_of(turn.model) if turn.model is not None else None
-    model = available(turn.model) if turn.model is not None and why is not None else turn.model
+    if turn.model is None or not turn.model.usable:
+        return turn, None, None
+    why = outage_of(turn.model)
+    model = available(turn.model) if why is not None else turn.model
     return turn, context_of_turn(turn, model) if model is not None else None, why
 
 
 class _Run:
-    """`claimed` is None when the turn's model has been removed; `context` is that of the model that is asked now."""
+    """`claimed` is None when the turn's model was removed or switched off; `context` is that of the model asked now."""
 
     context: TurnContext
     tools: dict[str, Tool]
@@ -120,6 +130,7 @@ class _Run:
         self._instead: list[str] = []  # sentences on why it is asked, and not the turn's own
         self._storing: list[asyncio.Task[None]] = []
         self._storing_order = asyncio.Lock()  # an older report must not come after a newer one
+        self._counted: list[Count] = []  # of messages, not stored yet
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
 
@@ -163,7 +174,8 @@ class _Run:
     async def _ask(self) -> Ending:
         try:
             if self._claimed is None or self.turn.model is None:
-                raise ProductError("model_gone", "The model of this answer was removed. Choose another and try again.")
+                sentence = "The model of this answer was removed or switched off. Choose another and try again."
+                raise ProductError("model_gone", sentence)
             if self._why is not None and self._claimed.model != self.turn.model:
                 await self._fall_back(self.turn.model, self._claimed.model, self._why)
             else:
@@ -219,14 +231,13 @@ class _Run:
         if cycle.refused is not None and cycle.refused.unavailable:
             await self._next_model(cycle.refused, added)
         added = self._of_this_model(added)
-        made = await on_database(self._plan, self.context, cycle, added)
+        made = await first_on_database(self._plan, self.context, cycle, added)
         if cycle.refused is None and builder.worth_counting(self.context, made[0].prompt):
             made = await reports.counted(self.context, made, partial(self._plan, cycle=cycle, added=added))
         planned, report, request = made
         prompt = planned.prompt
         self.answer.sources.learn(planned.documents.given)
         self.reports.append(report)
-        # Beside the model call, not before it: the first token need not wait for this row.
         self._store_reports()
         self.answer.emit(
             EventType.CONTEXT_REPORT,
@@ -244,9 +255,14 @@ class _Run:
         return [*(replace(message, reasoning=None) for message in others), *own]
 
     def _store_reports(self) -> None:
+        """Once the request has left: the first token need not wait for these rows, nor for the work that they are."""
+
         async def in_order() -> None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), LEFT_AFTER)
             async with self._storing_order:
-                await on_database(store.store_report, self.turn, list(self.reports))
+                counted, self._counted = self._counted, []
+                await on_database(store.store_report, self.turn, list(self.reports), counted)
 
         self._storing.append(asyncio.create_task(in_order()))
 
@@ -262,7 +278,8 @@ class _Run:
             first=cycle.number == 1,
             reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
-        planned = builder.plan(context, store.last_given(self.turn), added_messages, step=step)
+        given: MessageRow = vars(self.turn)["given"]
+        planned = builder.plan(context, given, added_messages, step=step, later=self._counted)
         references.give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)

@@ -4,16 +4,19 @@ import json
 from typing import Any
 
 from asgiref.sync import async_to_sync
+from django.db import transaction
 
 from accounts.models import User
-from chat.models import Turn
+from chat.models import Conversation, ToolPermission, Turn
 from chat.models.conversation_state import require_owner
 from chat.realtime import event_stream
 from chat.realtime.events import Approval, Event, EventType
+from chat.tools import permission
 from chat.turns.emitter import answer_of
 from chat.turns.store import Ending, end_queued
-from core.background import enqueue
+from core.background import TURNS, enqueue
 from core.errors import NotFound, ProductError
+from core.requests import get_or_404
 
 
 def stop_turn(*, user: User, turn: Turn) -> None:
@@ -22,6 +25,7 @@ def stop_turn(*, user: User, turn: Turn) -> None:
     if turn.status not in Turn.LIVE:
         return
     if end_queued(turn, Ending(Turn.Status.STOPPED)):
+        TURNS.remove(turn.pk)
         last = Event(EventType.RUN_STOPPED, str(turn.pk), 1, {})
         async_to_sync(event_stream.append)(turn.pk, [last])
         enqueue("chat.tasks.send_next", turn.conversation_id)  # no worker has it that would see to what comes next
@@ -30,15 +34,36 @@ def stop_turn(*, user: User, turn: Turn) -> None:
     event_stream.signal_stop(turn.pk)
 
 
-def decide_call(*, user: User, turn: Turn, call: str, allow: bool) -> None:
+def decide_call(*, user: User, turn: Turn, call: str, allow: bool, remember: bool = False) -> None:
     """Says whether a tool call that waits for its person may run.
 
+    `remember`: and so may, or may never, every other call of this conversation to the same host, for tools without one
+    of the same tool. Those that wait now are decided along with it.
     Raises `not_found` for a call that does not ask, `already_decided` and `not_waiting` (409).
     """
     require_owner(user, turn.conversation)
-    require_waiting(turn, async_to_sync(answer_of)(turn).parts, call)
-    if not event_stream.decide(turn.pk, call, Approval.ALLOWED if allow else Approval.REFUSED):
+    parts = async_to_sync(answer_of)(turn).parts
+    require_waiting(turn, parts, call)
+    decision = Approval.ALLOWED if allow else Approval.REFUSED
+    tool, host = _about(asking(parts, call))
+    with transaction.atomic():  # whose row stands only if this decision is the one that counts
+        if remember:
+            permission.remember(turn.conversation, tool=tool, host=host, allowed=allow)
+        if not event_stream.claim_decision(turn.pk, call):
+            raise already_decided()
+    # Only now: the next call of the turn may be there before a row that is not committed.
+    if not event_stream.decide(turn.pk, call, decision):
         raise already_decided()
+    others = [part for part in parts if remember and part.get("approval") == Approval.WAITING and part["id"] != call]
+    for part in others:
+        if _about(part) == (tool, host):
+            event_stream.decide(turn.pk, part["id"], decision)
+
+
+def forget_permission(*, user: User, conversation: Conversation, pk: object) -> None:
+    """From now on its calls ask again. Raises `NotFound`."""
+    require_owner(user, conversation)
+    get_or_404(ToolPermission.objects.filter(conversation=conversation), pk, "permission").delete()
 
 
 def asking(parts: list[dict[str, Any]], call: str) -> dict[str, Any]:
@@ -65,20 +90,32 @@ def already_decided() -> ProductError:
 
 
 def shown(part: dict[str, Any]) -> dict[str, Any]:
-    """A tool call's part for a template: with `asked`, what it is to be called with, while somebody has to decide."""
-    waiting = part.get("approval") == Approval.WAITING
-    return {**part, "asked": _readable(part["arguments"])} if waiting else part
+    """A tool call's part for a template, while somebody has to decide with `asked`, what it is to be called with, and
+    `host`, which a decision for the conversation would be about."""
+    if part.get("approval") != Approval.WAITING:
+        return part
+    return {**part, "asked": _readable(part["arguments"]), "host": _about(part)[1]}
+
+
+def _about(part: dict[str, Any]) -> tuple[str, str]:
+    """The tool and the host, if it has one, that a decision about this call is remembered for."""
+    return part["name"], permission.host_asked_for(part["name"], _given(part["arguments"]) or {})
 
 
 def _readable(arguments: str) -> list[tuple[str, str]]:
     """By name: texts as they are, everything else as JSON."""
-    try:
-        given = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        return [("", arguments)]
-    if not isinstance(given, dict):
+    given = _given(arguments)
+    if given is None:
         return [("", arguments)]
     return [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in given.items()
     ]
+
+
+def _given(arguments: str) -> dict[str, Any] | None:
+    try:
+        given = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return given if isinstance(given, dict) else None

@@ -6,14 +6,11 @@ Synchronous; the event loop calls these through `on_database`.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.contrib.postgres.expressions import ArraySubquery
 from django.db import connection, transaction
-from django.db.models import DateField, Exists, F, OuterRef, Q, Subquery
-from django.db.models.functions import Cast, JSONObject
+from django.db.models import F, OuterRef, Subquery
 from django.urls import reverse
 from django.utils import timezone
 
@@ -21,28 +18,24 @@ from accounts.webhooks.services import emit
 from chat.context.cache import SentPrompt
 from chat.models import (
     LastPrompt,
-    Mention,
     Message,
     ModelCall,
     RunStep,
     StepReasoning,
-    Summary,
     SummaryJob,
     Turn,
 )
 from chat.models.conversation import total_cost
 from chat.models.conversation_state import scope_of, settle
-from chat.prompts.history import known_by
+from chat.prompts.history import Count, known_by, store_counts
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
-from core.background import claim as claim_row
 from core.background import silent, unclaimed
 from core.errors import ModelError, ProductError
 from llm import tokens
 from llm.models import Model, Provider
 from llm.types.model_call import Message as LoopMessage
 from llm.types.model_call import Usage
-from projects.models.task import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,41 +106,6 @@ def last_event(ending: Ending, usage: dict[str, int], finish: str = "stop") -> t
         return EventType.RUN_STOPPED, {}
     payload = {"code": ending.code, "detail": ending.detail, "status": ending.status, "retryable": ending.retryable}
     return EventType.RUN_ERROR, payload
-
-
-def claim(turn_id: UUID) -> Turn | None:
-    """The turn with what its run needs, now ours; None when it is not queued any more."""
-    queued, now = Turn.objects.filter(status=Turn.Status.QUEUED), timezone.now()
-    if not claim_row(queued, turn_id, status=Turn.Status.RUNNING, attempt=F("attempt") + 1, started=now):
-        return None
-    # A project is fetched only where there is one: every further join delays every first token.
-    related = ("conversation__persona__budget_profile", "conversation__owner", "user_message", "model__provider")
-    return Turn.objects.select_related(*related).annotate(**_ALONG).get(pk=turn_id)
-
-
-# What `chat.prompts.turn_context` goes by. A day is the user's, so mentions of the days around are fetched with theirs.
-_ASKED, _DAY = OuterRef("user_message__created"), timedelta(days=1)
-_MENTIONS = Mention.objects.filter(
-    user=OuterRef("conversation__owner"),
-    day__range=(Cast(_ASKED - _DAY, DateField()), Cast(_ASKED + _DAY, DateField())),
-)
-_PROMPTS = LastPrompt.objects.filter(conversation=OuterRef("conversation"))
-_ASKED_MODELS = Q(model=OuterRef("model")) | Q(model=OuterRef("model__fallback"))
-_ALONG: Mapping[str, Any] = {
-    "has_summary": Exists(Summary.objects.in_force().filter(conversation=OuterRef("conversation"))),
-    "has_tasks": Exists(Task.objects.filter(owner=OuterRef("conversation__owner"))),
-    "mentions": ArraySubquery(_MENTIONS.values(pair=JSONObject(day="day", code="code"))),
-    "prompts": ArraySubquery(_PROMPTS.filter(_ASKED_MODELS).values(pair=JSONObject(model="model_id", prompt="prompt"))),
-    "prompted": Exists(_PROMPTS),
-    "run_step": Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk")),
-}
-
-
-def last_given(turn: Turn) -> Message:
-    """The message that the answer stands below: the question, or what a program's own tools have said to it since."""
-    if not turn.options:  # a person's turn
-        return turn.user_message
-    return Message.objects.get(children=turn.answer_id)
 
 
 class Progress(NamedTuple):
@@ -335,8 +293,10 @@ def fall_back(turn: Turn, model: Model, reason: str) -> None:
             turn.reasoning.all().delete()
 
 
-def store_report(turn: Turn, calls: list[CallReport]) -> None:
+def store_report(turn: Turn, calls: list[CallReport], counted: Sequence[Count]) -> None:
+    """What its model calls saw, and the counts that were made for them."""
     Turn.objects.filter(pk=turn.pk).update(**_context(calls))
+    store_counts(counted)
 
 
 def _context(calls: list[CallReport]) -> dict[str, Any]:
@@ -366,10 +326,13 @@ def stale() -> Stale:
     return Stale(list(running.values_list("pk", flat=True)), unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED)))
 
 
+_RUN_STEP = Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk"))
+
+
 def stale_turn(turn_id: UUID) -> Turn | None:
     rows = silent(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
     related = ("answer", "conversation__persona", "conversation__owner", "model__provider")
-    return rows.select_related(*related).annotate(run_step=_ALONG["run_step"]).first()
+    return rows.select_related(*related).annotate(run_step=_RUN_STEP).first()
 
 
 def end_queued(turn: Turn, ending: Ending) -> bool:

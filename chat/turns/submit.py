@@ -24,19 +24,22 @@ from chat.models.conversation_state import (
     lock,
     require_idle,
     require_owner,
+    require_room,
     run_in_progress,
     scope_of,
 )
+from chat.models.queries import Standing, store
 from chat.models.summary import carry_marks
 from chat.prompts.preview import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import base_context
 from chat.rendering.references import remember
-from core.background import enqueue
+from core.background import TURNS
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 from files.models import File
 from llm.models import Effort, Model
-from personas.services import model_for
+from llm.services import usable_models
+from personas.services import one_of
 
 MAX_TEXT = 1_000_000  # characters of one message
 MAX_MODELS = 3
@@ -68,10 +71,19 @@ class Checked(NamedTuple):
     files: Sequence[File]
 
 
-def check(user: User, conversation: Conversation, ask: Ask) -> Checked:
-    """Raises `empty_message`, `message_too_long`, `no_model`, `not_found`, and what `refuse_over_line` and
-    `check_effort` raise."""
+def check(user: User, conversation: Conversation, ask: Ask, version: UUID | None = None) -> Checked:
+    """Raises `no_model`, `not_found`, and what `text_of`, `refuse_over_line` and `check_effort` raise.
+
+    `version` of the workspace, as `models_of` has it.
+    """
     require_owner(user, conversation)
+    text, models = text_of(ask), models_of(conversation, ask.models, version)
+    check_effort(ask.effort, models)
+    return Checked(text, models, _files(user, conversation, models, ask.files))
+
+
+def text_of(ask: Ask) -> str:
+    """Raises `empty_message` and `message_too_long` (413)."""
     text = ask.text.strip()
     if not text:
         raise ProductError("empty_message", "The message is empty. Write something, then send it.")
@@ -81,9 +93,7 @@ def check(user: User, conversation: Conversation, ask: Ask) -> Checked:
             f"The message has {len(text):,} characters; the most is {MAX_TEXT:,}. Upload it as a file instead.",
             status=413,
         )
-    models = models_of(conversation, ask.models)
-    check_effort(ask.effort, models)
-    return Checked(text, models, _files(user, conversation, models, ask.files))
+    return text
 
 
 def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
@@ -92,24 +102,28 @@ def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
     The same idempotency key again returns the turns of the first time. Raises what `check` and `require_idle` raise;
     a message that goes on elsewhere than at the leaf is no answer to a run (`run_in_progress`, 409).
     """
-    text, models, files = check(user, conversation, ask)
+    require_owner(user, conversation)
+    text_of(ask)  # what is wrong whatever the rows say is said before anybody waits for them
     try:
         with transaction.atomic():
             locked = lock(conversation)
             earlier = turns_of_key(locked, ask.key)
             if earlier:
                 return earlier
-            _require_idle(locked, ask)
-            parent = _parent(locked, ask)
-            question = _add_message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
-            remember(user=user, text=text, at=question.created)
-            _attach(question, files)
-            if parent is not None and parent.pk != locked.leaf_id:
-                carry_marks(locked.pk, locked.leaf_id, parent.pk, [question.pk])
+            found = _require_idle(locked, ask)
+            text, models, files = check(user, conversation, ask, found.version)
+            require_room(found, len(models))
+            parent, before = _parent(locked, ask, found), locked.leaf_id
+            question = _message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
             remember_effort(locked, ask.effort)
             if not locked.title:
                 locked.title = title_from(text)
-            return begin_answers(locked, question, models, ask.key, options=ask.options)
+            turns = begin_answers(locked, question, models, ask.key, options=ask.options)
+            remember(user=user, text=text, at=question.created)
+            _attach(question, files)
+            if parent is not None and parent.pk != before:
+                carry_marks(locked.pk, before, parent.pk, [question.pk])
+            return turns
     except IntegrityError as error:
         raise busy() from error
 
@@ -139,7 +153,7 @@ def regenerate(
         earlier = turns_of_key(locked, key)
         if earlier:
             return earlier
-        require_idle(locked)
+        require_room(require_idle(locked), len(chosen))
         remember_effort(locked, effort)
         before, turns = locked.leaf_id, begin_answers(locked, question, chosen, key)
         carry_marks(locked.pk, before, question.pk, [turn.answer_id for turn in turns])
@@ -155,37 +169,38 @@ def begin_answers(
     below: Message | None = None,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Turn]:
-    """One empty answer and turn per model, inside the caller's transaction; a worker gets them on commit.
+    """One empty answer and turn per model, inside the caller's transaction, for which `require_room` has found room; a
+    worker gets them on commit.
 
-    `below`: the message that the answers stand below, where that is not the question; `options`: see
-    `chat.prompts.turn_context`.
+    What they stand below is stored with them where it is not stored yet. `below`: the message that the answers stand
+    below, where that is not the question; `options`: see `chat.prompts.turn_context`.
     """
+    above = Place(below.pk, below.depth) if below is not None else Place(question.pk, question.depth)
     turns = []
     for slot, model in enumerate(models):
-        answer = _add_message(
-            conversation, below or question, Message.Role.ASSISTANT, status=Message.Status.PENDING, model=model
-        )
-        turns.append(
-            Turn.objects.create(
-                conversation=conversation,
-                user_message=question,
-                answer=answer,
-                model=model,
-                slot=slot,
-                idempotency_key=key,
-                options=dict(options),
-                effort=conversation.effort,
-                heartbeat=timezone.now(),
-            )
-        )
+        answer = _message(conversation, above, Message.Role.ASSISTANT, status=Message.Status.PENDING, model=model)
+        turn = Turn(conversation=conversation, user_message=question, answer=answer, model=model, slot=slot)
+        turn.idempotency_key, turn.options, turn.effort = key, dict(options), conversation.effort
+        turn.heartbeat = timezone.now()
+        turns.append(turn)
     conversation.leaf = turns[0].answer
     conversation.state = Conversation.State.ANSWERING
     conversation.updated = timezone.now()
-    conversation.save(update_fields=["leaf", "state", "updated", "title", "effort"])
+    rows = [*_unstored(below or question), *(turn.answer for turn in turns), *turns]
+    store(rows, conversation, ["leaf", "state", "updated", "title", "effort"])
     list_changed(conversation)
     for turn in turns:
-        transaction.on_commit(partial(enqueue, "chat.tasks.run_turn", turn.pk))
+        transaction.on_commit(partial(TURNS.put, turn.pk))
     return turns
+
+
+def _unstored(message: Message | None) -> list[Message]:
+    """It and those above it that are not stored yet, the first of them first."""
+    rows: list[Message] = []
+    while message is not None and message._state.adding:
+        rows.append(message)
+        message = message._state.fields_cache.get("parent")
+    return rows[::-1]
 
 
 def check_effort(effort: str | None, models: Sequence[Model] = ()) -> None:
@@ -209,18 +224,25 @@ def remember_effort(conversation: Conversation, effort: str | None) -> None:
         conversation.effort = effort
 
 
-def _require_idle(conversation: Conversation, ask: Ask) -> None:
+def _require_idle(conversation: Conversation, ask: Ask) -> Standing:
     try:
-        require_idle(conversation, of_run=ask.of_run)
+        return require_idle(conversation, of_run=ask.of_run)
     except RunWaits:
         if ask.parent or ask.beside:
             raise run_in_progress() from None
         raise
 
 
-def _add_message(conversation: Conversation, parent: Message | None, role: str, **fields: object) -> Message:
-    depth = 0 if parent is None else parent.depth + 1
-    return Message.objects.create(conversation=conversation, parent=parent, role=role, depth=depth, **fields)
+class Place(NamedTuple):
+    """A message that others stand below."""
+
+    pk: UUID
+    depth: int
+
+
+def _message(conversation: Conversation, parent: Place | None, role: str, **fields: object) -> Message:
+    above, depth = (None, 0) if parent is None else (parent.pk, parent.depth + 1)
+    return Message(conversation=conversation, parent_id=above, role=role, depth=depth, **fields)
 
 
 def turns_of_key(conversation: Conversation, key: str | None) -> list[Turn]:
@@ -237,8 +259,8 @@ def _files(user: User, conversation: Conversation, models: Sequence[Model], ids:
     files = chosen_files(user=user, ids=ids)
     if len(files) != len(ids):
         raise NotFound("file")
-    scope = scope_of(conversation)
-    for model in models:
+    scope, ids = scope_of(conversation), [model.pk for model in models]
+    for model in Model.objects.select_related("provider").filter(pk__in=ids):  # with what it has learnt by now
         refuse_over_line(files, budget(base_context(user=user, model=model, scope=scope), scope))
     return files
 
@@ -249,24 +271,27 @@ def _attach(question: Message, files: Sequence[File]) -> None:
     )
 
 
-def _parent(conversation: Conversation, ask: Ask) -> Message | None:
-    named = ask.beside or ask.parent
+def _parent(conversation: Conversation, ask: Ask, standing: Standing) -> Place | None:
+    named, leaf, depth = ask.beside or ask.parent, conversation.leaf_id, standing.leaf_depth
     if named is None:
-        return Message.objects.filter(pk=conversation.leaf_id).first() if conversation.leaf_id else None
-    found = get_or_404(Message.objects.filter(conversation=conversation).select_related("parent"), named, "message")
+        return Place(leaf, depth) if leaf is not None and depth is not None else None
+    found = get_or_404(Message.objects.filter(conversation=conversation), named, "message")
     if ask.beside:
-        return found.parent
+        return Place(found.parent_id, found.depth - 1) if found.parent_id is not None else None
     if found.role == Message.Role.USER:
         raise ProductError("parent_is_a_question", "Go on from an answer, or edit the question instead.")
-    return found
+    return Place(found.pk, found.depth)
 
 
-def models_of(conversation: Conversation, chosen: Sequence[UUID]) -> list[Model]:
+def models_of(conversation: Conversation, chosen: Sequence[UUID], version: UUID | None = None) -> list[Model]:
+    """Those that are asked, as administrators had set them at this version of the workspace or later; without one as
+    they are now."""
+    usable = usable_models(version)
     if not chosen:
-        return [model_for(scope_of(conversation).persona)]
+        return [one_of(usable, scope_of(conversation).persona)]
     if len(chosen) > MAX_MODELS:
         raise ProductError("too_many_models", f"At most {MAX_MODELS} models can answer side by side.")
-    found = {model.pk: model for model in Model.objects.usable().filter(pk__in=chosen)}
+    found = {model.pk: model for model in usable}
     if any(pk not in found for pk in chosen):
         raise NotFound("model")
     return [found[pk] for pk in chosen]

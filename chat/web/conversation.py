@@ -34,12 +34,14 @@ from chat.turns.submit import regenerate as answer_anew
 from chat.usage.services import spent
 from chat.web import messages as pages
 from core.errors import ProductError
-from core.requests import get_or_404, identifier, with_row
+from core.requests import get_or_404, identifier, with_headers, with_row
 from files.models import File
 from llm.models import Model
 from personas.services import model_for, offered_prompts
 from projects.models import Project
 from projects.services import visible_project
+
+DECISIONS = {"yes": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}
 
 
 @require_http_methods(["GET", "POST"])
@@ -188,8 +190,9 @@ def _named(request: Request) -> UUID | None:
 def approval(request: Request, turn: Turn) -> HttpResponse:
     """A call that a person has to allow, as it stands at this moment; a POST decides."""
     if request.method == "POST":
-        allow = request.POST.get("allow") == "yes"
-        decide_call(user=request.user, turn=turn, call=request.POST.get("call", ""), allow=allow)
+        allow, remember = DECISIONS.get(request.POST.get("allow", ""), (False, False))
+        call = request.POST.get("call", "")
+        decide_call(user=request.user, turn=turn, call=call, allow=allow, remember=remember)
         if request.htmx:
             return HttpResponse(status=204)  # what was decided comes with the answer's events
         return redirect(reverse("chat:conversation", args=[turn.conversation_id]) + f"#m-{turn.answer_id}")
@@ -254,7 +257,8 @@ def _refused(request: Request, found: Conversation | None, error: ProductError) 
     if request.htmx:
         raise error
     problem = {"code": error.code, "detail": error.detail}
-    return page(request, found, error.status, problem=problem, draft=request.POST.get("text", ""))
+    response = page(request, found, error.status, problem=problem, draft=request.POST.get("text", ""))
+    return with_headers(response, error)
 
 
 def turns_response(request: Request, found: Conversation, turns: list[Turn], *, question: bool) -> HttpResponse:

@@ -1,7 +1,7 @@
 """What the templates of a conversation show: plain values, made of rows with a fixed number of queries."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.models.tree import branch, ids_down_to, newest_leaf, siblings, with_rows
-from chat.rendering.markdown import render
+from chat.rendering.kept import blocks_of
 from chat.rendering.references import Sources, cited
 from chat.summaries.views import SummaryView, of_branch
 from chat.turns.services import shown as shown_call
@@ -40,6 +40,7 @@ NOT_AVAILABLE = {
     "rate_limited": _("its provider received too many requests"),
     "quota_exhausted": _("its provider's account has no credit left"),
     "bad_credentials": _("its provider refused the API key"),
+    "secret_lost": _("its stored API key cannot be read"),
     "stream_cut": _("the connection broke off"),
     "malformed_stream": _("its provider sent a broken answer"),
 }
@@ -111,12 +112,12 @@ class MessageView:
         return [Attached(file, getattr(file, "pk", None) in left_out) for file in files_of(self.row)]
 
 
-def message_view(message: Message, titles: Mapping[str, str] | None = None) -> MessageView:
-    """`titles` of the files that have a number in the conversation, by id; they are looked up when not given."""
+def _view(message: Message, sources: Sources, blocks: Sequence[list[str]]) -> MessageView:
+    """`blocks`: as `chat.rendering.kept` has them."""
     if message.role != Message.Role.ASSISTANT:
         return MessageView(message, parts=[], cited=0)
-    sources = sources_of(message, titles_of(message.conversation) if titles is None else titles)
-    return MessageView(message, _parts(message.parts, sources), sum(1 for _source in cited(message.text, sources)))
+    cites = sum(1 for _source in cited(message.text, sources))
+    return MessageView(message, _parts(message.parts, iter(blocks)), cites)
 
 
 def files_of(message: Message) -> list[File | dict[str, str]]:
@@ -143,13 +144,13 @@ def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
     return sources
 
 
-def _parts(parts: list[dict[str, Any]], sources: Sources) -> list[dict[str, Any]]:
+def _parts(parts: list[dict[str, Any]], blocks: Iterator[list[str]]) -> list[dict[str, Any]]:
     results = {part["id"]: part for part in parts if part["type"] == "tool_result"}
     shown = []
     for part in parts:
         match part["type"]:
             case "text":
-                shown.append({**part, "blocks": render(part["text"], sources)})
+                shown.append({**part, "blocks": next(blocks)})
             case "tool_call":
                 result = results.get(part["id"])
                 found = Sources()
@@ -196,10 +197,16 @@ def placed(messages: Sequence[Message], conversation: Conversation, *, beside: b
     branches, titles = branches_of([*messages, *group], places, conversation.leaf_id), titles_of(conversation)
     marks = marks_on(conversation.pk, conversation.leaf_id)
 
-    def view(message: Message) -> MessageView:
+    for message in (*messages, *group):
         message.conversation = conversation  # which the row would otherwise ask the database for
+    answers = (message for message in (*messages, *group) if message.role == Message.Role.ASSISTANT)
+    sources = {message.pk: sources_of(message, titles) for message in answers}
+    blocks = blocks_of([(message, sources[message.pk]) for message in (*messages, *group) if message.pk in sources])
+
+    def view(message: Message) -> MessageView:
         newest = message.pk == conversation.leaf_id
-        return replace(message_view(message, titles), marks=marks, branch=branches[message.pk], newest=newest)
+        shown = _view(message, sources.get(message.pk, Sources()), blocks.get(message.pk, ()))
+        return replace(shown, marks=marks, branch=branches[message.pk], newest=newest)
 
     views = [view(message) for message in messages]
     if group:

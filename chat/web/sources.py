@@ -119,11 +119,10 @@ def _contents(result: str) -> dict[int, str]:
 
 def _quotes(text: str) -> Iterator[tuple[int, str]]:
     for match in CITED.finditer(text):
-        before, after = text[: match.start()], text[match.end() :]
-        start, end = before[-AROUND:], after[:AROUND]
-        if len(before) > AROUND:
+        start, end = text[max(0, match.start() - AROUND) : match.start()], text[match.end() : match.end() + AROUND]
+        if match.start() > AROUND:
             start = f"…{start.partition(' ')[2]}"
-        if len(after) > AROUND:
+        if len(text) - match.end() > AROUND:
             end = f"{end.rpartition(' ')[0]}…"
         words = " ".join(_MARKS.sub("", f"{start}{match[0]}{end}").split())
         for number in map(int, re.findall(r"\d+", match[2])):

@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiParameter
 
 from accounts.access import permissions
 from chat.realtime import events
+from core.requests import EVENT_STREAM
 
 Document = dict[str, Any]
 
@@ -72,22 +73,25 @@ _IDENTIFIER = _parameter("id", "path", {"type": "string", "format": "uuid"})
 _SEQ = {"type": "integer", "minimum": 0, "maximum": 999_999_999}
 _SSE = (
     "Glasshouse's own events of a turn as they happen, to its end: each a `data:` line with an object of the schema "
-    "TurnEvent, with its `seq` as `id:` and its type as `event:`. Silence is broken by comments. After a break, "
+    "TurnEvent, with its `seq` as `id:` and its type as `event:`. Silence is broken by comments, and of a turn that no "
+    "worker has room for by its position. After a break, "
     "`Last-Event-ID` goes on where it broke off; of a turn whose events are no longer kept there is one SNAPSHOT, and "
     "the turn to read."
 )
+_EVENTS_TOO = (
+    "With `Accept: text/event-stream` the answer is the events of the turn that begins, as `turns/{id}/events/` tells "
+    "them, and `Location` is the turn; what keeps it from beginning is answered as ever, as JSON."
+)
+_EVENTS = {
+    "x-event-schema": {"$ref": "#/components/schemas/TurnEvent"},
+    "example": f'id: 1\nevent: RUN_STARTED\ndata: {{"type":"RUN_STARTED","turn":"{ID}","seq":1}}\n\n',
+}
 PATHS: dict[str, Document] = {
     "/api/v1/turns/{id}/events/": _operation(
         "turns_events",
         "turns",
         _SSE,
-        {
-            "text/event-stream": {
-                "schema": {"type": "string"},
-                "x-event-schema": {"$ref": "#/components/schemas/TurnEvent"},
-                "example": f'id: 1\nevent: RUN_STARTED\ndata: {{"type":"RUN_STARTED","turn":"{ID}","seq":1}}\n\n',
-            }
-        },
+        {EVENT_STREAM: {"schema": {"type": "string"}, **_EVENTS}},
         [
             _IDENTIFIER,
             _parameter("Last-Event-ID", "header", _SEQ, "The `seq` of the last event that arrived."),
@@ -185,6 +189,7 @@ EXAMPLES: dict[str, tuple[Any, str, Any]] = {
             "failing_since": None,
             "created": WHEN,
             "secret": "whsec_bm90LWEtc2VjcmV0",
+            "left_out": "",
         },
     ),
 }
@@ -193,7 +198,8 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     permissions.KEY_HEADER,
     str,
     OpenApiParameter.HEADER,
-    description=f"At most {permissions.LONGEST_KEY} characters. The same again within 24 hours gets the first answer.",
+    description=f"At most {permissions.LONGEST_KEY} characters. The same again within 24 hours gets the first answer,"
+    " without a token or secret that was shown in it: that is null then, and `left_out` says so.",
 )
 
 
@@ -235,6 +241,10 @@ def complete(result: dict[str, Any], **context: Any) -> dict[str, Any]:
 
 def _complete(operation: dict[str, Any]) -> None:
     responses = operation["responses"]
+    if "202" in responses and (events := responses.get("200", {}).get("content", {}).get(EVENT_STREAM)):
+        events |= _EVENTS
+        operation["description"] += f" {_EVENTS_TOO}"
+        responses["200"]["headers"] = {"Location": {"description": "The turn.", "schema": {"type": "string"}}}
     responses["4XX"] = {"$ref": "#/components/responses/Refused"}
     responses["502"] = {"$ref": "#/components/responses/Failed"}
     if operation["operationId"] not in EXAMPLES:

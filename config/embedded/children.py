@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, TextIO, TypeVar
 
+from config.embedded.fork import Fork
 from config.embedded.paths import PROJECT_ROOT, StartError
 
 T = TypeVar("T")
@@ -25,11 +26,11 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 @dataclass(frozen=True)
 class Program:
-    """What to run and how to end it.
+    """What to run and how to end it: the command `argv`, or `main` in a fork of the supervisor.
 
     `stage` orders the end: the highest stage is stopped first. `says_when_ready`: words of the line in its output that
     tell it serves. `bereaved` is the signal the kernel sends it when the supervisor is gone. `waits`: its input stays
-    open until `Child.release`; it has none otherwise.
+    open until `Child.release`; it has none otherwise. `niceness`: how far it gives way to the others.
     """
 
     name: str
@@ -41,10 +42,12 @@ class Program:
     bereaved: signal.Signals = signal.SIGKILL
     fds: Sequence[int] = ()
     waits: bool = False
+    niceness: int = 0
+    main: Callable[[], None] | None = None
 
 
 class Child:
-    def __init__(self, program: Program, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, program: Program, process: "subprocess.Popen[bytes] | Fork") -> None:
         loop = asyncio.get_running_loop()
         self.program = program
         self.process = process
@@ -87,15 +90,13 @@ class Children:
         child.ended.add_done_callback(lambda status: self._note_end(child, status.result()))
         return child
 
-    async def run(self, program: Program, text: str = "", first: Callable[[], Awaitable[None]] | None = None) -> str:
+    async def run(self, program: Program, text: str = "") -> str:
         """Runs a program to its end and returns what it wrote to stdout; raises StartError if it fails.
 
-        `text` is the whole input of one that `waits`; it comes when `first`, called after the program began, is done.
+        `text` is the whole input of one that `waits`.
         """
         with tempfile.TemporaryFile() as output:
             child = self._spawn(program, stdout=output)
-            if first:
-                await first()
             child.release(text)
             status = await child.status()
             output.seek(0)
@@ -128,7 +129,21 @@ class Children:
         """With `stdout`, only stderr is shown; without, both are."""
         if self._stopping:
             raise StartError(f"{program.name} was not started: everything is being stopped.")
-        process = subprocess.Popen(
+        process = self._begin(program, stdout)
+        niceness = max(program.niceness, os.getpriority(os.PRIO_PROCESS, 0))  # nobody may take theirs back
+        os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
+        child = Child(program, process)
+        self._all.append(child)
+        for shown in filter(None, (process.stdout, process.stderr)):
+            os.set_blocking(shown.fileno(), False)
+            self._loop.add_reader(shown, self._show, child, shown)
+        return child
+
+    def _begin(self, program: Program, stdout: IO[bytes] | None) -> "subprocess.Popen[bytes] | Fork":
+        bind = _bind_to_parent(program.bereaved)
+        if program.main:
+            return Fork(program.main, program.name, program.env, stdout, bind)
+        return subprocess.Popen(
             program.argv,
             stdin=subprocess.PIPE if program.waits else subprocess.DEVNULL,
             stdout=stdout or subprocess.PIPE,
@@ -136,15 +151,9 @@ class Children:
             env={**os.environ, "PYTHONUNBUFFERED": "1", **program.env},
             cwd=PROJECT_ROOT,  # where `-m celery -A config` finds the code
             process_group=0,  # Ctrl-C in the terminal reaches the supervisor alone
-            preexec_fn=_bind_to_parent(program.bereaved),
+            preexec_fn=bind,
             pass_fds=(self._held, *program.fds),
         )
-        child = Child(program, process)
-        self._all.append(child)
-        for shown in filter(None, (process.stdout, process.stderr)):
-            os.set_blocking(shown.fileno(), False)
-            self._loop.add_reader(shown, self._show, child, shown)
-        return child
 
     def _collect(self) -> None:
         for child in self._all:

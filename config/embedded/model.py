@@ -1,7 +1,13 @@
-"""`python -m config.embedded.model PORT WEIGHTS`: serves one small model on loopback with the OpenAI protocol.
+"""`python -m config.embedded.model PORT WEIGHTS NAME PREFIX`: a small model on loopback, with OpenAI's protocol.
 
-It gives way to everything else on the machine: one thread, nice 10, and a prompt cache of 256 MiB in the place of the
-8 GiB that llama.cpp takes by default. Two requests at a time, a window of 4,096 tokens each.
+Whoever asks it needs the key in the environment variable `BUNDLED_MODEL_KEY`: other users of the machine reach its
+port, and so do pages of other sites in a browser here, by a name that leads to this address. llama.cpp lets everybody
+list its models and see whether it is well, but only at its usual paths: below the `PREFIX` the key is asked for there,
+too.
+
+It gives way to everything else on the machine: one thread, nice 10, prompts read 128 tokens at a time, and a prompt
+cache of 64 MiB in the place of the 8 GiB that llama.cpp takes by default. Two requests at a time, a window of 4,096
+tokens each.
 """
 
 import os
@@ -14,10 +20,11 @@ import xllamacpp
 
 SLOTS = 2
 WINDOW = 4_096
-CACHE_MIB = 256
+CACHE_MIB = 64
+AT_ONCE = 128  # tokens; room for the scores of all of them is taken from the start
 
 
-def main(port: int, weights: str) -> None:
+def main(port: int, weights: str, name: str, prefix: str) -> None:
     # The destructor of a server with a request in flight never returns.
     signal.signal(signal.SIGTERM, _exit)
     os.nice(10)
@@ -25,9 +32,13 @@ def main(port: int, weights: str) -> None:
     params.model.path = weights
     params.hostnames = ["127.0.0.1"]
     params.port = port
+    params.api_keys = [os.environ["BUNDLED_MODEL_KEY"]]
+    params.api_prefix = prefix
+    params.model_alias = [name]  # else it names the file with its path
     params.n_parallel = SLOTS
     params.n_ctx = SLOTS * WINDOW
     params.cache_ram_mib = CACHE_MIB
+    params.n_ubatch = AT_ONCE
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.n_gpu_layers = 0
     params.ui = params.endpoint_slots = False
@@ -43,4 +54,4 @@ def _exit(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), *sys.argv[2:])

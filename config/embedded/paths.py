@@ -22,6 +22,10 @@ REDIS_SOCKET = "redis.sock"
 # sockaddr_un.sun_path holds 108 bytes with the final NUL; PostgreSQL refuses to start above that.
 LONGEST_SOCKET_PATH = 107
 LEFTOVER_SECONDS = 20.0
+OTHERS = 0o077  # the bits of a mode that let anybody but the owner do something
+# What the product makes in its data directory, but for `pg`: PostgreSQL starts on nothing that is open to others. The
+# directory may hold more, which is not ours to touch.
+OURS = (UPLOADS, "redis", "run", "locale", "static", "secret_key", "up.lock", "children.lock", "celerybeat-schedule*")
 
 
 class StartError(Exception):
@@ -65,7 +69,8 @@ def redis_url(data: Path) -> str:
 
 
 def make_data_dir(data: Path) -> None:
-    """Closed to others when it is new; one that is there keeps its mode, but uploads in it are closed in any case.
+    """Closed to others when it is new; one that is there keeps its mode, but uploads in it are closed in any case, and
+    all that is ours at the next start, see `close_to_others`.
 
     Raises StartError if it cannot be written.
     """
@@ -80,6 +85,27 @@ def make_data_dir(data: Path) -> None:
         raise StartError(
             f"The data directory {data} cannot be written ({error.strerror}); set DATA_DIR to one that can."
         ) from error
+
+
+def open_to_others(data: Path) -> Iterator[Path]:
+    """What is ours in the data directory and others on this machine could read, write or enter."""
+    for found in (each for name in OURS for each in data.glob(name)):
+        below = (os.path.join(folder, name) for folder, *names in os.walk(found) for name in (*names[0], *names[1]))
+        for path in (str(found), *below):
+            with contextlib.suppress(OSError):  # it has just gone, or lies in a folder that only its owner enters
+                mode = os.lstat(path).st_mode
+                if mode & OTHERS and not stat.S_ISLNK(mode):
+                    yield Path(path)
+
+
+def close_to_others(data: Path) -> None:
+    """Folders 0700 and files 0600, whatever they were before, such as on a mounted volume that is open to all.
+
+    What belongs to another user stays as it is, and `manage.py doctor` names it.
+    """
+    for path in open_to_others(data):
+        with contextlib.suppress(OSError):
+            path.chmod(stat.S_IMODE(path.lstat().st_mode) & ~OTHERS)
 
 
 def secret_key(data: Path) -> str:

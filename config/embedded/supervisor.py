@@ -4,26 +4,28 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import sys
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from config.embedded.children import Children, Program
-from config.embedded.paths import StartError, database_url, held, make_data_dir, redis_url
+from config.embedded import product
+from config.embedded.children import Child, Children, Program
+from config.embedded.paths import OTHERS, StartError, close_to_others, database_url, held, make_data_dir, redis_url
 from config.embedded.services import check_database, check_redis, start_model, start_services
 
 WORKER_STAGE, WEB_STAGE = 2, 3
 ANSWER_SECONDS = 60
-# Celery warns about root, which is the usual user in a container, on every start.
-QUIET = ("-W", "ignore:You're running the worker")
-CELERY = (sys.executable, *QUIET, *["-m", "celery", "--quiet", "--skip-checks", "-A", "config"])
-ALONE = ("--without-gossip", "--without-mingle", "--without-heartbeat")
 # Two processes: what reads and indexes files takes whole seconds of a processor, and answers would stand still.
-# Threads of the first only begin answers, which its event loop carries; those of the second do the work.
-WORKERS = {"turns": 4, "background": 16}  # threads by queue
+# The event loop of the first carries answers; threads of the second do the work.
+WORKERS = {"turns": 1, "background": 16}  # threads by queue
+BACKGROUND_NICENESS = 10  # what reads files and imports gives way to answers
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ def run(site: Site) -> None:
 
     Raises StartError, also with nothing left running, when something keeps it from starting or a child ends by itself.
     """
+    os.umask(OTHERS)  # of the children, too: what any of them makes is closed
     make_data_dir(site.data)
+    close_to_others(site.data)
     with held(site.data) as descriptor, _listen(site.host, site.port) as listening:
         if site.database_url:
             check_database(site.database_url)
@@ -89,32 +93,37 @@ async def _serve(children: Children, site: Site, listening: socket.socket) -> No
         env["DATABASE_URL"] = database_url(site.data)
     if not site.redis_url:
         env["REDIS_URL"] = redis_url(site.data)
-    if model := start_model(children):
-        env["BUNDLED_MODEL_URL"] = model
-    descriptor = listening.fileno()
-    web = children.start(
-        Program("web", _python("config.embedded.web", str(descriptor)), WEB_STAGE, env, fds=(descriptor,), waits=True)
-    )
-    prepare = Program("prepare", _python("config.embedded.prepare"), WORKER_STAGE, env, waits=True)
-    services = partial(
-        start_services, children, site.data, postgres=site.database_url is None, redis=site.redis_url is None
-    )
-    seeded = await children.unless_one_ends(children.run(prepare, first=services))
-    web.release()
+    key = secrets.token_urlsafe(32)  # of this start alone: whoever has learnt an earlier one can do nothing with it
+    model = start_model(children, key)
+    services = start_services(children, site.data, postgres=site.database_url is None, redis=site.redis_url is None)
+    await children.unless_one_ends(_beside(services, product.load))
+    prepare = Program("prepare", [], WORKER_STAGE, env, main=partial(product.prepare, model, key))
+    seeded = await children.unless_one_ends(children.run(prepare))
+    product.use_model(model)
     port = listening.getsockname()[1]
+    children.start(Program("web", [], WEB_STAGE, env, main=partial(product.web, listening.fileno())))
     listening.close()
-    for queue, threads in WORKERS.items():
-        worker = ["worker", "--pool", "threads", "--concurrency", str(threads), "-Q", queue, "-n", f"{queue}@%h"]
-        children.start(Program(f"worker of {queue}", [*CELERY, *worker, *ALONE], WORKER_STAGE, env))
-    beat = ["beat", "--pidfile=", "-s", str(site.data / "celerybeat-schedule")]
-    children.start(Program("beat", [*CELERY, *beat], WEB_STAGE, env))
-    await children.unless_one_ends(_answers(site.host, port))
+    turns = _start_worker(children, env, "turns")
+    _start_worker(children, env, "background", BACKGROUND_NICENESS)
+    beat = product.beat(str(site.data / "celerybeat-schedule"))
+    children.start(Program("beat", [], WEB_STAGE, env, main=beat))
+    await children.unless_one_ends(asyncio.gather(_answers(site.host, port), turns.ready))
     _announce(site.host, port, seeded)
     await children.unless_one_ends(asyncio.Event().wait())
 
 
-def _python(module: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", module, *arguments]
+def _start_worker(children: Children, env: Mapping[str, str], queue: str, niceness: int = 0) -> Child:
+    main = product.worker(queue, WORKERS[queue])
+    ready = product.READY
+    return children.start(
+        Program(f"worker of {queue}", [], WORKER_STAGE, env, says_when_ready=ready, niceness=niceness, main=main)
+    )
+
+
+async def _beside(starting: Coroutine[Any, Any, None], load: Callable[[], None]) -> None:
+    """Does both; the thread of the loading has ended then, since what is forked has only the thread that forks."""
+    with ThreadPoolExecutor(1) as thread:
+        await asyncio.gather(starting, asyncio.get_running_loop().run_in_executor(thread, load))
 
 
 async def _answers(host: str, port: int) -> None:

@@ -48,7 +48,7 @@ def _lines() -> Iterator[str]:
     now = timezone.now()
     yield from _metric("info", "The version of the interfaces.", [({"version": VERSION}, 1)])
     yield from _workers()
-    yield from _metric("queue_length", "Tasks that wait for a worker, by queue.", _queues())
+    yield from _metric("queue_length", "Turns and background tasks that wait for a worker.", _queues())
     yield from _turns(now)
     yield from _files(now)
     waiting = WebhookDelivery.objects.filter(status=WebhookDelivery.Status.WAITING).count()
@@ -102,14 +102,15 @@ def _workers() -> Iterator[str]:
 
 
 def _queues() -> list[Sample]:
-    """As the broker counts them, whichever it is; nothing of a broker that is away."""
+    """Of tasks as the broker counts them, whichever it is; nothing of a broker, or of a Redis, that is away."""
     connection: Any = current_app.connection_for_read()  # its channel is another for each kind of broker
     try:
         with connection:
             connection.ensure_connection(max_retries=1, timeout=2)
-            return [({"queue": name}, _length(connection, name)) for name in background.QUEUES]
+            lengths = {"turns": background.TURNS.length(), "background": _length(connection, "background")}
     except (OSError, OperationalError, RedisError):
         return []
+    return [({"queue": queue}, length) for queue, length in lengths.items()]
 
 
 def _length(connection: Any, queue: str) -> int:

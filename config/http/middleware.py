@@ -1,16 +1,14 @@
-"""What every request gets: a limit to its size, an id, a content security policy, its person's language and time zone,
+"""What every request gets: an id, a content security policy, its person's language and time zone,
 and its errors in words."""
 
-import json
 import logging
 import secrets
 import time
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed
 from django.middleware.gzip import GZipMiddleware
 from django.utils import timezone, translation
 from django.utils.functional import SimpleLazyObject
@@ -23,12 +21,6 @@ from core.errors import ProductError
 
 logger = logging.getLogger(__name__)
 GetResponse = Callable[[HttpRequest], HttpResponse]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[..., Awaitable[None]]
-
-ROOM_FOR_FORM = 1_000_000  # bytes of a multipart form around the file
 
 
 # Nothing inline but what carries the request's nonce, nothing from elsewhere. The admin's own scripts (Alpine.js)
@@ -108,13 +100,20 @@ class UserPreferencesMiddleware:
 
 
 class ProductErrorMiddleware:
-    """Views of pages raise `ProductError`; here it becomes a sentence on the page, or problem+json under `/api/`."""
+    """Views of pages raise `ProductError`; here it becomes a sentence on the page, or problem+json under `/api/`. So
+    does what Django says there without words: that a view does not know a method."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: Request) -> HttpResponse:
-        return self.get_response(request)
+        response = self.get_response(request)
+        if not (isinstance(response, HttpResponseNotAllowed) and problems.is_api(request.path)):
+            return response
+        error = ProductError("method_not_allowed", f'Method "{request.method}" not allowed.', status=405)
+        told = problems.json_problem(request, error)
+        told["Allow"] = response["Allow"]
+        return told
 
     def process_exception(self, request: Request, exception: Exception) -> HttpResponseBase | None:
         exception = problems.foreseen(exception)
@@ -129,29 +128,3 @@ class ProductErrorMiddleware:
             logger.error("request %s failed", request.request_id, exc_info=exception)
             return problems.json_problem(request, ProductError("internal_error", detail, status=500))
         return None
-
-
-class BodyLimit:
-    """Answers 413 to what says that it is larger than the largest upload, before its body is read.
-
-    Django would first write all of it to a temporary file.
-    """
-
-    def __init__(self, app: App) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        if not length.isdigit() or int(length) <= settings.MAX_UPLOAD_BYTES + ROOM_FOR_FORM:
-            await self.app(scope, receive, send)
-            return
-        most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f} MB"
-        detail = f"This is larger than {most}, the most that can be uploaded. Split it and upload the parts."
-        body = json.dumps(problems.problem(HttpRequest(), 413, "file_too_large", detail)).encode()
-        headers = [
-            (b"content-type", problems.MEDIA_TYPE.encode()),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-        ]
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": body})

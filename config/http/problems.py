@@ -4,6 +4,7 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils.translation import gettext
@@ -11,11 +12,13 @@ from django.utils.translation import gettext_noop as _
 from django_htmx.middleware import HtmxDetails
 from drf_standardized_errors.handler import exception_handler
 from drf_standardized_errors.types import ExceptionHandlerContext
+from psycopg_pool import PoolTimeout
 from rest_framework.response import Response
 
 from chat.openai_api.errors import refusal
 from core.errors import ProductError
 from core.i18n import translated
+from core.requests import with_headers
 
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
@@ -24,6 +27,7 @@ TITLES = {
     403: _("Not allowed"),
     404: _("Not found"),
     405: _("Method not allowed"),
+    408: _("Too slow"),
     409: _("Conflict"),
     412: _("Changed meanwhile"),
     413: _("Too large"),
@@ -61,12 +65,16 @@ def problem(
 
 
 def foreseen(exception: Exception) -> Exception:
-    """What Django raises while a body is read, as an error of ours; anything else as it is."""
+    """What Django raises while a body is read, or for want of a connection to the database, as an error of ours;
+    anything else as it is."""
     if isinstance(exception, RequestDataTooBig):
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1_048_576
         return ProductError("too_large", f"The request is larger than {limit} MiB. Send less at once.", status=413)
     if isinstance(exception, RecursionError) and "decoding a JSON" in str(exception):
         return ProductError("parse_error", "The JSON is nested too deeply. Send it flatter.")
+    if isinstance(exception, OperationalError) and isinstance(exception.__cause__, PoolTimeout):
+        detail = "The server has too much to do, or cannot reach its database. Try again in a few seconds."
+        return ProductError("unavailable", detail, status=503, retry_after=5)
     return exception
 
 
@@ -74,12 +82,7 @@ def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
     if request.path.startswith("/v1/"):
         return refusal(error)
     body = problem(request, error.status, error.code, error.detail, **error.extra)
-    return JsonResponse(body, status=error.status, content_type=MEDIA_TYPE, headers=_when(error))
-
-
-def _when(error: ProductError) -> dict[str, str]:
-    """An error that passes says so in `retry_after`, in seconds, for programs in the header too."""
-    return {"Retry-After": str(error.extra["retry_after"])} if "retry_after" in error.extra else {}
+    return JsonResponse(body, status=error.status, content_type=MEDIA_TYPE, headers=error.headers)
 
 
 def page_problem(request: Request, error: ProductError) -> HttpResponse:
@@ -88,10 +91,10 @@ def page_problem(request: Request, error: ProductError) -> HttpResponse:
     if request.htmx:
         response = render(request, "ui/_problem.html", context, status=error.status)
         response["HX-Retarget"], response["HX-Reswap"] = "#problem", "innerHTML"
-        return response
-    if error.status == 404:
-        return render(request, "404.html", context, status=404)
-    return render(request, "problem.html", context, status=error.status)
+    else:
+        page = "404.html" if error.status == 404 else "problem.html"
+        response = render(request, page, context, status=error.status)
+    return with_headers(response, error)
 
 
 def handle(exception: Exception, context: dict[str, Any]) -> Response | None:
@@ -99,7 +102,7 @@ def handle(exception: Exception, context: dict[str, Any]) -> Response | None:
     request, exception = context["request"], foreseen(exception)
     if isinstance(exception, ProductError):
         body = problem(request, exception.status, exception.code, exception.detail, **exception.extra)
-        return Response(body, status=exception.status, headers=_when(exception), content_type=MEDIA_TYPE)
+        return Response(body, status=exception.status, headers=exception.headers, content_type=MEDIA_TYPE)
     response = exception_handler(exception, cast("ExceptionHandlerContext", context))
     if response is None:
         return None

@@ -1,64 +1,317 @@
-"""daphne, with a limit to a body that holds while it arrives: what is over it is refused and never kept.
+"""daphne, with limits that hold before an application could set any: to bodies, to slow senders and to memory.
 
-An ASGI application learns of a request when daphne has all of it, so it cannot do this itself.
+An ASGI application learns of a request when daphne has all of it, and daphne hands all of it over at once. Here a body
+is counted while it arrives, kept on disk, and read from there piece by piece.
+
+`python -m config.web` starts it.
 """
 
-import json
-from typing import Any
+import asyncio
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
+from io import BytesIO
+from typing import Any, BinaryIO
+from urllib.parse import unquote
+from uuid import UUID, uuid4
 
+from autobahn.exception import Disconnected
+from channels.db import database_sync_to_async
 from daphne.cli import CommandLineInterface  # type: ignore[import-untyped]
 from daphne.http_protocol import HTTPFactory, WebRequest  # type: ignore[import-untyped]
 from daphne.server import Server  # type: ignore[import-untyped]
 from django.conf import settings
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, parse_cookie
+from django.template.loader import render_to_string
+from django.urls import Resolver404, resolve
 from twisted.internet.interfaces import IAddress
-from twisted.internet.protocol import Protocol
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.protocols.basic import LineReceiver
+from twisted.web.http import HTTPChannel
+from twisted.web.http_headers import Headers
 
+from accounts.access.authentication import user_id_of
 from config.http import problems
-from config.http.middleware import ROOM_FOR_FORM
+from config.http.logs import without_secrets
+from core.errors import ProductError
 
-MOST_OF_A_STRANGER = 1_000_000  # bytes; a request without cookie or token has no file to upload
+logger = logging.getLogger(__name__)
+
+MOST_OF_A_STRANGER = 100_000  # bytes; who has not signed in sends a form at most
+ROOM_FOR_FORM = 1_000_000  # bytes of a multipart form around the file
+UPLOADS = {"files:list", "projects:upload", "chat:imports", "file-list", "import-list"}  # the views that take files
+HEAD_SECONDS = 20  # for the first line and the headers of a connection's first request, all of them
+KEPT_SECONDS = 75  # between requests; proxies keep a connection for 60 s and have to be first to end it
+BODY_SECONDS, BODY_BYTES = 30, 10_000  # so many bytes have to come in so many seconds
+UNREAD_SECONDS = 300  # in which a client has to read what the buffer of its connection holds
+LINGER_SECONDS = 5  # for which a client may go on sending after a refusal; it would not read it if it were cut off
+IN_MEMORY = 100_000  # bytes; a longer body waits on disk
+PIECE = 65_536
+
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+App = Callable[..., Awaitable[None]]
 
 
-class CountedRequest(WebRequest):  # type: ignore[misc]
-    """Counts its body while that arrives, chunked or not. Over the limit: 413, and the connection ends."""
+class LimitedRequest(WebRequest):  # type: ignore[misc]
+    """Counts its body while that arrives, chunked or not, and refuses what is over the limit.
 
-    refused = False
-    received = 0
+    Who says to be signed in is looked up before more comes than a stranger may send; nothing is read meanwhile.
+    """
+
+    def __init__(self, channel: "TimedChannel", queued: object) -> None:
+        super().__init__(channel, queued, parsePOSTFormSubmission=False)  # Django does, without holding it in memory
+        self.most = MOST_OF_A_STRANGER
+        self.received = 0
+        self.looked_up = self.looking = self.refused = self.complete = self.upload = False
+        self.uploader: UUID | None = None
+        self.body: BinaryIO = BytesIO()
 
     def gotLength(self, length: int | None) -> None:
-        super().gotLength(length)
-        self._refuse_over(length or 0)
+        small = length is not None and length <= IN_MEMORY
+        # Closed with the request, by Twisted or by `reading`.
+        self.content = BytesIO() if small else tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115
+        self._count(length or 0)
 
     def handleContentChunk(self, data: bytes) -> None:
+        self._count(self.received + len(data))
         self.received += len(data)
-        self._refuse_over(self.received)
         if not self.refused:
             super().handleContentChunk(data)
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        if not self.refused:
+        self.complete = True
+        if self.refused:
+            self.channel.loseConnection()
+        else:
             super().requestReceived(command, path, version)
 
-    def _refuse_over(self, size: int) -> None:
-        known = self.requestHeaders.hasHeader(b"cookie") or self.requestHeaders.hasHeader(b"authorization")
-        most = settings.MAX_UPLOAD_BYTES + ROOM_FOR_FORM if known else MOST_OF_A_STRANGER
-        if size <= most or self.refused:
+    def process(self) -> Any:
+        # daphne would take all of it into memory; `LimitedServer` reads it from here.
+        self.body, self.content = self.content, BytesIO()
+        # daphne would believe it of anybody, and answer 500 where it is not ASCII.
+        self.requestHeaders.removeHeader(b"daphne-root-path")
+        if not self.requestHeaders.hasHeader(b"content-length") and self.received:
+            # Django REST framework takes a body without a length, as a chunked one is, for none.
+            self.requestHeaders.setRawHeaders(b"content-length", [str(self.received).encode()])
+        return super().process()
+
+    def connectionLost(self, reason: Any) -> None:
+        self.complete = True
+        self._no_longer_uploading()
+        super().connectionLost(reason)
+
+    def finish(self) -> None:
+        self._no_longer_uploading()
+        super().finish()
+
+    def handle_exception(self, exception: BaseException) -> None:
+        """An answer that has begun cannot become a 500: it is broken off. daphne would raise an error here, and with
+        that no longer look after any connection of the process."""
+        if self._response_started:
+            self.channel.transport.abortConnection()
+        else:
+            super().handle_exception(exception)
+
+    def _count(self, size: int) -> None:
+        if self.refused or self.looking or size <= self.most:
             return
+        if self.looked_up:
+            self._refuse(self._too_large())
+            return
+        self.looked_up = True
+        token, session = self._credential()
+        if not (token or session):
+            self._refuse(self._too_large())
+            return
+        self.looking = True  # of what has been read already, the rest arrives; it is counted when the answer is there
+        self.channel.hold_on()
+        self._looking_up = asyncio.ensure_future(self._look_up(token, session, size))
+
+    async def _look_up(self, token: str, session: str, size: int) -> None:
+        channel = self.channel
+        try:
+            user_id = await database_sync_to_async(user_id_of, thread_sensitive=False)(token, session)
+            if not self.complete:
+                self._admit(user_id, size)
+        except Exception as error:
+            logger.warning("nobody could be looked up, so a body is refused: %s", error)
+            if not self.complete:
+                detail = "This cannot be taken now. Try again in a minute."
+                self._refuse(ProductError("unavailable", detail, status=503, retry_after=60))
+        finally:
+            self.looking = False
+            channel.go_on()
+
+    def _admit(self, user_id: UUID | None, size: int) -> None:
+        if user_id is None:
+            detail = "This is more than can be sent without signing in. Sign in, or send a token that has not ended."
+            self._refuse(ProductError("not_authenticated", detail, status=401))
+            return
+        self.upload = self._view() in UPLOADS
+        self.most = settings.MAX_UPLOAD_BYTES + ROOM_FOR_FORM if self.upload else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        if max(size, self.received) > self.most:
+            self._refuse(self._too_large())
+        elif self.upload and self.server.uploading[user_id] >= settings.UPLOADS_AT_ONCE:
+            detail = f"{settings.UPLOADS_AT_ONCE} uploads of yours are under way. Wait until one of them is done."
+            self._refuse(ProductError("too_many_uploads", detail, status=429, retry_after=10))
+        elif self.upload:
+            self.uploader = user_id
+            self.server.uploading[user_id] += 1
+
+    def _credential(self) -> tuple[str, str]:
+        """A bearer token or the key of a session, as they are given."""
+        scheme, _, token = _last(self.requestHeaders, b"authorization").partition(" ")
+        if scheme.lower() == "bearer" and token.strip():
+            return token.strip(), ""
+        return "", parse_cookie(_last(self.requestHeaders, b"cookie")).get(settings.SESSION_COOKIE_NAME, "")
+
+    def _view(self) -> str:
+        method, path = self.channel.address()
+        try:
+            return resolve(path).view_name if method == "POST" else ""
+        except Resolver404:
+            return ""
+
+    def _too_large(self) -> ProductError:
+        if self.upload:
+            most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f}"
+            detail = f"This is larger than {most} MB, the most that can be uploaded. Split it and upload the parts."
+            return ProductError("file_too_large", detail, status=413)
+        detail = (
+            f"This is larger than {self.most / 1_000_000:,.1f} MB, the most that can be sent here. Send less at once."
+        )
+        return ProductError("too_large", detail, status=413)
+
+    def _refuse(self, error: ProductError) -> None:
         self.refused = True
-        self.channel.transport.write(_too_large(settings.MAX_UPLOAD_BYTES if known else most))
-        self.channel.loseConnection()
+        self.content = BytesIO()
+        self.channel.refuse(error)
+
+    def _no_longer_uploading(self) -> None:
+        if self.uploader is not None:
+            self.server.uploading -= Counter([self.uploader])  # keeps nobody with none
+            self.uploader = None
 
 
-class CountingFactory(HTTPFactory):  # type: ignore[misc]
+_Channel: Any = HTTPChannel  # Twisted types a part of it, in zope's way
+
+
+class TimedChannel(_Channel):  # type: ignore[misc]
+    """A connection that has to get on: a time for all of a request's head, and bytes of its body every so often.
+
+    Twisted begins its time anew with every byte, so a byte a minute would hold a connection for ever.
+    """
+
+    def connectionMade(self) -> None:
+        self.timeOut = HEAD_SECONDS
+        self._came = 0  # bytes of a body since the time began
+        self._lingering: Any = None
+        self._held = self._expected = False
+        self._read_on: asyncio.Future[None] | None = None  # there while the client is to read first
+        self._unread: Any = None
+        super().connectionMade()
+
+    def dataReceived(self, data: bytes) -> None:
+        LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]  # HTTPChannel begins the time anew
+
+    def allHeadersReceived(self) -> None:
+        super().allHeadersReceived()
+        if self._lingering is None:
+            self.setTimeout(BODY_SECONDS)
+
+    def rawDataReceived(self, data: bytes) -> None:
+        if not self._handlingRequest:
+            self._came += len(data)
+            if self._came >= BODY_BYTES:
+                self._came = 0
+                self.resetTimeout()
+        super().rawDataReceived(data)
+
+    def pauseProducing(self) -> None:
+        """The client does not read as fast as it is written to."""
+        super().pauseProducing()
+        if self._read_on is None:
+            self._read_on = asyncio.get_running_loop().create_future()
+            self._unread = self.callLater(UNREAD_SECONDS, self.transport.abortConnection)
+
+    def resumeProducing(self) -> None:
+        super().resumeProducing()
+        self._reads_on()
+
+    async def drained(self) -> None:
+        """Returns when the client has read what was written, or is gone."""
+        if self._read_on is not None:
+            await asyncio.shield(self._read_on)
+
+    def _reads_on(self) -> None:
+        if self._read_on is not None:
+            if self._unread.active():
+                self._unread.cancel()
+            self._read_on.set_result(None)
+            self._read_on = None
+
+    def requestDone(self, request: WebRequest) -> None:
+        self._savedTimeOut = KEPT_SECONDS
+        super().requestDone(request)
+
+    def timeoutConnection(self) -> None:
+        if self.requests:
+            detail = "The request did not come in time. Send it again, faster or in smaller parts."
+            self.refuse(ProductError("too_slow", detail, status=408))
+        self.transport.loseConnection()
+
+    def connectionLost(self, reason: Any = connectionDone) -> None:
+        super().connectionLost(reason)
+        self._reads_on()
+        if self._lingering and self._lingering.active():
+            self._lingering.cancel()
+
+    def hold_on(self) -> None:
+        """Nothing more is read until `go_on`. Who waits for `100 Continue` does not get it before either."""
+        self._held = True
+        self._networkProducer.pauseProducing()
+
+    def go_on(self) -> None:
+        self._held = False
+        self._networkProducer.resumeProducing()
+        if self._expected:
+            self._send100Continue()
+
+    def address(self) -> tuple[str, str]:
+        """Method and path of the request whose body is arriving."""
+        return self._command.decode("latin-1"), unquote(self._path.partition(b"?")[0].decode("latin-1"))
+
+    def refuse(self, error: ProductError) -> None:
+        """Answers at once and ends the connection. What still arrives is thrown away: a client that finds itself cut
+        off while it sends does not read the answer."""
+        self.setTimeout(None)
+        self.transport.write(_response(self.address()[1], error))
+        self._lingering = self.callLater(LINGER_SECONDS, self.transport.abortConnection)
+
+    def _send100Continue(self) -> None:
+        self._expected = self._held
+        if self._lingering is None and not self._held:
+            super()._send100Continue()
+
+
+class LimitedFactory(HTTPFactory):  # type: ignore[misc]
+    protocol = TimedChannel
+
     def buildProtocol(self, addr: IAddress) -> Protocol:
-        protocol: Any = super().buildProtocol(addr)
-        protocol.requestFactory = CountedRequest
-        return protocol  # type: ignore[no-any-return]
+        channel: Any = super().buildProtocol(addr)
+        channel.requestFactory = LimitedRequest
+        return channel  # type: ignore[no-any-return]
 
 
 class LimitedServer(Server):  # type: ignore[misc]
     """`Server.run` makes its own factory; what it listens with is ours."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.uploading: Counter[UUID] = Counter()  # uploads that are arriving at this process, by person
 
     @property
     def http_factory(self) -> HTTPFactory:
@@ -66,16 +319,84 @@ class LimitedServer(Server):  # type: ignore[misc]
 
     @http_factory.setter
     def http_factory(self, _given: HTTPFactory) -> None:
-        self._factory = CountingFactory(self)
+        self._factory = LimitedFactory(self)
+
+    async def handle_reply(self, protocol: Any, message: Message) -> None:
+        """Writes what the application says, once the client has read what was written before. What it says to a socket
+        that is closing is for nobody."""
+        channel = getattr(protocol, "channel", None)
+        if isinstance(channel, TimedChannel):
+            await channel.drained()
+        with suppress(Disconnected):
+            await super().handle_reply(protocol, message)
+
+    def create_application(self, protocol: Any, scope: Message) -> Any:
+        if isinstance(protocol, LimitedRequest):
+            scope["body"] = protocol.body
+        return super().create_application(protocol, scope)
+
+    def log_action(self, protocol: str, action: str, details: dict[str, Any]) -> None:
+        """One line of the access log."""
+        path = details["path"]
+        address = path.decode(errors="replace") if isinstance(path, bytes) else path
+        super().log_action(protocol, action, {**details, "path": without_secrets(address)})
 
 
 class CommandLine(CommandLineInterface):  # type: ignore[misc]
     server_class = LimitedServer
 
+    def load_asgi_app(self, asgi_app_path: str) -> App:
+        return reading(super().load_asgi_app(asgi_app_path))
 
-def _too_large(most: int) -> bytes:
-    allowed = f"{most / 1_000_000:,.0f} MB"
-    detail = f"This is larger than {allowed}, the most that can be uploaded. Split it and upload the parts."
-    body = json.dumps(problems.problem(HttpRequest(), 413, "file_too_large", detail)).encode()
-    head = f"HTTP/1.1 413 Too Large\r\nContent-Type: {problems.MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n"
-    return head.encode() + b"Connection: close\r\n\r\n" + body
+
+def reading(application: App) -> App:
+    """Hands the application its request's body piece by piece, as it asks for them."""
+
+    async def app(scope: Message, receive: Receive, send: Any) -> None:
+        body = scope.pop("body", None)
+        if body is None:
+            await application(scope, receive, send)
+            return
+        with closing(body):
+            body.seek(0)
+            await application(scope, _pieces(body, receive), send)
+
+    return app
+
+
+def _pieces(body: BinaryIO, receive: Receive) -> Receive:
+    more = True
+
+    async def piece() -> Message:
+        nonlocal more
+        if more:
+            data = body.read(PIECE)
+            more = len(data) == PIECE
+            await asyncio.sleep(0)  # others have their turn while a large body is copied
+            return {"type": "http.request", "body": data, "more_body": more}
+        message = await receive()
+        return await receive() if message["type"] == "http.request" else message  # the first is daphne's empty body
+
+    return piece
+
+
+def _response(path: str, error: ProductError) -> bytes:
+    request = HttpRequest()
+    request.path = path
+    request.request_id = uuid4().hex  # type: ignore[attr-defined]
+    logger.warning("%s refused: %s", request.request_id, error.code)  # type: ignore[attr-defined]
+    if problems.is_api(path):
+        response: HttpResponse = problems.json_problem(request, error)
+    else:
+        context = {"code": error.code, "detail": error.detail}
+        response = HttpResponse(render_to_string("ui/_problem.html", context), status=error.status)
+    response["Content-Length"] = str(len(response.content))
+    response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]
+    response["Connection"] = "close"
+    lines = [f"HTTP/1.1 {response.status_code} {response.reason_phrase}"]
+    lines += [f"{name}: {value}" for name, value in response.items()]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + response.content
+
+
+def _last(headers: Headers, name: bytes) -> str:
+    return (headers.getRawHeaders(name) or [b""])[-1].decode("latin-1")

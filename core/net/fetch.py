@@ -2,19 +2,22 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import httpx2
 
+from core.net.outgoing import note
 from core.net.url_safety import Guard, Refused
 
 MAX_REDIRECTS = 5
 MAX_ADDRESSES = 3  # of one name that are tried
 CONNECT_TIMEOUT = 5.0  # seconds for each of them
 _ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
+# Given the URL that was asked for and the one that it leads to. Raises `Refused` for one that is not to be followed.
+Follow = Callable[[httpx2.URL, httpx2.URL], Awaitable[None]]
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; Glasshouse; opens pages that people ask for)",
     # Others can be packed in layers, each a bomb of its own.
@@ -41,10 +44,10 @@ class Fetcher:
     timeout: float = 15.0
     tls: ssl.SSLContext | None = None
 
-    async def fetch(self, url: httpx2.URL, accepted: Mapping[str, int]) -> Fetched:
+    async def fetch(self, url: httpx2.URL, accepted: Mapping[str, int], follow: Follow | None = None) -> Fetched:
         """`accepted`: media types, each with the most bytes of its unpacked body that are read.
 
-        Follows at most five redirects, each checked like the first URL. Raises `Refused`.
+        Follows at most five redirects, each checked like the first URL, and by `follow`. Raises `Refused`.
         """
         transport = CheckedTransport(self.guard, self.tls)
         client = httpx2.AsyncClient(
@@ -55,7 +58,7 @@ class Fetcher:
         )
         try:
             async with asyncio.timeout(self.timeout), client:
-                return await self._follow(client, client.build_request("GET", url), accepted)
+                return await self._follow(client, client.build_request("GET", url), accepted, follow)
         except (TimeoutError, httpx2.TimeoutException) as error:
             raise Refused(f"{url.host} gave no complete answer within {self.timeout:g} seconds.") from error
         except httpx2.ConnectError as error:
@@ -64,8 +67,13 @@ class Fetcher:
             raise Refused(f"{url.host} gave an answer that is broken or has too much in its headers.") from error
 
     async def _follow(
-        self, client: httpx2.AsyncClient, request: httpx2.Request, accepted: Mapping[str, int]
+        self,
+        client: httpx2.AsyncClient,
+        request: httpx2.Request,
+        accepted: Mapping[str, int],
+        follow: Follow | None,
     ) -> Fetched:
+        asked = request.url
         for _ in range(MAX_REDIRECTS + 1):
             response = await client.send(request, stream=True)
             try:
@@ -73,6 +81,8 @@ class Fetcher:
                 if response.next_request is None:
                     return await self._read(response, accepted)
                 request = response.next_request
+                if follow is not None:
+                    await follow(asked, request.url)
             finally:
                 await response.aclose()
         raise Refused(f"{request.url.host} redirects more than {MAX_REDIRECTS} times.")
@@ -102,8 +112,11 @@ async def read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, b
 
 
 @lru_cache(maxsize=1)
-def _system_tls() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()  # reading the authorities takes tens of milliseconds
+def system_tls() -> ssl.SSLContext:
+    """Trusts whom the machine trusts, or whom SSL_CERT_FILE or SSL_CERT_DIR names."""
+    context = httpx2.create_ssl_context()  # reading the authorities takes tens of milliseconds
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
@@ -117,10 +130,11 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         self._guard = guard
         # Connections are not kept: one to the same address may have been made for another name.
         limits = httpx2.Limits(max_keepalive_connections=0)
-        self._inner = httpx2.AsyncHTTPTransport(verify=tls or _system_tls(), trust_env=False, limits=limits)
+        self._inner = httpx2.AsyncHTTPTransport(verify=tls or system_tls(), trust_env=False, limits=limits)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         addresses = await self._guard.addresses_of(request.url)
+        note(request.url.host, f"{request.method} {request.url}")
         failure: httpx2.TransportError | None = None
         for address in addresses[:MAX_ADDRESSES]:
             try:

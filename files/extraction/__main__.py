@@ -1,44 +1,20 @@
 """`python -m files.extraction PATH NAME PARENT`: confined, reads one file and writes `result.encoded` to its output."""
 
-import ctypes
 import importlib
-import os
-import resource
-import signal
 import sys
 import traceback
 from pathlib import Path
 
+from files.extraction.confinement import limit, seal
 from files.extraction.readers import result
 from files.extraction.readers.media_types import DOCX, EPUB, HTML, IMAGES, MAIL, PDF, PPTX, XLSX, media_type
 from files.extraction.readers.result import Extracted, ExtractionError
 
 MEMORY = 1 << 30  # bytes of address space
-CPU_SECONDS = 40
-OUTPUT = 200_000_000  # bytes: 20 million characters and what JSON adds
-OPEN_FILES = 64
-NICENESS = 10  # answers being written go first
-_PR_SET_PDEATHSIG = 1
+CODE = (Path(__file__).parent, Path(__file__).parents[2] / "core")  # what readers import
 
 _READERS = {PDF: "pdf", DOCX: "office", PPTX: "office", XLSX: "sheets", EPUB: "markup", HTML: "markup", MAIL: "markup"}
 _MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB)
-
-
-def confine(parent: int) -> None:
-    """Limits this process for good, and binds its life to that of the process `parent`, which started it."""
-    for kind, most in (
-        (resource.RLIMIT_AS, MEMORY),
-        (resource.RLIMIT_CPU, CPU_SECONDS),
-        (resource.RLIMIT_FSIZE, OUTPUT),
-        (resource.RLIMIT_NOFILE, OPEN_FILES),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        resource.setrlimit(kind, (most, most + 1 if kind == resource.RLIMIT_CPU else most))
-    os.nice(NICENESS)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the call above
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def read(path: Path, name: str) -> Extracted:
@@ -67,5 +43,6 @@ def attempt(path: Path, name: str) -> Extracted | ExtractionError:
 
 if __name__ == "__main__":
     where, called, parent = sys.argv[1:]
-    confine(int(parent))
+    limit(int(parent), MEMORY)
+    seal((Path(where), *CODE))
     sys.stdout.buffer.write(result.encoded(attempt(Path(where), called)))

@@ -1,6 +1,7 @@
 """Reads a file in a process of its own, so that a hostile one takes down nothing else."""
 
 import contextlib
+import json
 import logging
 import os
 import select
@@ -14,7 +15,9 @@ from files.extraction.readers import result
 from files.extraction.readers.result import Extracted, ExtractionError
 
 WALL_SECONDS = 45.0
-_ROOT = Path(__file__).resolve().parents[2]
+# Secrets of the product are in its environment; whoever reads unknown bytes has no need of them.
+ENVIRONMENT = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
+ROOT = Path(__file__).resolve().parents[2]
 _SIGNALS = {
     signal.SIGXCPU: "took_too_long",
     signal.SIGXFSZ: "too_large",
@@ -32,9 +35,8 @@ def extract(path: Path, name: str) -> Extracted:
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "files.extraction", str(path.absolute()), name, str(os.getpid())],
-            cwd=_ROOT,
-            # Secrets of the product are in its environment; whoever reads unknown bytes has no need of them.
-            env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"},
+            cwd=ROOT,
+            env=ENVIRONMENT,
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=errors,
@@ -49,6 +51,13 @@ def extract(path: Path, name: str) -> Extracted:
         if said := errors.read(4_000).decode(errors="replace"):
             logger.warning("reading %s: %s", path.name, said)
         return _result(status, output.read())
+
+
+def layers_that_hold() -> list[str]:
+    """Which of the layers of confinement this system grants."""
+    probe = [sys.executable, "-m", "files.extraction.confinement"]
+    told = subprocess.run(probe, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=WALL_SECONDS)
+    return list(json.loads(told.stdout)) if told.returncode == 0 else []
 
 
 def _status(process: "subprocess.Popen[bytes]") -> int:

@@ -3,18 +3,19 @@
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-import httpx2
 import numpy as np
 import numpy.typing as npt
 import wordllama
-from openai import OpenAI, OpenAIError
 
+from core.background import submit
+from core.crypto import LOST, is_lost
 from core.errors import ModelError
 from files.models import Embedder
-from llm.providers import errors
+from llm.providers import OPENAI_URL, errors
 
 Vector = npt.NDArray[np.float32]
 
@@ -23,7 +24,6 @@ BUNDLED_BATCH = 32  # texts; they are padded to the longest of a batch
 REMOTE_BATCH = 64
 PATIENT, HURRIED = 60.0, 5.0  # seconds for an answer: while a file is indexed; while somebody waits for results
 HALVINGS = 3
-NO_KEY = "none"  # the client insists on a key; servers without accounts ignore it
 
 
 class Client(Protocol):
@@ -43,9 +43,11 @@ def active_embedder() -> Embedder:
 
 
 def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> Client:
-    """`timeout`: seconds until an endpoint has to have answered one request."""
+    """`timeout`: seconds until an endpoint has to have answered one request. Raises `ModelError` (`secret_lost`)."""
     if embedder.kind == Embedder.Kind.BUNDLED:
         return _Bundled()
+    if is_lost(embedder.api_key):
+        raise ModelError("secret_lost", LOST, retryable=False)
     return _remote(embedder.base_url, embedder.api_key, embedder.model, embedder.dimensions, timeout)
 
 
@@ -80,15 +82,10 @@ def _remote(base_url: str, api_key: str, model: str, dimensions: int, timeout: f
 
 class _Remote:
     def __init__(self, base_url: str, api_key: str, model: str, dimensions: int, timeout: float) -> None:
-        self._api_key, self._model, self._dimensions = api_key, model, dimensions
-        self._client = OpenAI(
-            base_url=base_url or "https://api.openai.com/v1",
-            api_key=api_key or NO_KEY,
-            timeout=httpx2.Timeout(timeout, connect=5.0),
-            max_retries=2 if timeout > HURRIED else 0,
-        )
-        # The client takes these two from the environment; another server has no business knowing them.
-        self._client.organization = self._client.project = None
+        self._model, self._dimensions = model, dimensions
+        # Not imported before it is needed: most processes never speak HTTP to a model.
+        embeddings = import_module("llm.providers.embeddings")
+        self._client = embeddings.Client(base_url or OPENAI_URL, api_key, timeout, again=2 if timeout > HURRIED else 0)
 
     def embed(self, texts: Sequence[str]) -> list[Vector | None]:
         wordy = [at for at, text in enumerate(texts) if text.strip()]
@@ -112,14 +109,10 @@ class _Remote:
         raise AssertionError("the last attempt returns or raises")
 
     def _ask(self, texts: list[str]) -> list[Vector | None]:
+        found = submit(self._client.embed(self._model, texts)).result()
         try:
-            # Plain numbers: not every server knows base64, which the client would ask for.
-            answer = self._client.embeddings.create(model=self._model, input=texts, encoding_format="float")
-            rows = sorted(answer.data, key=lambda row: row.index)
-            vectors = [np.asarray(row.embedding, dtype=np.float32) for row in rows]
-        except (OpenAIError, httpx2.HTTPError) as error:
-            raise errors.from_client(error, self._api_key, begun=False) from error
-        except (AttributeError, TypeError, ValueError) as error:
+            vectors = [np.asarray(each, dtype=np.float32) for each in found]
+        except (TypeError, ValueError) as error:
             raise errors.wrong_endpoint() from error
         self._check(vectors, len(texts))
         return [_unit(vector) for vector in vectors]

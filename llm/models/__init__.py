@@ -8,6 +8,8 @@ from llm.models.provider import (
     validate_base_url,
     validate_command,
 )
+from llm.models.web_access import WebAccess
+from llm.models.workspace import WorkspaceVersion
 
 __all__ = [
     "UNKNOWN_WINDOW",
@@ -15,7 +17,9 @@ __all__ = [
     "Model",
     "Provider",
     "ToolServer",
+    "WebAccess",
     "WebSearch",
+    "WorkspaceVersion",
     "validate_base_url",
     "validate_command",
 ]

@@ -209,6 +209,10 @@ class Model(models.Model):
             followed = followed.fallback
 
     @property
+    def usable(self) -> bool:
+        return self.enabled and self.provider.enabled
+
+    @property
     def offered_efforts(self) -> list[str]:
         """The efforts of reasoning that can be chosen, from the least upwards."""
         taken = self.efforts or (OFF_AND_ON if self.reasoning else ())
@@ -322,6 +326,12 @@ class ToolServer(models.Model):
         default=False,
         help_text="Each call of its tools waits until the person whose conversation it is allows it. For tools that "
         "change something, send something or cost money.",
+    )
+    reaches_out = models.BooleanField(
+        "reaches out",
+        default=True,
+        help_text="Its tools reach the internet or somebody else's service. Projects that have the web switched off go "
+        "without them.",
     )
     tools = models.JSONField(null=True, editable=False)  # as last listed, see `llm.tools.mcp.as_stored`
     enabled = models.BooleanField(default=True)

@@ -1,17 +1,15 @@
 """The protocols that providers speak, how to make a client of one, and what cannot be asked of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-import httpx2
-
+from core.crypto import LOST, is_lost
 from core.errors import ModelError
 from core.net.url_safety import is_http
-from llm.types.model_call import Provider, ReasoningState, Sampling
+from llm.types.model_call import Allocated, ModelRequest, Provider, ReasoningState, Sampling, StepEvent
 
 SILENCE_TIMEOUT = 120.0  # seconds; a model on a slow processor may think that long before its first token
-CONNECT_TIMEOUT = 10.0
 
 OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_BASE_URLS = {
@@ -27,8 +25,8 @@ _NO_WORD_FOR = {
     "responses": ("presence_penalty", "frequency_penalty", "seed", "stop"),
     "ollama": ("verbosity",),
 }
-# Modules by name, loaded at the first client of a kind: the official clients take most of a second to import, and of
-# all processes only the worker talks to models.
+# Modules by name, loaded at the first client of a kind: of all processes only the worker talks to models, so
+# only there is what HTTP takes in memory.
 _MODULES = {kind: f"llm.providers.{kind}" for kind in DEFAULT_BASE_URLS}
 
 
@@ -37,18 +35,42 @@ def create(protocol: str, *, base_url: str, api_key: str, silence_timeout: float
 
     `base_url` may be empty: the protocol's own. `silence_timeout`: the longest wait, in seconds, for the next bytes of
     an answer; there is no limit to the whole. Raises `KeyError` for an unknown protocol, and `ModelError` for a key
-    that no HTTP header can hold or a base URL that is none.
+    that no HTTP header can hold or a base URL that is none. Without the key that is stored, every call is refused.
     """
+    if is_lost(api_key):
+        return KeyLost()
     key = api_key.strip()
     if not (key.isascii() and key.isprintable()):
         raise ModelError("bad_credentials", "The API key holds characters no key has. Paste it anew.", retryable=False)
-    timeout = httpx2.Timeout(silence_timeout, connect=CONNECT_TIMEOUT)
     url = base_url.strip() or DEFAULT_BASE_URLS[protocol]
     if not is_http(url):
         sentence = "The provider's base URL must begin with http:// or https:// and a host. Correct it."
         raise ModelError("provider_unreachable", sentence, retryable=False)
-    client: Provider = import_module(_MODULES[protocol]).Client(base_url=url, api_key=key, timeout=timeout)
+    client: Provider = import_module(_MODULES[protocol]).Client(url, key, silence_timeout)
     return client
+
+
+class KeyLost:
+    """Stands for a provider whose stored key cannot be read: what would be asked of it is refused here."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
+        raise _key_lost()
+        yield  # makes it a generator
+
+    async def list_models(self) -> list[str]:
+        raise _key_lost()
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        return None
+
+    async def allocated(self, model: str) -> Allocated | None:
+        return None
+
+    async def close(self) -> None: ...
+
+
+def _key_lost() -> ModelError:
+    return ModelError("secret_lost", LOST, retryable=False)
 
 
 def lacking(

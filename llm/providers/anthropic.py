@@ -10,18 +10,17 @@ import base64
 import json
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-import httpx2
-from anthropic import AnthropicError, AsyncAnthropic
+from aiohttp import ClientResponse
 
 from core.errors import ModelError
 from llm.providers import EFFORTS, errors
 from llm.providers.call_ids import CallIds, json_object
-from llm.providers.streaming import HttpClient, Response, StepReader, members, model_names, parse, tokens
+from llm.providers.connection import Connection
+from llm.providers.streaming import HttpClient, StepReader, members, named, parse, tokens
 from llm.types.model_call import (
     Changed,
     FinishReason,
@@ -38,7 +37,7 @@ from llm.types.model_call import (
     Usage,
 )
 
-NO_KEY = "none"  # without a key the client looks for one in the environment
+VERSION = "2026-10-21"  # of the protocol
 NOTHING = "(empty)"  # stands where the protocol wants a text and there is none
 
 _THINKING = ("thinking", "redacted_thinking")
@@ -76,26 +75,19 @@ UNPLANNED_OUTPUT = 4_096  # tokens; this protocol demands a number, and every mo
 
 
 class Client(HttpClient):
-    client_error = AnthropicError
     unknown = ("temperature",)  # what else there is no word for, whoever asks is told before: `lacking`
 
-    def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
-        super().__init__(api_key)
+    def __init__(self, base_url: str, api_key: str, silence: float) -> None:
+        # Compatible servers of before look for the key elsewhere than in a bearer token.
+        headers = {"anthropic-version": VERSION} | ({"x-api-key": api_key} if api_key else {})
+        root = base_url.rstrip("/").removesuffix("/v1")
+        super().__init__(Connection(root, api_key, silence, headers), api_key)
         self._greatest: dict[str, int] = {}  # answers in tokens that models have said to be their longest
         self._without_display: set[str] = set()  # models that cannot show what they think
         self._without_thinking: set[str] = set()  # models that know no thinking by their own measure
-        self._client = AsyncAnthropic(
-            base_url=base_url.rstrip("/").removesuffix("/v1"),  # the client adds it
-            api_key=api_key or NO_KEY,
-            timeout=timeout,
-            max_retries=0,
-            # The client sends the key as a bearer token; compatible servers of before look for it here.
-            default_headers={"x-api-key": api_key or NO_KEY},
-            open_telemetry=False,
-        )
 
-    def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
-        return self._client.messages.with_streaming_response.create(**self._body(request))
+    async def _open(self, request: ModelRequest) -> ClientResponse:
+        return await self._server.send("/v1/messages", self._body(request))
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         body = wire_request(request)
@@ -139,18 +131,13 @@ class Client(HttpClient):
 
     async def _count(self, request: ModelRequest) -> Any:
         body = {name: value for name, value in self._body(request).items() if name in _COUNTED}
-        response = await self._client.post("/v1/messages/count_tokens", cast_to=httpx2.Response, body=body)
-        return response.json()["input_tokens"]
+        return (await self._server.answer("/v1/messages/count_tokens", body))["input_tokens"]
 
     def _reader(self) -> "AnthropicReader":
         return AnthropicReader(self._api_key)
 
     async def list_models(self) -> list[str]:
-        ask = partial(self._client.get, "/v1/models?limit=1000", cast_to=httpx2.Response)
-        return await model_names(ask, AnthropicError, self._api_key)
-
-    async def close(self) -> None:
-        await self._client.close()
+        return named(await self._server.answer("/v1/models?limit=1000"))
 
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:

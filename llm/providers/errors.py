@@ -4,6 +4,7 @@ The shapes are those of OpenAI, Anthropic, llama.cpp, vLLM, Ollama, Mistral, Goo
 endpoints; anything else is judged by its HTTP status.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,8 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-
-import httpx2
 
 from core.errors import ModelError
 
@@ -171,24 +170,21 @@ def cut() -> ModelError:
     return _error("stream_cut")
 
 
-def from_client(error: Exception, api_key: str, *, begun: bool) -> ModelError:
-    """For what an official client or httpx2 raises. `begun`: the answer had started to arrive."""
-    response = getattr(error, "response", None)
-    if isinstance(response, httpx2.Response):
-        return from_response(response, api_key)
-    cause = error if isinstance(error, httpx2.HTTPError) else error.__cause__
-    if isinstance(cause, httpx2.TimeoutException) and not isinstance(cause, httpx2.ConnectTimeout):
-        return _error("provider_timeout")
-    return cut() if begun else _error("provider_unreachable")
+def unreachable() -> ModelError:
+    return _error("provider_unreachable")
 
 
-def from_response(response: httpx2.Response, api_key: str) -> ModelError:
-    """For an error answer whose body has been read."""
+def timed_out() -> ModelError:
+    return _error("provider_timeout")
+
+
+def from_answer(status: int, headers: Mapping[str, str], body: bytes, api_key: str) -> ModelError:
+    """For an answer that is an error by its status. `headers` by names in any case."""
     try:
-        body = response.json()
+        said = json.loads(body)
     except (ValueError, RecursionError):
-        body = None  # an HTML page of a proxy, for example: nothing to quote
-    return _judged(_report(body, response.status_code), api_key, _retry_after(response.headers))
+        said = None  # an HTML page of a proxy, for example: nothing to quote
+    return _judged(_report(said, status), api_key, _retry_after(headers))
 
 
 def from_event(body: Any, api_key: str) -> ModelError:

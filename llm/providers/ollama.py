@@ -6,17 +6,17 @@ https://docs.ollama.com/api
 
 import base64
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import httpx2
+from aiohttp import ClientResponse
 
 from core.errors import ModelError
 from llm.providers import errors, local_servers
 from llm.providers.call_ids import json_object
-from llm.providers.streaming import MAX_EVENT, HttpClient, Response, StepReader, parse, tokens
+from llm.providers.connection import Connection
+from llm.providers.streaming import MAX_EVENT, HttpClient, StepReader, named, parse, tokens
 from llm.types.model_call import (
     Allocated,
     FinishReason,
@@ -41,17 +41,15 @@ class Client(HttpClient):
     # Tools cannot be forced, and are called one after the other or together as the model likes.
     unknown = ("tool_choice", "parallel_tool_calls", "verbosity")
 
-    def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
-        super().__init__(api_key)
-        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        self._client = httpx2.AsyncClient(base_url=server_url(base_url), headers=headers, timeout=timeout)
+    def __init__(self, base_url: str, api_key: str, silence: float) -> None:
+        super().__init__(Connection(server_url(base_url), api_key, silence), api_key)
         self._without_levels: set[str] = set()  # models that think or do not, and know nothing in between
 
-    def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
+    async def _open(self, request: ModelRequest) -> ClientResponse:
         body = wire_request(request)
         if request.model in self._without_levels and "think" in body:
             body["think"] = bool(body["think"])
-        return self._streamed(body)
+        return await self._server.send("/api/chat", body)
 
     def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
         if refusal.parameter == "think" and request.model not in self._without_levels:
@@ -59,47 +57,14 @@ class Client(HttpClient):
             return True
         return super()._learn(request, refusal)
 
-    @asynccontextmanager
-    async def _streamed(self, body: dict[str, Any]) -> AsyncIterator[Response]:
-        async with self._client.stream("POST", "/api/chat", json=body) as response:
-            if response.is_error:
-                await response.aread()
-                response.raise_for_status()
-            yield _Body(response)
-
     def _reader(self) -> "OllamaReader":
         return OllamaReader(self._api_key)
 
     async def list_models(self) -> list[str]:
-        try:
-            response = await self._client.get("/api/tags")
-            response.raise_for_status()
-        except httpx2.HTTPError as error:
-            raise errors.from_client(error, self._api_key, begun=False) from error
-        try:
-            return [str(model["name"]) for model in response.json()["models"]]
-        except (ValueError, TypeError, KeyError) as error:
-            raise errors.wrong_endpoint() from error
+        return named(await self._server.answer("/api/tags"), "models", "name")
 
     async def allocated(self, model: str) -> Allocated | None:
-        return await local_servers.allocated(self._client, model)
-
-    async def close(self) -> None:
-        await self._client.aclose()
-
-
-class _Body:
-    """A response as `llm.providers.streaming` reads it."""
-
-    def __init__(self, response: httpx2.Response) -> None:
-        self._response = response
-        self.headers = response.headers
-
-    def iter_bytes(self) -> AsyncIterator[bytes]:
-        return self._response.aiter_bytes()
-
-    async def read(self) -> bytes:
-        return await self._response.aread()
+        return await local_servers.allocated(self._server, model)
 
 
 def server_url(base_url: str) -> str:

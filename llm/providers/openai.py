@@ -5,19 +5,18 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-import httpx2
-from openai import OpenAIError
+from aiohttp import ClientResponse
 
 from core.errors import ModelError
 from llm.providers import errors, local_servers, responses
 from llm.providers.call_ids import CallIds
+from llm.providers.connection import Connection
 from llm.providers.ollama import server_url
-from llm.providers.streaming import HttpClient, Response, StepReader, members, parse, tokens
+from llm.providers.streaming import HttpClient, StepReader, members, named, parse, tokens
 from llm.types.model_call import (
     Allocated,
     FinishReason,
@@ -84,14 +83,12 @@ _FAILED = {"error", "insufficient_system_resource", "abort", "network_error"}  #
 
 
 class Client(HttpClient):
-    client_error = OpenAIError
-
-    def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
-        super().__init__(api_key)
-        self._client = responses.connected(base_url, api_key, timeout)
+    def __init__(self, base_url: str, api_key: str, silence: float) -> None:
+        super().__init__(Connection(base_url, api_key, silence), api_key)
+        self._beside = Connection(server_url(base_url), api_key, silence)  # what is said outside of the protocol
         # Most servers know no other name; that of newer models is learnt when they refuse it.
         self._limits: dict[str, str] = defaultdict(lambda: "max_tokens")
-        self._responses = responses.Client(base_url=base_url, api_key=api_key, timeout=timeout)
+        self._responses = responses.Client(base_url, api_key, silence)
         self._of_responses: set[str] = set()  # models that are not to be had, or not with tools, by this protocol
         # Models by what they refused: calls without the reasoning that led to them, ids, an order of messages, members.
         names = ("reasoning_missing", CALL_ID, ONE_SYSTEM_MESSAGE, TAKING_TURNS, *_SOME_KNOW)
@@ -102,7 +99,7 @@ class Client(HttpClient):
             return self._responses.stream(request)
         return super().stream(request)
 
-    def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
+    async def _open(self, request: ModelRequest) -> ClientResponse:
         limit = {} if request.max_output is None else {self._limits[request.model]: request.max_output}
         body = wire_request(self._ordered(request))
         fill = filler(request.model) or (FILLERS if request.model in self._peculiar["reasoning_missing"] else {})
@@ -112,7 +109,7 @@ class Client(HttpClient):
         for name in _SOME_KNOW:
             if request.model in self._peculiar[name]:
                 _leave_out(name, body, request.sampling.reasoning_effort)
-        return self._client.chat.completions.with_streaming_response.create(**body | limit)
+        return await self._server.send("/chat/completions", body | limit)
 
     def _ordered(self, request: ModelRequest) -> ModelRequest:
         """With its messages in the order that the model's chat template takes."""
@@ -137,33 +134,26 @@ class Client(HttpClient):
         return super()._learn(request, refusal)
 
     async def list_models(self) -> list[str]:
-        return await self._responses.list_models()
+        return named(await self._server.answer("/models"))
 
     async def _count(self, request: ModelRequest) -> Any:
         if request.model in self._of_responses:
             return await self._responses.count_tokens(request)
         whole = wire_request(self._ordered(request))
         body = {name: value for name, value in whole.items() if name in ("model", "messages", "tools")}
-        async with self._beside() as client:
-            return await local_servers.counted(client, body)
+        return await local_servers.counted(self._beside, body)
 
     async def allocated(self, model: str) -> Allocated | None:
-        async with self._beside() as client:
-            return await local_servers.allocated(client, model)
-
-    def _beside(self) -> httpx2.AsyncClient:
-        """For what a server says outside of the protocol; asked seldom, so no connection is kept for it."""
-        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-        return httpx2.AsyncClient(base_url=server_url(str(self._client.base_url)), headers=headers)
+        return await local_servers.allocated(self._beside, model)
 
     async def close(self) -> None:
-        await self._client.close()
-        await self._responses.close()
+        await super().close()
+        for each in (self._beside, self._responses):
+            await each.close()
 
 
 def _leave_out(name: str, body: dict[str, Any], effort: str | None) -> None:
-    for place in (body, body.get("extra_body", {})):
-        place.pop(name, None)
+    body.pop(name, None)
     if name == TEMPLATE_SWITCH and effort is not None:
         body["reasoning_effort"] = effort  # without the switch no thinking is an effort like the others
 
@@ -226,7 +216,7 @@ def _sampling(request: ModelRequest) -> dict[str, Any]:
         body[SHOWN_THOUGHTS] = {"google": {"thinking_config": {"include_thoughts": True}}}
     if effort == "none" and switched:
         del given["reasoning_effort"]
-    return given | ({"extra_body": body} if body else {})
+    return given | body
 
 
 def _one_system_message(messages: tuple[Message, ...]) -> Iterator[Message]:

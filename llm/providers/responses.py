@@ -7,18 +7,16 @@ edited would break them. https://platform.openai.com/docs/api-reference/response
 
 import base64
 from collections.abc import Collection, Iterator
-from contextlib import AbstractAsyncContextManager
-from functools import partial
 from itertools import takewhile
 from typing import Any
 
-import httpx2
-from openai import AsyncOpenAI, OpenAIError
+from aiohttp import ClientResponse
 
 from core.errors import ModelError
 from llm.providers import errors
 from llm.providers.call_ids import CallIds
-from llm.providers.streaming import HttpClient, Response, StepReader, members, model_names, parse, tokens
+from llm.providers.connection import Connection
+from llm.providers.streaming import HttpClient, StepReader, members, named, parse, tokens
 from llm.types.model_call import (
     FinishReason,
     Message,
@@ -34,17 +32,9 @@ from llm.types.model_call import (
     Usage,
 )
 
-NO_KEY = "none"  # the client insists on a key; servers without accounts ignore it
 LEAST_OUTPUT = 16  # tokens; the protocol refuses less
 ENCRYPTED = "reasoning.encrypted_content"
 LONGEST_CALL_ID = 64  # characters
-
-
-def connected(base_url: str, api_key: str, timeout: httpx2.Timeout) -> AsyncOpenAI:
-    client = AsyncOpenAI(base_url=base_url, api_key=api_key or NO_KEY, timeout=timeout, max_retries=0)
-    # The client takes these two from the environment; another server has no business knowing them.
-    client.organization = client.project = None
-    return client
 
 
 # Of a request, what a count may be asked with.
@@ -52,28 +42,25 @@ _COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_
 
 
 class Client(HttpClient):
-    client_error = OpenAIError
     unknown = ("stop", "seed", "presence_penalty", "frequency_penalty")
 
-    def __init__(self, *, base_url: str, api_key: str, timeout: httpx2.Timeout) -> None:
-        super().__init__(api_key)
-        self._client = connected(base_url, api_key, timeout)
+    def __init__(self, base_url: str, api_key: str, silence: float) -> None:
+        super().__init__(Connection(base_url, api_key, silence), api_key)
         # Models that do not reason refuse to be asked for it, as do accounts that may not have summaries.
         self._without_encrypted: set[str] = set()
         self._without_summary: set[str] = set()
 
-    def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
+    async def _open(self, request: ModelRequest) -> ClientResponse:
         body = wire_request(request)
         if request.model not in self._without_encrypted:
             body["include"] = [ENCRYPTED]
         if request.model not in self._without_summary and request.sampling.reasoning_effort != "none":
             body["reasoning"] = {**body.get("reasoning", {}), "summary": "auto"}
-        return self._client.responses.with_streaming_response.create(**body)
+        return await self._server.send("/responses", body)
 
     async def _count(self, request: ModelRequest) -> Any:
         body = {name: value for name, value in wire_request(request).items() if name in _COUNTED}
-        response = await self._client.post("/responses/input_tokens", cast_to=httpx2.Response, body=body)
-        return response.json()["input_tokens"]
+        return (await self._server.answer("/responses/input_tokens", body))["input_tokens"]
 
     def _reader(self) -> "ResponsesReader":
         return ResponsesReader(self._api_key)
@@ -90,11 +77,7 @@ class Client(HttpClient):
         return super()._learn(request, refusal)
 
     async def list_models(self) -> list[str]:
-        ask = partial(self._client.get, "/models", cast_to=httpx2.Response)
-        return await model_names(ask, OpenAIError, self._api_key)
-
-    async def close(self) -> None:
-        await self._client.close()
+        return named(await self._server.answer("/models"))
 
 
 def _of_effort(refusal: ModelError) -> bool:

@@ -1,8 +1,7 @@
-"""One model call over HTTP, whichever client opened it: bytes in, step events out, every failure a `ModelError`.
+"""One model call: bytes in, step events out, every failure a `ModelError`.
 
-Bytes are read here, from server-sent events straight to parsed JSON. The official clients build a validated object from
-every chunk; reading the response they opened costs an eighth of that. The format is that of
-https://html.spec.whatwg.org/multipage/server-sent-events.html, without bare CR as a line end, which no provider sends.
+Server-sent events become parsed JSON at once, without a validated object for every chunk. Their format is that of
+https://html.spec.whatwg.org/multipage/server-sent-events.html.
 """
 
 import asyncio
@@ -12,16 +11,16 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
 
-import httpx2
+from aiohttp import ClientResponse
 
 from core.errors import ModelError
 from llm.providers import errors
+from llm.providers.connection import FAILURES, Connection, failure, whole
 from llm.types.model_call import (
     EFFORTS,
     NO_SAMPLING,
@@ -52,14 +51,19 @@ class Decoder:
         self._rest = b""
         self._data: list[bytes] = []
         self._size = 0
+        self._after_cr = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Raises `ModelError` (malformed_stream) for an event without end."""
+        if self._after_cr:
+            chunk = chunk.removeprefix(b"\n")  # the line has ended already
+        self._after_cr = chunk.endswith(b"\r")
+        if b"\r" in chunk:
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         lines = (self._rest + chunk).split(b"\n")
         self._rest = lines.pop()
         payloads = []
         for line in lines:
-            line = line.removesuffix(b"\r")
             if line.startswith(b"data:"):
                 self._add(line[6:] if line[5:6] == b" " else line[5:])
             elif not line and self._data:
@@ -113,17 +117,6 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
                 pass
     except TimeoutError:
         pass
-
-
-class Response(Protocol):
-    """What both official clients give for a response whose body is still to be read."""
-
-    @property
-    def headers(self) -> httpx2.Headers: ...
-
-    def iter_bytes(self) -> AsyncIterator[bytes]: ...
-
-    async def read(self) -> bytes: ...
 
 
 class PayloadDecoder(Protocol):
@@ -283,21 +276,19 @@ def without(request: ModelRequest, name: str) -> ModelRequest:
 class HttpClient(ABC):
     """What the clients of all protocols do alike: one call, sent again without the parameters that its model refuses.
 
-    `client_error`: the base of what the protocol's HTTP client raises. `unknown`: parameters of a request that the
-    protocol has no word for, by their names in OpenAI's Chat Completions.
+    `unknown`: parameters of a request that the protocol has no word for, by their names in OpenAI's Chat Completions.
     """
 
-    client_error: type[Exception] = httpx2.HTTPError
     unknown: tuple[str, ...] = ()
 
-    def __init__(self, api_key: str) -> None:
-        self._api_key = api_key
+    def __init__(self, server: Connection, api_key: str) -> None:
+        self._server, self._api_key = server, api_key
         self._refused = Refused(self.unknown)
         self._not_counting: dict[str, float] = {}  # models, and until when on the monotonic clock
 
     @abstractmethod
-    def _open(self, request: ModelRequest) -> AbstractAsyncContextManager[Response]:
-        """Sends the request; entered, it is the response whose status was good."""
+    async def _open(self, request: ModelRequest) -> ClientResponse:
+        """See `Connection.send`."""
 
     @abstractmethod
     def _reader(self) -> StepReader: ...
@@ -314,7 +305,7 @@ class HttpClient(ABC):
             async with asyncio.timeout(COUNT_PATIENCE):
                 if count := tokens(await self._count(self._refused.removed(request)[0])):
                     return count
-        except (self.client_error, httpx2.HTTPError, TimeoutError, ValueError, TypeError, LookupError) as error:
+        except (ModelError, TimeoutError, ValueError, TypeError, LookupError) as error:
             reason = type(error).__name__
         else:
             reason = "no number"
@@ -334,38 +325,41 @@ class HttpClient(ABC):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         """Yields the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once."""
         reader = self._reader()
+        response, left_out = await self._opened(request)
         try:
-            async with AsyncExitStack() as stack:
-                response, left_out = await self._opened(request, stack)
-                await _expect_stream(response, self._api_key)
-                if left_out:
-                    yield ParametersLeftOut(left_out)
-                chunks = response.iter_bytes()
-                async for chunk in chunks:
-                    for event in reader.feed(chunk):
-                        yield event
-                    if reader.done:
-                        await _drain(chunks)
-                        break
-        except (self.client_error, httpx2.HTTPError) as error:
+            await _expect_stream(response, self._api_key)
+            if left_out:
+                yield ParametersLeftOut(left_out)
+            chunks = response.content.iter_any()
+            async for chunk in chunks:
+                for event in reader.feed(chunk):
+                    yield event
+                if reader.done:
+                    await _drain(chunks)
+                    break
+        except FAILURES as error:
             if not reader.finished:  # else only the report of usage and the end mark are missing
-                raise errors.from_client(error, self._api_key, begun=True) from error
+                raise failure(error, begun=True) from error
+        finally:
+            response.release()
         for event in reader.finish():
             yield event
 
-    async def _opened(self, request: ModelRequest, stack: AsyncExitStack) -> tuple[Response, tuple[str, ...]]:
+    async def _opened(self, request: ModelRequest) -> tuple[ClientResponse, tuple[str, ...]]:
         """The response, and what was left out of the request for its model's sake."""
         forgotten: tuple[str, ...] = ()
         while True:
             asked, left_out = self._refused.removed(request)
             try:
-                return await stack.enter_async_context(self._open(asked)), left_out + forgotten
-            except (self.client_error, httpx2.HTTPError) as error:
-                refusal = errors.from_client(error, self._api_key, begun=False)
+                return await self._open(asked), left_out + forgotten
+            except ModelError as refusal:
                 if refusal.code == "reasoning_refused" and not forgotten:
                     request, forgotten = without(request, REASONING), (REASONING,)
                 elif not self._learn(asked, refusal):
-                    raise refusal from error
+                    raise
+
+    async def close(self) -> None:
+        await self._server.close()
 
 
 def tokens(value: Any) -> int:
@@ -392,27 +386,20 @@ def members(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-async def _expect_stream(response: Response, api_key: str) -> None:
+async def _expect_stream(response: ClientResponse, api_key: str) -> None:
     """Some servers answer 200 and JSON with an error in it; a wrong base URL answers with a page."""
     if not response.headers.get("content-type", "").startswith(("application/json", "text/html")):
         return  # servers that send events as plain text, or name no type at all, exist
     try:
-        body = parse(await response.read())
+        body = parse(await whole(response))
     except ModelError:
         body = {}
     raise errors.from_event(body, api_key) if body.get("error") else errors.wrong_endpoint()
 
 
-async def model_names(
-    ask: Callable[[], Awaitable[httpx2.Response]], client_error: type[Exception], api_key: str
-) -> list[str]:
-    """The ids of a list of models, which both protocols shape alike. Raises `ModelError`."""
+def named(listed: Any, member: str = "data", name: str = "id") -> list[str]:
+    """The names in a server's list of models. Raises `ModelError` for what is none."""
     try:
-        response = await ask()
-    except (client_error, httpx2.HTTPError) as error:
-        raise errors.from_client(error, api_key, begun=False) from error
-    try:
-        listed: Any = response.json()
-        return [str(model["id"]) for model in listed["data"]]
-    except (ValueError, TypeError, KeyError) as error:
+        return [str(model[name]) for model in listed[member]]
+    except (TypeError, LookupError) as error:
         raise errors.wrong_endpoint() from error

@@ -20,6 +20,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 from mcp_types import Tool as ServedTool
 
+from core.crypto import LOST, is_lost
+from core.net.addresses import host_of
+from core.net.outgoing import note
 from core.text import clean
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput
@@ -46,7 +49,7 @@ class Server:
     """A tool server: with `url` over HTTP, otherwise `command` is started, split as a shell would but without one.
 
     `secrets` are HTTP headers or environment variables. `approval_required`: a person has to allow each call; whoever
-    runs the tools sees to it.
+    runs the tools sees to it. `reaches_out`: its tools send what they are called with out of the workspace.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Server:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 60.0  # seconds for a call
     approval_required: bool = False
+    reaches_out: bool = True
 
 
 class ServerTool:
@@ -71,6 +75,8 @@ class ServerTool:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         async def call(client: Client) -> CallToolResult:
+            if self._server.reaches_out:
+                note(host_of(self._server.url) or self._server.name, json.dumps(dict(arguments), ensure_ascii=False))
             return await client.call_tool(self.served_as, dict(arguments))
 
         try:
@@ -145,6 +151,8 @@ def _forget(task: asyncio.Task[Any]) -> None:
 
 
 async def _converse(server: Server, question: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
+    if any(map(is_lost, server.secrets.values())):
+        raise ServerFailed(f"{server.name} was not asked. {LOST}")
     try:
         async with _connected(server) as client:
             try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from core.net.fetch import Fetched, Fetcher
+from core.net.fetch import Fetched, Fetcher, Follow
 from core.net.url_safety import Refused
 from core.text import clean, page_text
 from llm.types.model_call import ToolDefinition
@@ -54,7 +54,8 @@ class Page:
 class OpenUrlTool:
     """`data["documents"]` of its output holds one document: id, title, metadata (the URL) and text.
 
-    `readers` give the text of other media types than those of pages; they may block and raise `Refused`.
+    `readers` give the text of other media types than those of pages; they may block and raise `Refused`. `follow` says
+    which redirects are followed.
     """
 
     definition = _DEFINITION
@@ -65,8 +66,10 @@ class OpenUrlTool:
         *,
         max_characters: int = 40_000,
         readers: Mapping[str, Callable[[bytes], str]] = MappingProxyType({}),
+        follow: Follow | None = None,
     ) -> None:
         self._fetcher = fetcher or Fetcher()
+        self._follow = follow
         self._readers = readers
         self._accepted = {**dict.fromkeys(MEDIA_TYPES, MAX_PAGE), **dict.fromkeys(readers, MAX_FILE)}
         self.timeout = self._fetcher.timeout + (50 if readers else 5)  # to read what was fetched
@@ -86,7 +89,7 @@ class OpenUrlTool:
 
     async def open(self, url: httpx2.URL) -> Page:
         """Raises `Refused`."""
-        fetched = await self._fetcher.fetch(url, self._accepted)
+        fetched = await self._fetcher.fetch(url, self._accepted, self._follow)
         # In a thread: a large page takes up to a second, and every other answer waits for this loop.
         title, text = await asyncio.to_thread(self._read, fetched)
         if not text:

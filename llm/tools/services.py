@@ -7,11 +7,13 @@ from typing import Literal
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
 
+from core.crypto import is_lost
 from core.errors import ProductError
 from core.locks import lock
+from core.net.addresses import HostLists
 from core.net.url_safety import Refused
 from core.permissions import require_right, require_store
-from llm.models import ToolServer, WebSearch
+from llm.models import ToolServer, WebAccess, WebSearch
 from llm.tools.mcp import Server, ServerFailed, ServerTool, as_stored, stored_tools, tools_of
 from llm.tools.web_search import SearchService, WebSearchTool
 
@@ -20,9 +22,9 @@ TRIAL_QUERY = "weather"  # every index holds something about it
 
 
 def web_search_tool() -> WebSearchTool | None:
-    """Searches with the active service; None without one."""
+    """Searches with the active service, without hosts that the workspace denies; None without one."""
     row = WebSearch.objects.filter(active=True).first()
-    return None if row is None else WebSearchTool(_service(row))
+    return None if row is None else WebSearchTool(_service(row), hosts=host_lists())
 
 
 @transaction.atomic
@@ -57,6 +59,18 @@ def try_web_search(*, web_search: WebSearch) -> int:
         return len(asyncio.run(_service(web_search).search(TRIAL_QUERY)))
     except Refused as refusal:
         raise ProductError("web_search_failed", str(refusal), status=502) from refusal
+
+
+def host_lists() -> HostLists:
+    """Hosts that tools reach without asking, and hosts that they never reach."""
+    row = WebAccess.objects.first()
+    return HostLists() if row is None else row.lists
+
+
+def store_web_access(*, user: AbstractUser, web_access: WebAccess) -> None:
+    """Stores the one row as an administrator's form left it."""
+    require_store(user, web_access)
+    web_access.save()
 
 
 def tool_servers() -> list[Server]:
@@ -108,8 +122,9 @@ def _server(row: ToolServer) -> Server:
         row.name,
         url=row.base_url if over_http else "",
         command="" if over_http else row.command,
-        secrets={row.secret_name: row.api_key} if row.api_key else {},
+        secrets={row.secret_name: row.api_key} if row.api_key or is_lost(row.api_key) else {},
         approval_required=row.approval_required,
+        reaches_out=row.reaches_out,
     )
 
 

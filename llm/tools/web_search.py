@@ -10,7 +10,10 @@ from typing import Any, Literal
 
 import httpx2
 
+from core.crypto import LOST, is_lost
+from core.net.addresses import HostLists, Standing, host_of
 from core.net.fetch import read_body
+from core.net.outgoing import note
 from core.net.url_safety import Refused
 from core.text import clean
 from llm.types.model_call import ToolDefinition
@@ -21,6 +24,10 @@ MAX_QUERIES = 5
 MAX_QUERY = 400  # characters, Brave's limit
 MAX_RESULTS = 20
 RESULTS_PER_QUERY = 10
+NOTHING = "Nothing was found. Try other words."
+ONE_DENIED = "One result is of a host that this workspace denies; it was left out."
+DENIED = "{count} results are of hosts that this workspace denies; they were left out."
+NO_LISTS = HostLists()
 _MAX_BYTES = 2_000_000
 _MAX_URL, _MAX_TITLE, _MAX_SNIPPET = 2_000, 300, 1_000  # characters
 
@@ -50,6 +57,9 @@ class SearchService:
 
     async def search(self, query: str) -> list["Result"]:
         """Best first. Raises `Refused` with a sentence for the model; it never holds the key."""
+        if is_lost(self.api_key):
+            raise Refused(LOST)
+        note(host_of(self._url), query)
         try:
             async with asyncio.timeout(self.timeout), httpx2.AsyncClient(timeout=self.timeout) as client:
                 return await self._ask(client, query)
@@ -101,13 +111,14 @@ class Result:
 class WebSearchTool:
     """`data["documents"]` of its output: id and metadata (both the URL), title and text (the excerpt).
 
-    `data["notes"]`: sentences about queries that failed while others did not.
+    `data["notes"]`: sentences about queries that failed while others did not, and about results of hosts that `hosts`
+    denies. `data["denied"]`: how many those were.
     """
 
     definition = _DEFINITION
 
-    def __init__(self, service: SearchService, *, max_characters: int = 40_000) -> None:
-        self._service = service
+    def __init__(self, service: SearchService, *, hosts: HostLists = NO_LISTS, max_characters: int = 40_000) -> None:
+        self._service, self._hosts = service, hosts
         self.timeout = service.timeout + 1  # each query says itself that it took too long
         self.max_characters = max_characters
 
@@ -127,13 +138,20 @@ class WebSearchTool:
         ]
         if not found:
             return ToolOutput("\n".join(failures), error=True)
+        allowed = [[result for result in results if not self._denies(result)] for results in found]
+        denied = len({_place(result) for results in found for result in results if self._denies(result)})
         documents = [
             {"id": result.url, "title": result.title, "metadata": result.url, "text": result.snippet}
-            for result in merged(found)
+            for result in merged(allowed)
         ]
-        notes = [*failures, *([] if documents else ["Nothing was found. Try other words."])]
+        notes = [*failures, *([DENIED.format(count=denied) if denied > 1 else ONE_DENIED] if denied else [])]
+        if not documents:
+            notes.append("Nothing else was found. Try other words." if denied else NOTHING)
         texts = [f"{document['title']}\n{document['metadata']}\n{document['text']}" for document in documents]
-        return ToolOutput("\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes})
+        return ToolOutput("\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes, "denied": denied})
+
+    def _denies(self, result: Result) -> bool:
+        return self._hosts.standing(host_of(result.url)) is Standing.DENIED
 
     async def _search(self, query: str) -> list[Result] | Refused:
         try:
@@ -148,8 +166,12 @@ def merged(lists: Sequence[Sequence[Result]]) -> list[Result]:
     for rank in zip_longest(*lists):
         for result in rank:
             if result is not None:
-                best.setdefault(result.url.partition("#")[0], result)
+                best.setdefault(_place(result), result)
     return list(best.values())[:MAX_RESULTS]
+
+
+def _place(result: Result) -> str:
+    return result.url.partition("#")[0]
 
 
 def _queries_of(arguments: Mapping[str, Any]) -> list[str]:

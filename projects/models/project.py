@@ -27,6 +27,9 @@ class Project(models.Model):
     name = models.CharField(max_length=100)
     instructions = models.TextField(blank=True)
     persona = models.ForeignKey("personas.Persona", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    web = models.BooleanField(
+        default=True, help_text="Whether models may reach the web in its conversations: search it, open pages."
+    )
     version = models.PositiveIntegerField(default=1, editable=False)
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now=True)

@@ -10,11 +10,12 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
+from django.core import signing
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.formats import date_format
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
@@ -27,6 +28,9 @@ from projects.planner import pages, services
 from projects.planner.queries import today, visible_task
 from projects.planner.quick_add import Period, add_items, add_line
 from projects.planner.rules import Actor
+
+SAID = "tasks.said"
+SAID_WITHIN = 60  # seconds
 
 
 @require_http_methods(["GET", "POST"])
@@ -43,8 +47,7 @@ def period(request: Request, horizon: str = "day", start: date | None = None) ->
             return _at_its_place(request, error)
         return _board(request, on, error.status, problem=error, draft=text)
     elsewhere = "" if Period.of(made) == on else _(" It is on another page: %(day)s.") % {"day": _day(made)}
-    messages.success(request, _("Added %(code)s.") % {"code": made.code} + elsewhere)
-    return redirect(request.path)
+    return _told(request, _("Added %(code)s.") % {"code": made.code} + elsewhere, request.path)
 
 
 @with_row(visible_task, "GET")
@@ -72,8 +75,7 @@ def _posted(act: Callable[[Request, Actor, Task], str]) -> Callable[[Request, UU
             if request.htmx:
                 return _at_its_place(request, error)
             return _refused(request, row.pk, error)
-        messages.success(request, said % {"code": code})
-        return redirect(_back(request, row))
+        return _told(request, said % {"code": code}, _back(request, row))
 
     return view
 
@@ -123,6 +125,25 @@ def delete(request: Request, actor: Actor, row: Task) -> str:
     return _("%(code)s is deleted.")
 
 
+def _told(request: Request, said: str, page: str) -> HttpResponse:
+    """Back to the page, which says what was done.
+
+    A script's way there carries the sentence, signed: Django keeps its messages in one cookie of the browser, and of
+    two requests at the same time, or of one and a page that looks for news, the one would take the other's.
+    """
+    if not request.htmx:
+        messages.success(request, said)
+        return redirect(page)
+    return redirect(f"{page}{'&' if '?' in page else '?'}{urlencode({'said': signing.dumps(said, salt=SAID)})}")
+
+
+def _said(request: Request) -> str:
+    try:
+        return str(signing.loads(request.GET.get("said", ""), salt=SAID, max_age=SAID_WITHIN))
+    except signing.BadSignature:
+        return ""
+
+
 def _at_its_place(request: Request, error: ProductError) -> HttpResponse:
     """The sentence goes into the form that was sent, whose text stays."""
     context = {"code": error.code, "detail": error.detail}
@@ -159,6 +180,7 @@ def _common(request: Request) -> dict[str, Any]:
     return {
         "section": "tasks",
         "back": request.path,
+        "said": _said(request),
         "archetypes": Task.Archetype.choices,
         "statuses": [choice for choice in Task.Status.choices if choice[0] != Task.Status.MOVED],
     }

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.bench import bench_context, files, hanging, page, search, turn
+from scripts.bench import bench_context, files, hanging, page, search, shares, turn
+from scripts.bench.peers.client import Clients
 from scripts.services import Services
 from tests.product import installed
 
@@ -50,9 +51,10 @@ def with_services(wanted: list[str]) -> None:
             if "page" in wanted:
                 show("Page (a long answer in Chromium)", page.rows(product, caller, PASSWORD))
             if "turn" in wanted:
-                rows = turn.first_token(product, caller) + turn.stop(product, caller)
-                for count in (25, 50, 100):
-                    rows += turn.streams(product, caller, count)
+                with Clients() as clients:
+                    rows = turn.first_token(product, caller, clients) + turn.stop(product, caller)
+                    for count in (25, 50, 100):
+                        rows += turn.streams(product, caller, clients, count)
                 show("Turn (the whole path, from the post to the event)", rows)
             if "hanging" in wanted:
                 show("Hanging (answers of a silent model)", hanging.rows(product, caller))
@@ -60,15 +62,30 @@ def with_services(wanted: list[str]) -> None:
         services.end()
 
 
+def with_limits() -> None:
+    """A product whose limits are those of an installation; that of `with_services` has none for its one person."""
+    os.environ["LIVE_TURNS"] = str(shares.LIVE)
+    services = Services()
+    try:
+        with installed(services.database, services.redis) as (product, caller):
+            show("Shares (one person at all limits, another beside)", shares.rows(product, caller))
+    finally:
+        services.end()
+
+
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
-    wanted = wanted or ["context", "rendering", "plan", "replay", "files", "page", "turn", "hanging", "search"]
+    wanted = wanted or [
+        *("context", "rendering", "plan", "replay", "files", "page", "turn", "hanging", "shares", "search"),
+    ]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
     if "rendering" in wanted:
         show("Rendering (400,000 hostile characters)", separately("scripts.bench.rendering"))
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
+    if "shares" in wanted:
+        with_limits()
     if {"plan", "replay", "files", "page", "turn", "hanging"} & set(wanted):
         with_services(wanted)
 

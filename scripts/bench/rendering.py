@@ -8,12 +8,18 @@ import django
 django.setup()
 
 from chat.rendering.markdown import MAX_CHARACTERS, render  # noqa: E402 - translations are there after the set-up
+from chat.rendering.references import Source, Sources  # noqa: E402
 
 LIMIT = 2.0  # seconds of CPU
+SOURCES = Sources({number: Source(number, "contract", "/files/x/") for number in range(1, 7)})
 BLANK_LINES = "\n" * 19_000
 HOSTILE = {
     "task lists": "- [ ] a\n",
     "tables of one cell": "a|b\n-|-\n",
+    "tables of three cells": "|a|b|c|\n|-|-|-|\n|1|2|3|\n",
+    "wide tables": f"|{'a|' * 1_000}\n|{'-|' * 1_000}\n" + f"|{'a|' * 1_000}\n" * 200,
+    "citations of six numbers": "[1,2,3,4,5,6]",
+    "links": "<https://x.y>",
     "opened emphasis and links": "[*",
     "opened images": "![",
     "quotes in quotes": "> > a\n",
@@ -30,7 +36,7 @@ def main() -> None:
     for name, piece in HOSTILE.items():
         text = (piece * (MAX_CHARACTERS // len(piece) + 1))[:MAX_CHARACTERS]
         began = time.process_time()
-        render(text)
+        render(text, SOURCES)
         took = time.process_time() - began
         rows.append(
             {"name": name, "value": round(took, 2), "unit": "s CPU", "limit": LIMIT, "ratio": round(took / LIMIT, 2)}

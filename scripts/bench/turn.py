@@ -1,60 +1,63 @@
 """The turn's own cost: what the whole path adds to the model's time to first token, and many streams at once.
 
-The peer of every row is the same scripted server read directly, in the same run.
+The peer of every row is the same scripted server read directly, in the same run. A process of its own reads the answers
+and only keeps their bytes: a client that works beside them would send later, and so be kinder than a real one.
 """
 
 import json
 import statistics
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import psutil
 
+from scripts.bench.peers.client import Answer, Clients, Exchange, http
 from tests.product import Caller, Product
 from tests.scripted_model import expected_text
 
 RUNS = 50
+WARMING = 5  # answers before those that are measured
+WITHIN = 0.5  # seconds in which all streams begin
 TTFT = 0.05  # seconds the scripted model waits before its first token
 LIMIT_MS = 25.0
 
 
-def _direct(product: Product, client: httpx.Client, script: dict[str, Any]) -> float:
-    """Seconds from the request to the first token, without us."""
-    body = {
-        "model": "scripted",
-        "stream": True,
-        "messages": [{"role": "user", "content": f"hi\nscript: {json.dumps(script)}"}],
-    }
-    began = time.perf_counter()
-    with client.stream("POST", product.model.openai_url + "/chat/completions", json=body) as response:
-        for line in response.iter_lines():
-            if '"content"' in line and not line.endswith('"content":""'):
-                return time.perf_counter() - began
-    raise RuntimeError("the scripted model said nothing")
+def _direct(product: Product, script: dict[str, Any]) -> Exchange:
+    """Asks the model itself."""
+    url = urlsplit(product.model.openai_url)
+    question = {"role": "user", "content": f"hi\nscript: {json.dumps(script)}"}
+    body = json.dumps({"model": "scripted", "stream": True, "messages": [question]}).encode()
+    return Exchange(url.port or 80, http("POST", f"{url.path}/chat/completions", {}, body), rb"\[DONE\]")
 
 
-def _through(caller: Caller, script: dict[str, Any]) -> float:
-    """Seconds from the post to the first text event at the client; the model gets as little as it does directly."""
+def _through(product: Product, caller: Caller, script: dict[str, Any]) -> Exchange:
+    """Asks us, for events on the request; the model gets as little as it does directly."""
     # A title of its own: otherwise the model would be asked for one after the answer, beside the next run.
-    conversation = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
-    began = time.perf_counter()
-    turn = caller.ask("hi", script, conversation)
-    for event in caller.events(turn["id"]):
-        if event["type"] == "TEXT_MESSAGE_CONTENT":
-            elapsed = time.perf_counter() - began
-            break
-    caller.ended(turn["id"])
-    return elapsed
+    conversation = caller.post("conversations/", {"title": "Bench"}, expect=201)["id"]
+    headers = {"Authorization": f"Bearer {caller.token}", "Accept": "text/event-stream"}
+    body = json.dumps({"text": f"hi\nscript: {json.dumps(script)}"}).encode()
+    request = http("POST", f"/api/v1/conversations/{conversation}/turns/", headers, body)
+    failed = rb"^HTTP/1\.1 [45]|RUN_(STOPPED|ERROR)"
+    return Exchange(urlsplit(product.url).port or 80, request, rb"RUN_FINISHED", failed)
 
 
-def first_token(product: Product, caller: Caller) -> list[dict[str, Any]]:
+def _first(clients: Clients, exchange: Exchange, token: bytes) -> float:
+    """Seconds from the request to its first token, which the pattern finds."""
+    [answer] = clients.run([exchange])
+    if not answer.whole:
+        raise RuntimeError(f"the answer was not whole: {answer.text()[-1000:]!r}")
+    return answer.found(token)[0][0] - answer.sent
+
+
+def first_token(product: Product, caller: Caller, clients: Clients) -> list[dict[str, Any]]:
     script = {"ttft": TTFT, "tokens": 3, "interval": 0.001}
-    with httpx.Client() as client:
-        for _ in range(5):
-            _direct(product, client, script), _through(caller, script)
-        pairs = [(_direct(product, client, script), _through(caller, script)) for _ in range(RUNS)]
+    pairs = []
+    for _ in range(WARMING + RUNS):
+        direct = _first(clients, _direct(product, script), rb'"content": ?"[^"]')
+        pairs.append((direct, _first(clients, _through(product, caller, script), rb"TEXT_MESSAGE_CONTENT")))
+    pairs = pairs[WARMING:]
     added = sorted((through - direct) * 1000 for direct, through in pairs)
     rows = [
         ("added to first token, p50", statistics.median(added)),
@@ -71,31 +74,36 @@ def _cpu(processes: list[psutil.Process]) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
+def _events(answer: Answer) -> list[tuple[float, dict[str, Any]]]:
+    """Each event with the time of its arrival, by the clock that its `ts` is of."""
+    clock = time.time() - time.monotonic()
+    return [(at + clock, json.loads(match[1])) for at, match in answer.found(rb"data: (\{.*\})\n")]
+
+
 def _delays(events: list[tuple[float, dict[str, Any]]]) -> list[float]:
     """Milliseconds between the worker's stamp of a text event and its arrival here."""
     return [(at - event["ts"]) * 1000 for at, event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
 
 
-def streams(product: Product, caller: Caller, count: int, tokens: int = 250) -> list[dict[str, Any]]:
+def streams(product: Product, caller: Caller, clients: Clients, count: int, tokens: int = 250) -> list[dict[str, Any]]:
     """`count` answers at 50 tokens/s at once: is every one complete, in order and stored, and at what delay and CPU."""
     script = {"tokens": tokens, "interval": 0.02, "ttft": 0.1}
     wanted = expected_text(script)
-    places = [caller.conversation() for _ in range(count)]
     processes = [psutil.Process(process.pid) for process in product.processes.values()]
 
-    def one(place: str) -> tuple[bool, bool, list[float]]:
-        own = Caller(product, caller.token)
-        turn = own.ask("go", script, place)
-        events = [(time.time(), event) for event in own.events(turn["id"])]
+    def look(answer: Answer) -> tuple[bool, bool, list[float]]:
+        events = _events(answer)
         text = "".join(event["delta"] for _, event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
-        in_order = [event.get("seq") for _, event in events] == list(range(1, len(events) + 1))
-        complete = text == wanted == own.ended(turn["id"])["text"]
+        numbers = [event["seq"] for _, event in events if "seq" in event]
+        in_order = numbers == list(range(1, len(numbers) + 1))
+        complete = answer.whole and text == wanted == caller.ended(events[0][1]["turn"])["text"]
         return complete, in_order, _delays(events)
 
+    exchanges = [_through(product, caller, script) for _ in range(count)]
     before = _cpu(processes)
-    with ThreadPoolExecutor(count) as pool:
-        results = list(pool.map(one, places))
+    answers = clients.run(exchanges, WITHIN)
     spent = _cpu(processes) - before
+    results = [look(answer) for answer in answers]
     delays = sorted(delay for _, _, some in results for delay in some)
     good = sum(complete and in_order for complete, in_order, _ in results)
     direct = _direct_cpu(product, script, count)

@@ -55,6 +55,9 @@ export class Answer {
   /** @param {WireEvent} event */
   #apply(event) {
     switch (event.type) {
+      case "QUEUED":
+        this.tell.onDoing(say("queued").replace("{number}", event.position));
+        break;
       case "RUN_STARTED":
         this.tell.onDoing("waiting");
         break;
@@ -111,6 +114,7 @@ export class Answer {
       result.textContent = event.text;
       result.classList.toggle("failed", event.error);
       part.dataset.state = event.error ? "failed" : "done";
+      showOutgoing(need(HTMLElement, "[data-outgoing]", part), event.outgoing ?? []);
     }
   }
 
@@ -184,6 +188,19 @@ function raw(part) {
   span.dataset.raw = "";
   ([...(last?.querySelectorAll(ENDS) ?? [])].at(-1) ?? last)?.append(span);
   return span;
+}
+
+/** What left the workspace. @param {HTMLElement} place @param {{ host: string, what: string }[]} sent */
+function showOutgoing(place, sent) {
+  place.hidden = !sent.length;
+  const lines = sent.map(({ host, what }) => {
+    const line = document.createElement("li");
+    const [to, exactly] = [document.createElement("strong"), document.createElement("code")];
+    [to.textContent, exactly.textContent, exactly.dir] = [host, what, "auto"];
+    line.append(to, " ", exactly);
+    return line;
+  });
+  need(HTMLElement, "ul", place).replaceChildren(...lines);
 }
 
 /** A call that its person has to allow: the server says how it stands. @param {HTMLElement} part @param {string} turn */

@@ -1,7 +1,7 @@
 /** The page of a conversation: what comes from the server finds its place, and the status line says what goes on. */
 import { Answer, equip } from "./answers.js";
 import { Composer, editNext, justAsked, refreshNext } from "./composer.js";
-import { socket, whenReleased } from "./live.js";
+import { atRest, socket, whenReleased } from "./live.js";
 import { morph } from "./morph.js";
 import { all, announce, around, find, need, parse, say } from "./page.js";
 import { Refused } from "./socket.js";
@@ -129,13 +129,12 @@ let welcomed = false; // the first state is that of the page as it came
 
 /** @param {import("./socket.js").WireEvent} hint */
 function onState({ state, title: name, summary }) {
-  if (name) onTitle(name); // what was missed while the socket was not there
-  if (welcomed) {
-    refreshNext();
-    remark();
-  }
+  const again = welcomed && name !== undefined; // hints were missed while the socket was not there
+  if (name) onTitle(name);
+  if (welcomed) refreshNext();
   welcomed = true;
-  if (state === "answering" && !answers.size) sync();
+  if (again) remark();
+  else if (state === "answering" && !answers.size) sync();
   const ended = summary || (summarising && state !== "summarising");
   summarising = state === "summarising";
   if (summarising) tell(say("summarising"));
@@ -148,8 +147,9 @@ function onState({ state, title: name, summary }) {
 }
 
 /** @param {string} turn */
-function onTurn(turn) {
+async function onTurn(turn) {
   refreshNext();
+  await atRest(messages); // it may be of this tab's own message
   if (!answers.has(turn) && !messages.querySelector(`[data-turn="${CSS.escape(turn)}"]`)) sync();
 }
 
@@ -163,55 +163,71 @@ function onTitle(name) {
   heading.textContent = name;
 }
 
-/** @type {Map<string, number>} */
-const remarking = new Map(); // how often each address has been asked: only the newest answer counts
-
 /** Takes over what is pinned and left out now: the turn of this question, without one all turns of the page. @param {string} [message] */
-async function remark(message) {
-  const article = message ? document.getElementById(`m-${message}`) : null;
-  if (message && !article?.dataset.url) return announce("planchange"); // further up than the page reaches, or being edited
-  const url = article?.dataset.url ?? location.pathname;
-  const asked = (remarking.get(url) ?? 0) + 1;
-  remarking.set(url, asked);
+function remark(message) {
   announce("planchange");
-  const response = await fetch(url).catch(() => null);
-  const theirs = response?.ok ? all(HTMLElement, "article.question", parse(await response.text())) : [];
-  await new Promise((resolve) => whenReleased(() => resolve(null)));
-  if (remarking.get(url) !== asked) return;
-  for (const each of theirs) {
-    const mine = document.getElementById(each.id);
-    if (!mine?.matches("article.question")) continue;
-    morph(mine, each);
-    htmx.process(mine);
-  }
+  if (message) inOrder(() => takeOverQuestion(message));
+  else sync();
 }
+
+/** @param {string} message its id */
+async function takeOverQuestion(message) {
+  const url = document.getElementById(`m-${message}`)?.dataset.url;
+  if (!url) return; // further up than the page reaches, or being edited
+  const response = await fetch(url).catch(() => null);
+  const theirs = response?.ok ? find(HTMLElement, "article.question", parse(await response.text())) : null;
+  await new Promise((resolve) => whenReleased(() => resolve(null)));
+  if (theirs) renew(theirs);
+}
+
+/** @param {HTMLElement} question as the server has it */
+function renew(question) {
+  const mine = document.getElementById(question.id);
+  if (!mine?.matches("article.question")) return; // it is being edited
+  morph(mine, question);
+  htmx.process(mine);
+}
+
+let begun = 0; // requests of this tab that change the messages
+document.body.addEventListener("htmx:beforeSend", ({ detail }) => {
+  if (messages.contains(detail.target)) begun += 1;
+});
 
 let syncing = Promise.resolve();
 
-/** Takes over what another tab added or replaced. One after the other, and not while this tab's own message is on its way. */
+/** Asks for the next copy when the one before is on the page: an older one must not take the place of a newer one. @param {() => Promise<void>} take */
+function inOrder(take) {
+  syncing = syncing.then(take).catch(reportError);
+}
+
+/** Takes over what another tab, or the server by itself, has added, replaced or marked. */
 function sync() {
-  syncing = syncing.then(async () => {
-    if (composer.sending) return;
-    const response = await fetch(location.pathname).catch(() => null);
-    if (!response?.ok || composer.sending) return;
-    const theirs = all(HTMLElement, "#messages > [id]", parse(await response.text()));
-    await new Promise((resolve) => whenReleased(() => resolve(null)));
-    if (composer.sending || !theirs.length) return;
-    const known = new Set(theirs.map((each) => each.id));
-    const mine = all(HTMLElement, ":scope > [id]", messages);
-    const first = mine.findIndex((each) => known.has(each.id));
-    if (first >= 0) for (const each of mine.slice(first)) if (!known.has(each.id)) each.remove();
-    /** @type {Element | null} */
-    let last = null;
-    for (const each of theirs) {
-      const there = document.getElementById(each.id);
-      if (!there && last) last.after(each);
-      else if (!there) messages.append(each);
-      last = there ?? each;
-    }
-    htmx.process(messages);
-    findPending();
-  });
+  inOrder(takeOver);
+}
+
+async function takeOver() {
+  await atRest(messages);
+  const before = begun;
+  const response = await fetch(location.pathname).catch(() => null);
+  const theirs = response?.ok ? all(HTMLElement, "#messages > [id]", parse(await response.text())) : [];
+  await new Promise((resolve) => whenReleased(() => resolve(null)));
+  if (begun !== before) return takeOver(); // what came may be older than what this tab has asked for since
+  if (!theirs.length) return;
+  const known = new Set(theirs.map((each) => each.id));
+  const mine = all(HTMLElement, ":scope > [id]", messages);
+  const first = mine.findIndex((each) => known.has(each.id));
+  if (first >= 0) for (const each of mine.slice(first)) if (!known.has(each.id)) each.remove();
+  /** @type {Element | null} */
+  let last = null;
+  for (const each of theirs) {
+    const there = document.getElementById(each.id);
+    if (there) renew(each);
+    else if (last) last.after(each);
+    else messages.append(each);
+    last = there ?? each;
+  }
+  htmx.process(messages);
+  findPending();
 }
 
 // --- what was asked for ---

@@ -24,7 +24,7 @@ export const socket = new Socket(document.body.dataset.since ?? "");
  * Has the page look again: at news of this kind, and when the socket is there again, since some may have been missed.
  * However much comes, it looks once a second, and once after the last of it.
  *
- * @param {"conversations" | "tasks"} kind
+ * @param {"conversations" | "tasks" | "invitations"} kind
  * @param {() => void} look
  */
 export function onNews(kind, look) {
@@ -125,6 +125,14 @@ function requestsOf(region, live) {
   return [...underWay.values()].filter((each) => each.live === live && touches(each, region));
 }
 
+/** @type {(() => void)[]} */
+const resting = [];
+
+/** Resolves once nothing that a person has asked for is on its way to the region. @param {Element} region */
+export async function atRest(region) {
+  while (requestsOf(region, false).length) await new Promise((resolve) => resting.push(() => resolve(null)));
+}
+
 /** @param {Element} elt a live one */
 function mayAsk(elt) {
   if (pressed || requestsOf(regionOf(elt), false).length) return false;
@@ -156,6 +164,7 @@ function ended(xhr) {
     if (request.crossed) lookAgain(request.target);
   }
   askAgain();
+  for (const goOn of resting.splice(0)) goOn();
 }
 
 document.body.addEventListener("htmx:confirm", (event) => {

@@ -75,15 +75,20 @@ export const DRAFT = "draft:";
 
 // --- the reader's language ---
 
+const plural = new Intl.PluralRules(document.documentElement.lang || "en");
+
 /**
- * Sentences that the server wrote into an element of the page.
+ * Sentences that the server wrote into an element of the page: `data-done`, and `data-done-one` where a `count` of one
+ * has a form of its own.
  *
  * @param {string} id of the element
  * @returns {(name: string, values?: Record<string, string | number>) => string} `values` go in place of `{name}`
  */
 export function sentences(id) {
   return (name, values = {}) => {
-    const said = document.getElementById(id)?.dataset[name] ?? "";
+    const words = document.getElementById(id)?.dataset ?? {};
+    const one = typeof values.count === "number" && plural.select(values.count) === "one";
+    const said = (one && words[`${name}One`]) || (words[name] ?? "");
     return Object.entries(values).reduce((text, [key, value]) => text.replace(`{${key}}`, String(value)), said);
   };
 }

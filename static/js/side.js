@@ -35,6 +35,7 @@ document.body.addEventListener("sidechange", ({ detail }) => {
   if (location.pathname === `/c/${detail.conversation}/`) announce("titlechange", detail);
 });
 onNews("conversations", refresh);
+onNews("invitations", () => announce("invitationschange"));
 document.addEventListener("visibilitychange", refresh);
 
 /** Who has gone down further than the server refreshes would lose their place: for them it waits until they are back. */

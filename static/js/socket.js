@@ -10,7 +10,7 @@ const FIRST_WAIT = 500; // ms
 const LONGEST_WAIT = 15_000;
 const PING_EVERY = 25_000;
 const ACK_WITHIN = 10_000;
-const HINTS = new Set(["STATE", "TURN", "TITLE", "NEXT", "MARKS", "CONVERSATIONS", "TASKS"]);
+const HINTS = new Set(["STATE", "TURN", "TITLE", "NEXT", "MARKS", "CONVERSATIONS", "TASKS", "INVITATIONS"]);
 const NOT_SIGNED_IN = 4401;
 const LEAVING_TAKES = 10_000; // ms
 const FOR_GOOD = new Set([4400, 4403, 4413]); // trying again would end the same way
@@ -35,6 +35,7 @@ export class Socket extends EventTarget {
   /** @type {Map<number, Asked>} */ #asked = new Map();
   /** @type {string | null} */ #watched = null;
   #wait = FIRST_WAIT;
+  #begun = Infinity; // when the connection that there is was made
   #id = 0;
   #opened = false; // ever
   #leaving = -Infinity; // when the page last began to go to another
@@ -106,7 +107,7 @@ export class Socket extends EventTarget {
   }
 
   #begin() {
-    this.#wait = FIRST_WAIT;
+    this.#begun = performance.now();
     this.dispatchEvent(new Event("open"));
     if (this.#opened) this.dispatchEvent(new Event("again"));
     this.#opened = true;
@@ -138,6 +139,9 @@ export class Socket extends EventTarget {
     if (code === NOT_SIGNED_IN) return this.#signIn();
     if (FOR_GOOD.has(code)) return void this.dispatchEvent(new Event("ended"));
     this.dispatchEvent(new Event("lost"));
+    // One that is closed as soon as it is there would otherwise be opened twice a second for ever.
+    if (performance.now() - this.#begun > LONGEST_WAIT) this.#wait = FIRST_WAIT;
+    this.#begun = Infinity;
     this.#soon(this.#wait * (0.75 + Math.random() / 2)); // many pages must not come back at the same moment
     this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
   }

@@ -196,3 +196,10 @@ def test_what_a_deleted_administrator_did_is_kept(admin_client: Client, client: 
     listed = client.get(reverse("admin:accounts_adminrecord_changelist")).content.decode()
     assert record.message in listed
     assert client.get(reverse("admin:accounts_adminrecord_change", args=[record.pk])).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "lookup", ["sessions__session_key__startswith", "api_tokens__digest__startswith", "password__startswith"]
+)
+def test_nobody_is_found_by_what_signs_them_in(admin_client: Client, lookup: str) -> None:
+    assert admin_client.get("/admin/accounts/user/", {"username": "admin", lookup: "a"}).status_code == 400

@@ -12,6 +12,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from accounts.models import IdempotentAnswer
 from accounts.services import create_token
@@ -243,7 +244,20 @@ def test_a_repeat_names_what_was_made_without_its_secret(
     http, key = Caller(application, token).http, {"Idempotency-Key": uuid4().hex}
     made, again = (http.post(path, json=body, headers=key) for _ in range(2))
     assert (made.status_code, again.status_code, replayed(again)) == (201, 201, True)
-    assert made.json()[secret] and again.json() == {**made.json(), secret: None}
+    first, second = made.json(), again.json()
+    assert first[secret] and first["left_out"] == ""
+    assert second == {**first, secret: None, "left_out": second["left_out"]}
+    assert f"“{secret}” was shown in that one only" in second["left_out"]
+
+
+def test_an_answer_that_cannot_be_read_any_more_is_not_given_and_nothing_done_again(
+    send: Send, person: Person, settings: Settings
+) -> None:
+    assert send("POST", "projects/", {"name": "Contracts"}).status_code == 201
+    settings.ENCRYPTION_KEYS = ["another key " * 5]
+    again = send("POST", "projects/", {"name": "Contracts"})
+    assert (again.status_code, again.json()["code"]) == (409, "answer_lost")
+    assert Project.objects.filter(owner=person.user).count() == 1
 
 
 def test_a_key_that_is_too_long_is_refused(send: Send) -> None:

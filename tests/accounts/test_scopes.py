@@ -32,6 +32,7 @@ SCOPES = {
     "usage": "chat",
     "files": "files",
     "projects": "projects",
+    "invitations": "projects",
     "tasks": "tasks",
     "runs": "tasks",
     "budget-profiles": "admin",

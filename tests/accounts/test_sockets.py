@@ -1,20 +1,15 @@
 """An open socket ends with the session it was opened with."""
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 
 import httpx
 import pytest
 from django.conf import settings
 from django.test import Client
-from django.utils import timezone
-from websockets.exceptions import ConnectionClosed
 
-from accounts.models import ApiToken, Session, User
-from chat.models import Turn
-from tests.conftest import Person, make_person
+from tests.conftest import Person
 from tests.product import Product
-from tests.sockets import cookie_of, opened, socket_of
+from tests.sockets import socket_of
 
 pytestmark = pytest.mark.product
 
@@ -43,44 +38,3 @@ def test_signing_out_elsewhere_closes_the_sockets_that_are_open_there(
         other.send("ping", id=2)
         assert other.until("ACK")
     assert browser.get("/settings/sessions/").status_code == 200
-
-
-def signed_out(product: Product, person: Person, cookie: str) -> None:
-    with httpx.Client(base_url=product.url, headers={"Cookie": cookie}) as browser:
-        page = browser.get("/settings/").text
-        token = page.partition('name="csrfmiddlewaretoken" value="')[2].partition('"')[0]
-        cookies = f"{cookie}; {settings.CSRF_COOKIE_NAME}={browser.cookies[settings.CSRF_COOKIE_NAME]}"
-        answer = browser.post("/logout/", data={"csrfmiddlewaretoken": token}, headers={"Cookie": cookies})
-        assert answer.status_code == 302, answer.text
-
-
-def with_another_password(product: Product, person: Person, cookie: str) -> None:
-    """As `manage.py changepassword`, which tells nobody."""
-    person.user.set_password("an even longer staple")
-    person.user.save()
-
-
-ENDINGS: dict[str, Callable[[Product, Person, str], object]] = {
-    "sign-out": signed_out,
-    "row": lambda product, person, cookie: Session.objects.filter(user=person.user).delete(),
-    "password": with_another_password,
-    "deleted": lambda product, person, cookie: User.objects.filter(pk=person.user.pk).delete(),
-    "token": lambda product, person, cookie: ApiToken.objects.filter(user=person.user).update(expires=timezone.now()),
-}
-
-
-def test_a_socket_ends_with_what_it_was_opened_with_by_whatever_way(product: Product) -> None:
-    for way, end in ENDINGS.items():
-        person = make_person(product)
-        cookie = cookie_of(person)
-        headers = {"Authorization": f"Bearer {person.token}"} if way == "token" else {"Cookie": cookie}
-        place = person.caller.conversation()
-        with opened(product, headers, product.url) as silent, opened(product, headers, product.url) as sending:
-            for each in (silent, sending):
-                each.send("ping", id=1)
-                each.until("ACK")
-            end(product, person, cookie)
-            with suppress(ConnectionClosed):  # it may be closed already
-                sending.send("send", conversation=place, text="Nobody may say this any more.")
-            assert sending.close_code() == silent.close_code() == 4401, way
-        assert not Turn.objects.filter(conversation_id=place).exists()

@@ -87,6 +87,15 @@ def test_a_session_makes_no_token_without_the_password(page: Client, olga: User)
     assert page.post(PAGE, {**wanted, "days": "30", "password": PASSWORD}).status_code == 429
 
 
+def test_what_a_token_may_do_is_not_misread(olga: User) -> None:
+    """A field that is not known could be meant to narrow it, and without one it may do nearly everything."""
+    for wanted in ({"scope": ["tasks"]}, {"scopes": ["tasks"], "expire": "2026-12-01T00:00:00Z"}):
+        refused = Program(olga, "chat", "tasks", "admin").post(API, {"name": "narrow", **wanted})
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid")
+        assert "There is no such field. The fields are: name, scopes, expires, password." in refused.json()["detail"]
+    assert not ApiToken.objects.filter(name="narrow").exists()
+
+
 def test_a_token_ends_after_90_days_unless_it_is_said_otherwise(olga: User) -> None:
     program = Program(olga, "chat", "admin")
     made = program.post(API, {"name": "usual", "scopes": ["chat"]}).json()

@@ -154,7 +154,7 @@ def test_a_call_that_a_person_must_allow_interrupts_the_run_and_the_next_goes_on
     assert (interrupt.tool_call_id, interrupt.message) == ("answer:c", "Looking at the sea")
     resume = [{"interruptId": interrupt.id, "status": "resolved", "payload": {"allow": True}}]
     decision = read(run_input(thread=str(uuid4()), resume=resume)).decision
-    assert decision == (Interrupted(TURN, before[-1]["seq"], 2, "c"), True)
+    assert decision == (Interrupted(TURN, before[-1]["seq"], 2, "c"), True, False)
     answer.emit(EventType.TOOL_CALL_APPROVAL, part=1, call="c", state=Approval.ALLOWED)
     for event in (ToolRunFinished(LOOK, "Waves.", False), StepStarted(2), TextDelta("Waves."), StepFinished("stop")):
         answer.add(event)

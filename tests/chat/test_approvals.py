@@ -16,13 +16,14 @@ SAID = {"text": "So be it."}
 
 
 def waiting(made: Diary, turn: str, number: int = 1) -> list[str]:
-    """The ids of the calls that wait, once there are so many; read from the answer's events, as a page does."""
-    calls: list[str] = []
+    """The ids of the calls that wait, in the answer's order, once there are so many; read from its events, as a page
+    does."""
+    calls: dict[int, str] = {}
     for event in made.person.caller.events(turn):
         if event["type"] == "TOOL_CALL_APPROVAL" and event["state"] == "waiting":
-            calls.append(event["call"])
+            calls[event["part"]] = event["call"]
             if len(calls) == number:
-                return calls
+                return [calls[part] for part in sorted(calls)]
     raise AssertionError(f"only {len(calls)} calls asked")
 
 

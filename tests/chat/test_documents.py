@@ -12,6 +12,7 @@ from projects.models import Project, ProjectFile
 from tests.application import Application
 from tests.chat.documents import asked, documents, picture, sent, upload
 from tests.conftest import Person
+from tests.projects.members import join
 
 
 def test_a_file_stands_above_its_question_for_ever_and_keeps_its_number(
@@ -142,7 +143,7 @@ def test_a_project_closed_to_somebody_is_no_source_for_them_any_more(
 ) -> None:
     project = stranger.caller.post("projects/", {"name": "Shared", "instructions": "SECRET-RULE"}, expect=201)
     members = f"projects/{project['id']}/members/"
-    stranger.caller.post(members, {"username": person.username, "role": "reader"}, expect=201)
+    join(project["id"], person.user)
     place = person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"]
     mark = uuid4().hex
     asked(person, place, f"Inside {mark}-1")

@@ -105,7 +105,7 @@ def test_the_persona_comes_before_the_profile_and_that_before_the_model(
 
     assert effort() == "high"
     assert effort(effort="") == "medium"
-    profile.effort = ""
+    BudgetProfile.objects.filter(pk=profile.pk).update(effort="")
     assert effort() == "low"
 
 

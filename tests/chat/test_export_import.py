@@ -2,9 +2,11 @@
 
 import io
 import json
+import os
+import sys
 import zipfile
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,18 @@ import httpx
 import pytest
 from django.core.files.storage import default_storage
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.test import Client
+from django.test import Client, TestCase
+from django.urls import reverse
+from django.utils import timezone
 
 from accounts.models import User
-from chat.conversations.importing import jobs, reading
+from chat.conversations.importing import counting, jobs, stream
 from chat.models import Conversation, Import, Message
 from chat.models.tree import branch_rows
+from chat.prompts.history import counts_of
+from core.errors import ProductError
+from files.services import stored_bytes
+from llm.tokens import CATCH_ALL, count, tokenizer
 from tests.chat.conversations import past
 from tests.chat.exports import as_json, as_zip, branched, chatgpt, claude, node
 from tests.conftest import Person
@@ -48,8 +56,10 @@ def upload(browser: Client, user: User, settings: Any, tmp_path: Path) -> Upload
         assert answer.status_code == 302
         pk = Import.objects.visible_to(user).latest("id").pk
         jobs.run(pk)
-        assert list(tmp_path.rglob("imports/*")) == []
-        return Import.objects.get(pk=pk)
+        job = Import.objects.get(pk=pk)
+        kept = [default_storage.open(job.blob).read()] if job.status == "failed" else []
+        assert [path.read_bytes() for path in tmp_path.rglob("imports/*")] == kept
+        return job
 
     return through
 
@@ -81,6 +91,29 @@ def test_a_conversation_of_claude_is_read_with_its_blocks_and_names_of_files(upl
     assert place.title == "With Claude"
     assert said(place) == [("user", "Look."), ("assistant", "Found it."), ("user", "Thanks.")]
     assert Message.objects.get(conversation=place, depth=0).attachments.get().name == "notes.txt"
+
+
+def test_what_an_import_brought_is_counted_before_somebody_waits_for_it(upload: Upload, user: User) -> None:
+    job = upload(as_json(claude()))
+    rows = Message.objects.filter(conversation__owner=user)
+    assert job.counting and not rows.exclude(tokens={}).exists()
+    counting.run(job.pk)
+    assert not Import.objects.get(pk=job.pk).counting
+    assert [row.tokens[CATCH_ALL]["each"] for row in rows] == [[count(row.text)] for row in rows]
+    assert counts_of(list(rows), tokenizer=tokenizer(CATCH_ALL), overhead=4) == []
+
+
+def test_counting_goes_on_where_a_dead_worker_left_it(upload: Upload, user: User) -> None:
+    job = upload(as_json(claude()))
+    assert counting.silent_ones() == []
+    first, *others = Message.objects.filter(conversation__owner=user)
+    done = {CATCH_ALL: {"each": [99], "as_history_4": 103}}
+    Message.objects.filter(pk=first.pk).update(tokens=done)
+    Import.objects.filter(pk=job.pk).update(heartbeat=timezone.now() - timedelta(seconds=61))
+    assert counting.silent_ones() == [job.pk]
+    counting.run(job.pk)
+    assert counting.silent_ones() == [] and Message.objects.get(pk=first.pk).tokens == done
+    assert others and all(CATCH_ALL in Message.objects.get(pk=each.pk).tokens for each in others)
 
 
 def test_branches_of_claude_follow_their_parents(upload: Upload, user: User) -> None:
@@ -165,6 +198,10 @@ def test_a_conversation_far_too_deep_for_recursion_is_imported(upload: Upload, u
         (as_json(claude())[:-40], "damaged_export"),
         (b"[" * 200_000, "damaged_export"),
         (b"[1 2]", "damaged_export"),
+        (
+            b'[{"title": "n", "create_time": 1e999999, "update_time": %s, "mapping": {}}]' % (b"9" * 100_000),
+            "damaged_export",
+        ),
         (as_zip(as_json(claude()))[:-300] + b"PK\x05\x06" + b"\0" * 18, "not_an_export"),
     ],
 )
@@ -174,11 +211,157 @@ def test_hostile_and_damaged_files_are_refused_with_a_sentence(upload: Upload, c
     assert len(job.error_detail) > 20
 
 
-def test_a_zip_bomb_is_refused_while_it_is_unpacked(upload: Upload, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_JSON", 5_000_000)
+def test_a_zip_bomb_is_refused_while_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MAX_JSON", 5_000_000)
     bomb = as_zip(b"[" + b" " * 50_000_000 + b"]")
     assert len(bomb) < 100_000
-    assert upload(bomb).error_code == "export_too_large"
+    with pytest.raises(ProductError) as caught:
+        list(stream.rows(io.BytesIO(bomb)))
+    assert caught.value.code == "export_too_large"
+
+
+def test_a_hostile_conversation_costs_itself_and_not_the_others(upload: Upload, user: User) -> None:
+    hostile = b'[{"title":"M","mapping":{"a":[' + b"[]," * stream.MAX_VALUES + b"[]]}},"
+    job = upload(as_zip(hostile + as_json(claude())[1:]))
+    assert (job.status, job.imported, job.skipped) == ("done", 1, 1)
+    assert (job.results[0]["title"], job.results[0]["why"]) == ("M", "It has more than 1,000,000 values.")
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"title": "M", "mapping": {"a": {"parts": ["x" * 600, "y" * 600]}}}, "characters"),
+        ({"title": "M", "mapping": {"x" * 1_100: 1}}, "characters"),
+        ({"title": "M", "mapping": {"a": json.loads("[" * 150 + "]" * 150)}}, "nested"),
+        ({"title": "M", "mapping": {"a": {"unknown": ["x" * 2_000]}}}, ""),
+    ],
+)
+def test_only_what_is_looked_at_counts_and_has_limits(monkeypatch: pytest.MonkeyPatch, row: Any, why: str) -> None:
+    monkeypatch.setattr(stream, "MAX_CONVERSATION", 1_000)
+    found = [each for each in stream.rows(io.BytesIO(as_json(row, {"title": "next"}))) if isinstance(each, stream.Row)]
+    assert why in found[0].why and bool(why) == bool(found[0].why)
+    assert found[0].value["title"] == "M"
+    assert (found[1].value, found[1].why) == ({"title": "next"}, "")
+
+
+@pytest.mark.parametrize("size", range(1, 40))
+def test_pieces_of_any_size_make_the_same_conversations(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(stream, "PIECE", size)
+    text = rb'[{"title": "\ud83d\ude00 \\ud83d \\\\ \" \ud83d. \ude00 \u00e9\ud83d\ude00"}]'
+    (row,) = (each for each in stream.rows(io.BytesIO(text)) if isinstance(each, stream.Row))
+    assert row.value == {"title": '\U0001f600 \\ud83d \\\\ " ?. ? \xe9\U0001f600'}
+
+
+@pytest.mark.parametrize(
+    ("does", "code"),
+    [
+        ("kill -XCPU $$", "took_too_long"),
+        ("kill -KILL $$", "too_much_memory"),
+        ("kill -SEGV $$", "damaged_export"),
+        ("echo nonsense", "damaged_export"),
+        ("echo 7", "damaged_export"),
+        (
+            """echo '{"percent": 1, "title": "x", "known": true, "why": "", "foreign": {"messages": 7}}'""",
+            "damaged_export",
+        ),
+    ],
+)
+def test_an_import_whose_reader_dies_or_lies_ends_at_once(
+    upload: Upload, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, does: str, code: str
+) -> None:
+    reader = tmp_path / "reader"
+    reader.write_text(f"#!/bin/sh\n{does}\n")
+    reader.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(reader))
+    job = upload(as_json(claude()))
+    assert (job.status, job.error_code, job.attempt) == ("failed", code, 1)
+    assert len(job.error_detail) > 20
+
+
+@pytest.fixture
+def failed(upload: Upload, monkeypatch: pytest.MonkeyPatch) -> Import:
+    """An import of one conversation whose reader was killed; the next one's is not."""
+    with monkeypatch.context() as broken:
+        broken.setattr(sys, "executable", "/bin/false")
+        return upload(as_json(claude()))
+
+
+@pytest.mark.parametrize("address", ["/api/v1/imports/{}/retry/", "/import/{}/retry/"])
+def test_what_was_uploaded_for_an_import_that_failed_is_kept_and_tried_again(
+    failed: Import, user: User, browser: Client, address: str
+) -> None:
+    size = len(as_json(claude()))
+    shown = browser.get(f"/api/v1/imports/{failed.pk}/").json()
+    assert (shown["size"], shown["kept_until"][:4]) == (size, str(failed.finished.year if failed.finished else 0))
+    assert stored_bytes(user) == size
+    for page in ("/import/", f"/import/{failed.pk}/"):
+        html = browser.get(page).content.decode()
+        assert "The file is damaged" in html and "Try again" in html and "Remove" in html
+    assert browser.post(address.format(failed.pk)).status_code in (202, 302)
+    jobs.run(failed.pk)
+    again = browser.get(f"/api/v1/imports/{failed.pk}/").json()
+    assert (again["status"], again["imported"], again["error_code"]) == ("done", 1, "")
+    assert (again["size"], again["kept_until"], stored_bytes(user)) == (0, None, 0)
+    refused = browser.post(address.format(failed.pk), headers={"Accept": "application/json"})
+    assert refused.status_code == 409 and b"has not failed" in refused.content
+
+
+def test_an_import_that_failed_waits_until_another_is_done_before_it_is_tried_again(
+    failed: Import, user: User, browser: Client
+) -> None:
+    under_way = Import.objects.create(owner=user, name="x", blob="imports/x")
+    refused = browser.post(f"/api/v1/imports/{failed.pk}/retry/")
+    assert (refused.status_code, refused.json()["code"], refused["Retry-After"]) == (429, "import_running", "30")
+    refused = browser.delete(f"/api/v1/imports/{under_way.pk}/")
+    assert (refused.status_code, refused.json()["code"]) == (409, "import_under_way")
+
+
+def test_what_is_kept_of_an_import_goes_when_it_is_removed(failed: Import, user: User, browser: Client) -> None:
+    stranger = Client()
+    stranger.force_login(User.objects.create_user("stranger"))
+    for method, address in (("delete", ""), ("post", "retry/")):
+        assert getattr(stranger, method)(f"/api/v1/imports/{failed.pk}/{address}").status_code == 404
+    assert stranger.post(f"/import/{failed.pk}/remove/").status_code == 404
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        assert browser.delete(f"/api/v1/imports/{failed.pk}/").status_code == 204
+    assert not Import.objects.exists() and not default_storage.exists(failed.blob)
+
+
+def test_what_is_kept_of_an_import_goes_after_thirty_days_and_with_its_person(
+    failed: Import, browser: Client, tmp_path: Path
+) -> None:
+    lost, young = (default_storage.save(f"imports/{name}", io.BytesIO(b"x")) for name in ("lost", "young"))
+    for blob in (failed.blob, lost):
+        os.utime(tmp_path / blob, (0, 0))
+    jobs.sweep()
+    assert sorted(path.name for path in tmp_path.rglob("imports/*")) == sorted([str(failed.pk), "young"])
+    Import.objects.update(finished=timezone.now() - Import.KEPT_FOR - timedelta(minutes=1))
+    jobs.sweep()
+    assert [path.name for path in tmp_path.rglob("imports/*")] == ["young"] and default_storage.exists(young)
+    refused = browser.post(f"/api/v1/imports/{failed.pk}/retry/")
+    assert (refused.status_code, refused.json()["code"]) == (409, "upload_gone")
+    assert "no longer kept" in browser.get(f"/import/{failed.pk}/").content.decode()
+
+
+def test_an_export_has_to_fit_beside_what_is_stored(failed: Import, browser: Client, settings: Any) -> None:
+    settings.STORED_BYTES = failed.size + 10
+    answer = browser.post("/api/v1/imports/", {"file": SimpleUploadedFile("conversations.json", as_json(claude()))})
+    assert (answer.status_code, answer.json()["code"]) == (429, "storage_full")
+    assert Import.objects.count() == 1
+
+
+def test_administrators_try_imports_again_and_remove_them(failed: Import, admin_client: Client) -> None:
+    def press(act: str) -> str:
+        admin_client.post(reverse(f"admin:chat_import_{act}", args=[failed.pk]), {"_form_submitted": "on"})
+        page = admin_client.get(reverse("admin:chat_import_changelist"))
+        return " ".join(str(message) for message in page.context["messages"])
+
+    assert press("retry") == "The import begins again."
+    assert Import.objects.get().status == "queued"
+    assert press("remove") == "This import is under way. Remove it when it is done."
+    jobs.run(failed.pk)
+    assert press("remove") == "The import is removed."
+    assert not Import.objects.exists()
 
 
 def test_an_upload_over_the_limit_is_refused_at_once(browser: Client, settings: Any) -> None:
@@ -187,6 +370,15 @@ def test_an_upload_over_the_limit_is_refused_at_once(browser: Client, settings: 
     assert answer.status_code == 413
     assert "larger than" in answer.content.decode()
     assert not Import.objects.exists()
+
+
+def test_a_second_import_at_once_is_told_when_to_try_again(browser: Client, user: User) -> None:
+    Import.objects.create(owner=user, name="x", blob="imports/x")
+    for address in ("/api/v1/imports/", "/import/"):
+        refused = browser.post(address, {"file": SimpleUploadedFile("conversations.json", as_json(claude()))})
+        assert (refused.status_code, refused["Retry-After"]) == (429, "30")
+        assert b"An import is under way." in refused.content
+    assert Import.objects.count() == 1
 
 
 def test_an_import_whose_worker_died_is_taken_up_and_makes_nothing_twice(upload: Upload, user: User) -> None:

@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
-from chat.turns.store import Ending, Outcome, Progress, checkpoint, claim, dump, end
+from chat.models.queries import claim
+from chat.turns.store import Ending, Outcome, Progress, checkpoint, dump, end
 
 LONG_AGO = timedelta(seconds=20)  # but not so long that a sweeper would end the turn
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chat.rendering.highlighting import Allowance, highlighted
 from chat.rendering.markdown import MAX_CHARACTERS, BlockStream, render
-from chat.rendering.references import Sources
+from chat.rendering.references import Source, Sources
 
 ALLOWED_LINK = re.compile(r'href="(https?://|mailto:)', re.IGNORECASE)
 ATTRIBUTE = re.compile(r"<[^>]*\s(on\w+|style|src|srcset|background|formaction|action)\s*=", re.IGNORECASE)
@@ -208,6 +208,24 @@ def test_colours_end_where_their_time_does_and_the_code_stays_whole() -> None:
 def test_markup_too_dense_to_render_is_shown_as_it_is(piece: str) -> None:
     text = piece * (MAX_CHARACTERS // len(piece))
     assert render(text) == [f"<pre>{escape(text, quote=False)}</pre>"]
+
+
+def test_what_one_rule_makes_in_one_step_is_counted_too() -> None:
+    """A row of a table is as many tokens as it has cells, a citation as many links as it has numbers."""
+    table = f"|{'a|' * 1_000}\n|{'-|' * 1_000}\n" + f"|{'a|' * 1_000}\n" * 50
+    citations = "[1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9]" * 3_000
+    sources = Sources({number: Source(number, "contract", "/files/x/") for number in range(1, 10)})
+    for text in (table, citations):
+        assert render(text, sources) == [f"<pre>{text}</pre>"]
+    assert render(f"[{'1, ' * 60}1]", sources)[0].count("<a") == 0
+
+
+def test_dense_markup_is_rendered_anew_when_it_has_doubled() -> None:
+    """As a hundred pieces, each of which would else be rendered with all before it."""
+    stream, piece = BlockStream(), "- ```\n  a\n  ```\n" * 40
+    rendered = sum(bool(stream.push(piece)) for _ in range(100))
+    assert rendered < 40
+    assert stream.finish() == [(0, render(piece * 100)[0])]
 
 
 def test_a_stream_too_dense_to_render_is_shown_as_it_is_at_its_end() -> None:

@@ -1,15 +1,23 @@
 """A model works through a checklist: as a program sees it, and as the scripted model was really asked."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from queue import Queue
 from uuid import uuid4
 
 import pytest
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
+from chat.conversations.services import create_conversation
 from chat.models import Run, Turn
+from chat.models.conversation_state import lock
+from chat.runs.state_machine import advance
 from llm.models import Model
 from personas.models import BudgetProfile, Persona
+from projects.models.task import Task
+from projects.planner.services import lock_tasks
 from tests.application import Application
 from tests.chat.working import DONE, MARK, SAID, Work, drafting, script, swept, tool_model, with_items, work
 from tests.conftest import Person
@@ -256,6 +264,42 @@ def test_between_two_items_nobody_else_asks_in_the_conversation(
     assert refused["code"] == "run_in_progress"
     Run.objects.filter(pk=run["id"]).update(status="done")
     made.caller.ended(made.caller.ask("And now?", {"text": "Now."}, place)["id"])  # an ordinary one of the user's
+
+
+def test_a_run_that_goes_on_does_not_wait_for_one_that_begins_while_that_one_waits_for_it(
+    application: Application, person: Person, model: Model
+) -> None:
+    made, begun = three(person, application, model, OK), create_conversation(user=person.user)
+    now, task = timezone.now(), Task.objects.get(pk=made.task["id"])
+    place = create_conversation(user=person.user)
+    run = Run(owner=person.user, task=task, conversation=place, model=model, status="running", started=now)
+    run.heartbeat = now
+    run.save(force_insert=True)
+    backend: Queue[int] = Queue()
+
+    def go_on() -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid()")
+                backend.put(cursor.fetchone()[0])
+            advance(run.pk)
+        finally:
+            connection.close()
+
+    def waits(process: int) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE pid = %s AND NOT granted)", [process])
+            return bool(cursor.fetchone()[0])
+
+    with ThreadPoolExecutor(1) as other:
+        with transaction.atomic():
+            lock_tasks(person.user)
+            going_on = other.submit(go_on)
+            process = backend.get()
+            until(lambda: waits(process), "the run waits for the tasks of its person")
+            lock(begun)
+        going_on.result()
+    made.until(str(run.pk), "done")
 
 
 def test_what_cannot_be_run_is_refused_with_a_reason(

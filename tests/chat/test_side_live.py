@@ -130,7 +130,7 @@ def test_a_page_that_is_up_to_date_is_told_nothing(product: Product, person: Per
 def test_to_a_page_of_long_ago_everything_may_have_changed(product: Product, person: Person) -> None:
     with socket_of(product, person, since="1000000000.000") as socket:
         socket.news = True
-        assert settled(socket) == ["CONVERSATIONS", "TASKS"]
+        assert settled(socket) == ["CONVERSATIONS", "TASKS", "INVITATIONS"]
 
 
 def test_unarchiving_and_restoring_are_told(product: Product, person: Person) -> None:
@@ -205,6 +205,19 @@ def test_a_task_that_changes_and_a_run_that_goes_on_are_told(
         assert settled(elsewhere) == []
 
 
+def test_an_invitation_is_told_to_whom_it_is_for_and_its_acceptance_to_who_sent_it(
+    product: Product, person: Person, stranger: Person
+) -> None:
+    project = person.caller.post("projects/", {"name": "Contracts"}, expect=201)["id"]
+    with hearing(product, person) as sender, hearing(product, stranger) as invited:
+        sent = person.caller.post(f"projects/{project}/members/", {"username": stranger.username}, expect=201)
+        assert invited.receive() == {"type": "INVITATIONS"}
+        assert settled(sender) == []
+        stranger.caller.post(f"invitations/{sent['id']}/accept/", expect=200)
+        assert sender.receive() == {"type": "INVITATIONS"}
+        assert settled(invited) == ["INVITATIONS"]
+
+
 def test_a_program_hears_of_tasks_only_with_that_scope(product: Product, person: Person) -> None:
     heard = {}
     for scopes in (["chat"], ["chat", "tasks"]):
@@ -215,7 +228,7 @@ def test_a_program_hears_of_tasks_only_with_that_scope(product: Product, person:
             person.caller.post("tasks/", {"title": "Read", "level": "task"}, expect=201)
             person.caller.conversation()
             heard[len(scopes)] = set(settled(socket))
-    assert heard == {1: {"CONVERSATIONS"}, 2: set(News)}
+    assert heard == {1: {"CONVERSATIONS"}, 2: {"CONVERSATIONS", "TASKS"}}
 
 
 def test_the_document_describes_what_is_told(client: Client) -> None:

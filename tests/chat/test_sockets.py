@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from chat.models import Turn
 from tests.conftest import Person
@@ -79,7 +81,9 @@ def test_an_answer_is_continued_and_regenerated_over_the_socket(product: Product
         assert answered(3, "continue", turn["message"], ["no key"])["code"] == "bad_idempotency_key"
 
 
-@pytest.mark.parametrize("frame", ["not json", "[]", '{"type": "dance"}', '{"no": "type"}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "frame", ["not json", "[]", '{"type": "dance"}', '{"no": "type"}', '{"type": []}', "[" * 100_000]
+)
 def test_a_bad_frame_closes_the_socket_with_4400(product: Product, person: Person, frame: str) -> None:
     with socket_of(product, person) as socket:
         socket.connection.send(frame)
@@ -119,11 +123,17 @@ def test_somebody_elses_turn_is_not_found_and_closes_with_4403(
 def test_a_wrong_sequence_number_is_an_error_and_not_the_end(product: Product, caller: Caller, person: Person) -> None:
     turn = caller.ask("Hello.")
     with socket_of(product, person) as socket:
-        for after in (-1, "3", True, 1.5, None):
+        for after in (-1, "3", True, 1.5, None, 10**30):
             socket.send("subscribe", id=1, turn=turn["id"], after_seq=after)
             assert socket.receive()["code"] == "bad_sequence"
         socket.send("ping", id=2)
         assert socket.receive() == {"type": "ACK", "id": 2}
+
+
+def test_an_address_without_a_socket_is_refused(product: Product) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        connect(f"{product.url.replace('http', 'ws', 1)}/ws/nowhere/", additional_headers={"Authorization": "Bearer x"})
+    assert refused.value.response.status_code == 403
 
 
 def test_a_frame_that_is_too_large_closes_the_socket_with_4413(product: Product, person: Person) -> None:

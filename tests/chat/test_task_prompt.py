@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.models import Conversation, Mention, Message, Turn
+from chat.models.queries import claim
 from chat.prompts.turn_context import tasks_of_turn
 from chat.rendering.markdown import render
-from chat.turns.store import claim
 from llm.models import Model
 from tests.application import Application
 from tests.chat.conversations import past

@@ -66,7 +66,7 @@ def test_every_reference_of_the_document_leads_somewhere(contract: Any) -> None:
 
 def test_the_document_has_every_type_that_there_is(contract: Any) -> None:
     described = set(contract["components"]["messages"])
-    assert described == {*EventType, *events.FRAMES, *events.NOTICES, "SNAPSHOT"}
+    assert described == {*EventType, *events.FRAMES, *events.NOTICES, "QUEUED", "SNAPSHOT"}
     for schema in (message["payload"] for message in contract["components"]["messages"].values()):
         Draft7Validator.check_schema(schema)
 
@@ -183,7 +183,7 @@ CLOSED_BY: dict[int, Callable[[Socket], object]] = {
 @product_test
 def test_the_close_codes_are_those_of_the_document(product: Product, person: Person, contract: Any) -> None:
     described = {int(code) for code in contract["channels"]["socket"]["x-close-codes"]}
-    assert described == {1012, 4401, *CLOSED_BY}
+    assert described == {1011, 1012, 4401, 4430, *CLOSED_BY}
     for code, wrong in CLOSED_BY.items():
         with socket_of(product, person) as socket:
             wrong(socket)

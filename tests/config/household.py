@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -15,12 +16,24 @@ from django.utils import timezone
 from accounts.access.sessions import public_name
 from accounts.models import AdminRecord, User, Webhook, WebhookDelivery
 from accounts.services import create_token
-from chat.models import Conversation, Import, Message, ModelCall, Replay, Run, Share, Summary, SummaryJob, Turn
+from chat.models import (
+    Conversation,
+    Import,
+    Message,
+    ModelCall,
+    Replay,
+    Run,
+    Share,
+    Summary,
+    SummaryJob,
+    ToolPermission,
+    Turn,
+)
 from files.models import Embedder, File
-from llm.models import Model, Provider, ToolServer, WebSearch
+from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt
-from projects.models import Membership, Project, ProjectFile, Task, TaskChange
+from projects.models import Invitation, Membership, Project, ProjectFile, Task, TaskChange
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from tests.config.addresses import Address, addresses
@@ -78,15 +91,22 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     rows += [turn.conversation, turn.user_message, turn.answer]
     search = WebSearch.objects.create(name=unique, base_url="http://127.0.0.1:9", api_key=SECRET)
     server = ToolServer.objects.create(name=unique[:24], base_url="http://127.0.0.1:9/mcp", api_key=SECRET)
+    web_access = WebAccess.objects.create(denied_hosts="bad.example")
+    about: dict[str, Any] = {"tool": "open_url", "host": "a.example", "allowed": True}
+    permission = ToolPermission.objects.create(conversation=turn.conversation, **about)
     embedder = Embedder.objects.create(name=unique, api_key=SECRET)
     project, file, member = _project(owner, people())
+    invitation = Invitation.objects.create(
+        project=project, person=people(), username="invited", expires=timezone.now() + timedelta(days=1)
+    )
     task, change = _task(owner)
     summary_prompt = save_prompt(user=None, kind=SummaryPrompt, text="Be short.", activate=False)
     summary, job = _summary(turn)
     spent = ModelCall.objects.create(person=owner, turn=turn, model=model, purpose="answer", input=2, output=1)
     rows += [summary_prompt, summary, job, spent]
     run = _run(owner, task)
-    rows += [embedder, search, server, project, file, member, task, change, run]
+    rows += [permission, web_access]
+    rows += [embedder, search, server, project, file, member, invitation, task, change, run]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
@@ -117,6 +137,9 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "system-prompts/pk": str(prompt.pk),
         "models/pk": str(model.pk),
         "models/name": str(persona.pk),
+        "permissions/permission": str(permission.pk),
+        "invitations/pk": str(invitation.pk),
+        "invitations/invitation": str(invitation.pk),
         "members/member": str(member.user_id),
         "tasks/pk": str(task.pk),
         "code/code": task.code,
@@ -138,7 +161,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "format": "json",
     }
     yield Household(values, rows)
-    for row in (provider, prompt, summary_prompt, profile, own, reminder, group, embedder, search, server):
+    for row in (provider, prompt, summary_prompt, profile, own, reminder, group, embedder, search, server, web_access):
         row.delete()
 
 

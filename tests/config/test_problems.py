@@ -1,10 +1,15 @@
 """Errors that no view raises itself, as programs get them."""
 
+from uuid import uuid4
+
 import pytest
-from django.test import Client
+from django.db import OperationalError
+from django.test import Client, RequestFactory
+from psycopg_pool import PoolTimeout
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
+from config.http.problems import handle
 from tests.accounts.programs import Program
 
 pytestmark = pytest.mark.django_db
@@ -17,7 +22,24 @@ def test_a_body_that_is_too_large_is_refused_and_is_no_failure(settings: Setting
     assert (refused.status_code, refused.json()["code"]) == (413, "too_large")
 
 
+def test_who_finds_no_connection_to_the_database_free_is_told_to_come_again(rf: RequestFactory) -> None:
+    error = OperationalError("couldn't get a connection after 30.00 sec")
+    error.__cause__ = PoolTimeout()
+    answer = handle(error, {"request": rf.get("/api/v1/files/"), "view": None})
+    assert answer is not None
+    assert (answer.status_code, answer.data["code"], answer.headers["Retry-After"]) == (503, "unavailable", "5")
+
+
 def test_an_unknown_address_of_the_api_is_a_problem_too(client: Client) -> None:
     missing = client.get("/api/v1/nowhere/")
     assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
     assert missing.headers["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("address", ["export/", "conversations/{}/export/", "turns/{}/events/"])
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_a_method_that_an_address_of_the_api_does_not_know_is_a_problem_too(address: str, method: str) -> None:
+    """Also of those with a view that is none of Django REST framework's; no form's token is asked for."""
+    refused = Client(enforce_csrf_checks=True).generic(method, f"/api/v1/{address.format(uuid4())}")
+    assert (refused.status_code, refused.json()["code"], refused["Allow"]) == (405, "method_not_allowed", "GET")
+    assert refused["Content-Type"] == "application/problem+json"

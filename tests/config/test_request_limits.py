@@ -1,50 +1,246 @@
-"""What the server refuses while it arrives: bytes go into the protocol, what it writes and keeps is looked at."""
+"""What the server refuses while it arrives: bytes go into the protocol, or into the product's socket, and what comes
+back and what is kept is looked at."""
 
-from typing import Any
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, cast
+from urllib.parse import urlsplit
 
 import pytest
-from pytest_django.fixtures import Settings
+from daphne.ws_protocol import WebSocketFactory  # type: ignore[import-untyped]
 from twisted.internet.address import IPv4Address
+from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from config.http.server import CountingFactory, LimitedServer
-
-SIGNED_IN = b"Cookie: sessionid=x\r\n"
-
-
-def connection() -> tuple[Any, Any]:
-    server = LimitedServer(application=None, endpoints=["tcp:0"])
-    server.connections = {}
-    address: Any = IPv4Address("TCP", "127.0.0.1", 1)
-    protocol: Any = CountingFactory(server).buildProtocol(address)
-    transport: Any = StringTransport()  # type: ignore[no-untyped-call]  # Twisted types few of its tests' tools
-    protocol.makeConnection(transport)
-    return protocol, transport
-
-
-def head(kind: bytes, who: bytes) -> bytes:
-    return b"POST /login/ HTTP/1.1\r\nHost: localhost\r\n" + who + kind + b"\r\n\r\n"
+from config.http.server import (
+    BODY_BYTES,
+    BODY_SECONDS,
+    HEAD_SECONDS,
+    LINGER_SECONDS,
+    MOST_OF_A_STRANGER,
+    UNREAD_SECONDS,
+    LimitedFactory,
+    LimitedServer,
+)
+from tests.conftest import Person
+from tests.product import WAIT, Product, until
 
 
-@pytest.mark.parametrize(("who", "most"), [(b"", 1_000_000), (SIGNED_IN, 2_000_000)], ids=["stranger", "signed in"])
-def test_a_chunked_body_is_refused_at_the_limit(settings: Settings, who: bytes, most: int) -> None:
-    settings.MAX_UPLOAD_BYTES = 1_000_000
-    protocol, transport = connection()
-    protocol.dataReceived(head(b"Transfer-Encoding: chunked", who))
-    chunk = b"186a0\r\n" + b"x" * 100_000 + b"\r\n"
-    for _ in range(most // 100_000):
-        protocol.dataReceived(chunk)
-    assert transport.value() == b""
-    protocol.dataReceived(chunk)
-    assert transport.value().startswith(b"HTTP/1.1 413 ")
-    assert b'"file_too_large"' in transport.value()
-    assert transport.disconnecting
+class Connection:
+    """One connection to the server, without a network; `clock` is its time."""
+
+    def __init__(self) -> None:
+        server = self.server = LimitedServer(application=None, endpoints=["tcp:0"])
+        server.connections = {}
+        address: Any = IPv4Address("TCP", "127.0.0.1", 1)
+        self.clock: Any = Clock()
+        self.protocol = cast("Any", LimitedFactory(server).buildProtocol(address))
+        self.protocol.callLater = self.clock.callLater
+        self.transport: Any = StringTransport()  # type: ignore[no-untyped-call]  # Twisted types few of its tests' tools
+        self.protocol.makeConnection(self.transport)
+
+    def send(self, data: bytes) -> None:
+        self.protocol.dataReceived(data)
+
+    @property
+    def answer(self) -> bytes:
+        return bytes(self.transport.value())
 
 
-def test_a_length_over_the_limit_is_refused_before_a_byte_of_the_body(settings: Settings) -> None:
-    settings.MAX_UPLOAD_BYTES = 1_000_000
-    for who, length in ((b"", b"1000001"), (SIGNED_IN, b"2000001")):
-        protocol, transport = connection()
-        protocol.dataReceived(head(b"Content-Length: " + length, who))
-        assert transport.value().startswith(b"HTTP/1.1 413 ")
-        assert transport.disconnecting
+@pytest.fixture
+def connection() -> Connection:
+    return Connection()
+
+
+def head(path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
+
+
+def test_a_strangers_chunked_body_is_refused_at_the_limit_and_none_of_it_is_kept(connection: Connection) -> None:
+    connection.send(head("/login/", "Transfer-Encoding: chunked"))
+    chunk = b"2710\r\n" + b"x" * 10_000 + b"\r\n"
+    for _ in range(MOST_OF_A_STRANGER // 10_000):
+        connection.send(chunk)
+    assert connection.answer == b""
+    connection.send(chunk * 20)
+    assert connection.answer.startswith(b"HTTP/1.1 413 ")
+    assert b"larger than 0.1 MB" in connection.answer
+    assert connection.protocol.requests[0].content.getvalue() == b""
+    assert not connection.transport.disconnected  # it may go on sending, so that it reads the answer
+    connection.clock.advance(LINGER_SECONDS)
+    assert connection.transport.disconnected
+
+
+def test_a_length_over_the_limit_is_refused_before_a_byte_of_the_body(connection: Connection) -> None:
+    connection.send(head("/login/", "Expect: 100-continue", f"Content-Length: {MOST_OF_A_STRANGER + 1}"))
+    assert connection.answer.startswith(b"HTTP/1.1 413 ")
+    assert b"100 Continue" not in connection.answer
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), [("/api/v1/files/", '"code": "too_large"'), ("/v1/chat/completions", '{"error": {')]
+)
+def test_a_refusal_has_the_shape_of_its_interface(connection: Connection, path: str, code: str) -> None:
+    connection.send(head(path, "Content-Length: 5000000"))
+    assert code in connection.answer.decode()
+
+
+def test_a_head_that_does_not_end_ends_the_connection_though_bytes_keep_coming(connection: Connection) -> None:
+    connection.send(b"GET / HTTP/1.1\r\nX-Slow: ")
+    for _ in range(HEAD_SECONDS - 1):
+        connection.clock.advance(1)
+        connection.send(b"a")
+    assert connection.answer == b""
+    connection.clock.advance(1)
+    assert connection.answer.startswith(b"HTTP/1.1 408 ")
+    assert connection.transport.disconnecting
+
+
+def test_a_body_has_to_get_on(connection: Connection) -> None:
+    connection.send(head("/login/", "Content-Length: 60000"))
+    connection.clock.advance(BODY_SECONDS - 1)
+    connection.send(b"x" * BODY_BYTES)
+    connection.clock.advance(BODY_SECONDS - 1)  # enough came, so its time began anew
+    connection.send(b"x" * 10)
+    assert connection.answer == b""
+    connection.clock.advance(1)
+    assert connection.answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_what_is_said_to_a_socket_that_is_closing_is_for_nobody(connection: Connection) -> None:
+    opened: Any = WebSocketFactory(connection.server).buildProtocol(IPv4Address("TCP", "127.0.0.1", 1))
+    opened.state, opened.client_addr = opened.STATE_CLOSING, None
+    connection.server.connections[opened] = {}
+    asyncio.run(connection.server.handle_reply(opened, {"type": "websocket.send", "text": "too late"}))
+
+
+@pytest.mark.parametrize("given", [b"/elsewhere", b"\xff"])
+def test_nobody_says_where_the_product_is_mounted(connection: Connection, given: bytes) -> None:
+    scopes: list[Any] = []
+
+    async def application(scope: Any, **_: Any) -> None:
+        scopes.append(scope)
+
+    async def asked() -> None:
+        connection.server.application = application
+        connection.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nDaphne-Root-Path: " + given + b"\r\n\r\n")
+        [details] = connection.server.connections.values()
+        await asyncio.wait([details["application_instance"]])
+
+    asyncio.run(asked())
+    assert [scope["root_path"] for scope in scopes] == [""]
+
+
+def test_an_answer_that_fails_after_it_began_is_broken_off_and_others_are_looked_after(connection: Connection) -> None:
+    async def fails(send: Any, **_: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise LookupError("half of it was written")
+
+    async def answered() -> None:
+        connection.server.application = fails
+        connection.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        [details] = connection.server.connections.values()
+        await asyncio.wait([details["application_instance"]])
+        connection.server.application_checker()
+        assert "application_instance" not in details
+
+    asyncio.run(answered())
+    assert connection.transport.disconnected
+
+
+@contextmanager
+def arriving(product: Product, path: str, token: str, length: int) -> Iterator[socket.socket]:
+    """A request of whose body nothing has been sent yet."""
+    address = urlsplit(product.url)
+    with socket.create_connection((address.hostname, address.port), timeout=WAIT) as opened:
+        kind = "Content-Type: multipart/form-data; boundary=b"
+        length_of_it = f"Content-Length: {length}"
+        opened.sendall(head(path, f"Authorization: Bearer {token}", length_of_it, kind, "Expect: 100-continue"))
+        yield opened
+
+
+def refusal(opened: socket.socket) -> tuple[int, dict[str, str], Any]:
+    """Status, headers and body of what comes before the body has been sent."""
+    received = b""
+    while b"\r\n\r\n" not in received or not received.endswith(b"}"):
+        piece = opened.recv(65_536)
+        assert piece, received
+        received += piece
+    lines, _, body = received.decode().partition("\r\n\r\n")
+    first, *headers = lines.split("\r\n")
+    return int(first.split()[1]), dict(line.split(": ", 1) for line in headers), json.loads(body)
+
+
+def test_a_made_up_token_opens_no_larger_limit(product: Product) -> None:
+    with arriving(product, "/api/v1/files/", "gh_made_up", 50_000_000) as opened:
+        status, _, body = refusal(opened)
+    assert (status, body["code"]) == (401, "not_authenticated")
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "code"),
+    [("/api/v1/conversations/", 9_000_000, "too_large"), ("/api/v1/files/", 102_000_000, "file_too_large")],
+)
+def test_only_uploads_may_be_as_large_as_an_upload(
+    product: Product, person: Person, path: str, length: int, code: str
+) -> None:
+    with arriving(product, path, person.token, length) as opened:
+        status, _, body = refusal(opened)
+    assert (status, body["code"]) == (413, code)
+
+
+def test_a_persons_uploads_at_once_are_counted(product: Product, person: Person) -> None:
+    with ExitStack() as stack:
+        first = [stack.enter_context(arriving(product, "/api/v1/files/", person.token, 200_000)) for _ in range(5)]
+        for opened in first:
+            assert opened.recv(1000).startswith(b"HTTP/1.1 100 ")  # it has been admitted
+        with arriving(product, "/api/v1/files/", person.token, 200_000) as opened:
+            status, headers, body = refusal(opened)
+        assert (status, body["code"], headers["Retry-After"]) == (429, "too_many_uploads", "10")
+    with product.http() as http:
+        what = {"file": ("a.txt", b"words " * 50_000)}
+        headers = {"Authorization": f"Bearer {person.token}"}
+
+        def uploaded() -> bool:
+            return http.post("/api/v1/files/", files=what, headers=headers).status_code == 201
+
+        until(uploaded, "the others are no longer counted")
+
+
+def test_what_was_read_with_the_first_piece_waits_for_the_look_up_too(product: Product, person: Person) -> None:
+    """A chunked body over what a stranger may send, of a program that is known."""
+    body = json.dumps({"title": "Chunked", "more": "x" * 400_000}).encode()
+
+    def pieces() -> Iterator[bytes]:
+        for start in range(0, len(body), 5_000):
+            yield body[start : start + 5_000]
+
+    headers = {"Authorization": f"Bearer {person.token}", "Content-Type": "application/json"}
+    with product.http() as http:
+        answer = http.post("/api/v1/conversations/", content=pieces(), headers=headers)
+    assert (answer.status_code, answer.json()["title"]) == (201, "Chunked")
+
+
+def test_a_chunked_body_is_read(product: Product, person: Person) -> None:
+    headers = {"Authorization": f"Bearer {person.token}", "Content-Type": "application/json"}
+    with product.http() as http:
+        answer = http.post("/api/v1/conversations/", content=iter([b'{"title": ', b'"Chunked"}']), headers=headers)
+    assert (answer.status_code, answer.json()["title"]) == (201, "Chunked")
+
+
+async def test_what_a_client_does_not_read_is_not_written_on(connection: Connection) -> None:
+    connection.protocol.setTimeout(None)  # as while a request is answered
+    connection.protocol.pauseProducing()  # as the transport says when its buffer is full
+    waiting = asyncio.create_task(connection.protocol.drained())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    connection.protocol.resumeProducing()
+    await waiting
+    connection.clock.advance(UNREAD_SECONDS)
+    assert not connection.transport.disconnected
+    connection.protocol.pauseProducing()
+    connection.clock.advance(UNREAD_SECONDS)
+    assert connection.transport.disconnected

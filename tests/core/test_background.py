@@ -6,10 +6,12 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from celery import Celery
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from chat.models import Import
@@ -112,7 +114,7 @@ def names(path: Path) -> set[str]:
 def test_every_task_that_is_named_anywhere_exists() -> None:
     app.loader.import_default_modules()
     named = {name for source in SOURCES for path in (ROOT / source).rglob("*.py") for name in names(path)}
-    assert {"chat.tasks.run_turn", "files.tasks.read_file", "accounts.webhooks.tasks.deliver"} <= named
+    assert {"chat.tasks.send_next", "files.tasks.read_file", "accounts.webhooks.tasks.deliver"} <= named
     assert named <= set(app.tasks)
 
 
@@ -125,8 +127,32 @@ def broker_away() -> Iterator[None]:
 
 @pytest.mark.usefixtures("broker_away")
 def test_a_broker_that_is_away_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    background.enqueue("chat.tasks.run_turn", 7)
-    assert "chat.tasks.run_turn(7,) waits for the sweeper" in caplog.text
+    background.enqueue("chat.tasks.send_next", 7)
+    assert "chat.tasks.send_next(7,) waits for the sweeper" in caplog.text
+
+
+def test_jobs_are_taken_in_the_order_of_their_arrival_and_one_put_again_keeps_its_place() -> None:
+    queue, first, second, third = background.Queue(f"test:{uuid4()}"), uuid4(), uuid4(), uuid4()
+    for job in (first, second, third, first):
+        queue.put(job)
+    places = [background.submit(queue.position(job)).result() for job in (first, second, third, uuid4())]
+    assert places == [1, 2, 3, None]
+    queue.remove(second)
+    assert [background.submit(queue.take()).result() for _ in range(2)] == [first, third]
+    taking = background.submit(queue.take())
+    queue.put(second)
+    assert taking.result(WAIT) == second
+    assert queue.length() == 0
+
+
+def test_a_redis_that_is_away_is_no_error_of_who_hands_over(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.STREAMS_URL = "redis://127.0.0.1:1/0"
+    queue, job = background.Queue("test"), uuid4()
+    queue.put(job)
+    queue.remove(job)
+    assert f"{job} of test waits for the sweeper" in caplog.text
 
 
 @pytest.fixture

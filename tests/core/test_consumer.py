@@ -66,6 +66,6 @@ def size(queue: str) -> int:
 
 
 def test_a_worker_that_receives_nothing_although_a_message_waits_connects_anew(queue: str) -> None:
-    current_app.send_task("chat.tasks.run_turn", [str(uuid4())], queue=queue)
+    current_app.send_task("chat.tasks.send_next", [str(uuid4())], queue=queue)
     assert size(queue) == 1
     until(lambda: size(queue) == 0, "the message is received")

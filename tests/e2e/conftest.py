@@ -195,7 +195,8 @@ def visit(browser: Browser, product: Product, person: Person) -> Iterator[OpenBr
     yield open_
     for each in opened:
         each.context.close()
-    assert [complaint for each in opened for complaint in each.complaints] == []
+    complaints = [complaint for each in opened for complaint in each.complaints]
+    assert complaints == [], product.log("web")[-5_000:]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ def add(page: Page, *lines: str) -> None:
     for line in lines:
         page.get_by_label("Add a task").fill(line)
         page.get_by_role("button", name="Add", exact=True).last.click()
+        expect(page.locator("form.htmx-request")).to_have_count(0)
         expect(said(page)).to_contain_text("Added")
         expect(page.get_by_label("Add a task")).to_have_value("")
 

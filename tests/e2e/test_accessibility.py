@@ -131,8 +131,9 @@ def test_the_first_tab_leads_past_the_side(page: Page, product: Product) -> None
 
 
 def test_a_status_line_says_what_happens_and_the_transcript_is_no_live_region(page: Page) -> None:
-    ask(page, "Hello", text="Good day.")
+    ask(page, "Hello", text="Hello!")
     expect_complete(page)
+    expect(status(page)).to_have_text("Answer complete, 1 word.")
     ask(page, "Count", text="One two three.")
     expect_complete(page)
     expect(status(page)).to_have_attribute("role", "status")

@@ -21,7 +21,10 @@ Make = Callable[..., Model]
 
 @pytest.fixture
 def make(product: Product) -> Iterator[Make]:
-    """Models of Anthropic's protocol that everybody can choose, until the test is over."""
+    """Models of Anthropic's protocol that everybody can choose, until the test is over.
+
+    Named before the page, so that the page is closed when they go: it asks for its plan by itself.
+    """
     made: list[Model] = []
 
     def new(url: str = product.model.url, **fields: Any) -> Model:
@@ -52,7 +55,7 @@ def foot(page: Page) -> Locator:
     return answer(page).locator(".message-foot")
 
 
-def test_the_effort_is_offered_where_the_model_takes_one_and_stays_chosen(look: Look, make: Make) -> None:
+def test_the_effort_is_offered_where_the_model_takes_one_and_stays_chosen(make: Make, look: Look) -> None:
     page, plain, thinking = look.page, make(), make(reasoning=True, efforts=["low", "high"])
     effort = page.get_by_label("Effort of reasoning")
     choose(page, plain)
@@ -71,7 +74,7 @@ def test_the_effort_is_offered_where_the_model_takes_one_and_stays_chosen(look: 
     expect(effort).to_have_value("high")
 
 
-def test_an_answer_that_stops_early_says_why_and_goes_on_with_one_button(look: Look, make: Make) -> None:
+def test_an_answer_that_stops_early_says_why_and_goes_on_with_one_button(make: Make, look: Look) -> None:
     page, model = look.page, make()
     choose(page, model)
     steps = [{"text": "Once upon a time", "finish": "length"}, {"text": "there was a king."}]
@@ -92,7 +95,7 @@ def test_an_answer_that_stops_early_says_why_and_goes_on_with_one_button(look: L
     expect(answer(page)).to_contain_text("declined")  # the scripted model says the same again
 
 
-def test_an_answer_of_a_fallback_has_its_name_and_says_why(look: Look, make: Make) -> None:
+def test_an_answer_of_a_fallback_has_its_name_and_says_why(make: Make, look: Look) -> None:
     page = look.page
     writer = make(name="claude-that-is-there")
     chosen = make(DOWN, name="claude-that-is-down", fallback=writer)
@@ -107,7 +110,7 @@ def test_an_answer_of_a_fallback_has_its_name_and_says_why(look: Look, make: Mak
     look.check()
 
 
-def test_the_panel_says_what_came_from_the_cache_and_what_it_cost(look: Look, make: Make) -> None:
+def test_the_panel_says_what_came_from_the_cache_and_what_it_cost(make: Make, look: Look) -> None:
     page, model = look.page, make(name=f"claude-opus-5-5-{uuid4().hex[:6]}", **PRICES)
     choose(page, model)
     field(page).fill("Hello")

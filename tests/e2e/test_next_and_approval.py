@@ -166,7 +166,7 @@ def test_a_call_is_shown_readable_and_runs_once_it_is_allowed(page: Page, guarde
     page.reload()
     ready(page)
     assert guarded.lines() == []
-    asked.get_by_role("button", name="Allow").click()
+    asked.get_by_role("button", name="Allow once").click()
     expect(answer(page)).to_contain_text("You allowed this call.")
     expect_complete(page)
     expect(answer(page)).to_contain_text("So be it.")
@@ -194,7 +194,7 @@ def test_a_call_is_allowed_without_scripts(visit: OpenBrowser, guarded: Diary) -
     asked = begin_call(guarded, page)
     while not asked.is_visible():
         page.reload()
-    asked.get_by_role("button", name="Allow").click()
+    asked.get_by_role("button", name="Allow once").click()
     while answer(page).get_attribute("data-status") == "pending":
         page.reload()
     expect(answer(page)).to_contain_text("You allowed this call.")

@@ -5,9 +5,12 @@ import re
 import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
-from tests.e2e.conftest import OpenBrowser
+from projects.models import Invitation, Project
+from tests.conftest import Person, make_person
+from tests.e2e.conftest import OpenBrowser, elsewhere
 from tests.e2e.file_steps import choose, overflow, row, text_file
 from tests.e2e.project_steps import make, search
+from tests.product import Product
 from tests.projects.uploads import pdf
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -103,14 +106,50 @@ def test_who_saves_over_somebody_elses_instructions_is_told(visit: OpenBrowser) 
     expect(page.get_by_label("Instructions for every conversation")).to_have_value("Mine")
 
 
-def test_an_unknown_member_is_named_on_the_page(visit: OpenBrowser) -> None:
-    opened = visit()
-    page = opened.sign_in()
-    opened.expected += ["404 (Not Found)", "Code 404"]
+@pytest.fixture
+def colleague(product: Product, committed: None) -> Person:
+    return elsewhere(lambda: make_person(product))
+
+
+def test_an_invitation_shows_and_is_answered_without_a_reload(
+    visit: OpenBrowser, person: Person, colleague: Person
+) -> None:
+    """The page of the one who is invited hears of it, and that of the one who invites hears that they came."""
+    theirs = visit().sign_in()
+    theirs.goto(f"{theirs.url.partition('/c/')[0].rstrip('/')}/projects/")
+    expect(theirs.locator("#invited")).to_have_text("")
+    project = elsewhere(lambda: Project.objects.create(owner=colleague.user, name="Contracts"))
+    body = {"username": person.username, "role": "editor"}
+    elsewhere(lambda: colleague.caller.post(f"projects/{project.pk}/members/", body, expect=201))
+    expect(theirs.locator("#invited")).to_contain_text("1 invitation")
+    offered = theirs.get_by_role("region", name="Invitations")
+    expect(offered).to_contain_text(f"{colleague.username} invites you · Editor")
+    elsewhere(lambda: colleague.caller.http.delete(f"projects/{project.pk}/invitations/{sent(project)}/"))
+    expect(offered).to_have_count(0)
+    elsewhere(lambda: colleague.caller.post(f"projects/{project.pk}/members/", body, expect=201))
+    offered.get_by_role("button", name="Accept").click()
+    expect(theirs.get_by_role("heading", name="Contracts")).to_be_visible()
+    expect(theirs.locator("#invited")).to_have_text("")
+
+
+def sent(project: Project) -> str:
+    return str(Invitation.objects.get(project=project).pk)
+
+
+def test_who_is_invited_stands_among_the_members_until_they_come(visit: OpenBrowser, colleague: Person) -> None:
+    page = visit().sign_in()
     make(page, "Contracts")
-    page.get_by_label("User name").fill("nobody-of-this-name")
-    page.get_by_role("button", name="Add", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("Nobody here has this user name")
+    for name in (colleague.username, "nobody-of-this-name"):
+        page.get_by_label("User name").fill(name)
+        page.get_by_role("button", name="Invite").click()
+        expect(page.locator("#members li", has_text=name)).to_contain_text("invited until")
+    page.locator("#members li", has_text="nobody-of-this-name").get_by_role("button", name="Withdraw").click()
+    expect(page.locator("#members li", has_text="nobody-of-this-name")).to_have_count(0)
+    got = elsewhere(lambda: Invitation.objects.get(person=colleague.user))
+    elsewhere(lambda: colleague.caller.post(f"invitations/{got.pk}/accept/", expect=200))
+    row = page.locator("#members li", has_text=colleague.username)
+    expect(row).not_to_contain_text("invited until")
+    expect(row.get_by_role("button", name="Remove")).to_be_visible()
 
 
 def test_a_conversation_starts_in_the_project(page: Page) -> None:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 from django.db import connection
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.chat.conversations import past
 from tests.chat.growing import FILLER, small, writer
@@ -83,6 +83,25 @@ def test_a_failed_summary_says_so_and_is_tried_again(page: Page, product: Produc
     notice.get_by_role("button", name="Try again").click()
     expect(page.locator("details.summary")).to_be_visible()
     expect(notice).to_have_count(0)
+
+
+def test_a_summary_that_fails_before_the_page_hears_of_its_own_message_says_so_too(
+    page: Page, product: Product, person: Person
+) -> None:
+    heard: list[str] = []
+    page.on("websocket", lambda opened: opened.on("framereceived", lambda frame: heard.append(str(frame))))
+    opened(page, product, grown(product, person, uuid4().hex, {"text": "I'm sorry, I cannot do that."}))
+    asked: list[Route] = []
+    page.route("**/c/*/turns/", lambda route: asked.append(route))
+    ask(page, f"Which clause? {FILLER}", text="Clause 7.")
+    while not asked:
+        page.wait_for_timeout(20)
+    response = asked[0].fetch()
+    while not any('"summary"' in frame for frame in heard):
+        page.wait_for_timeout(20)
+    asked[0].fulfill(response=response)
+    expect(page.locator(".summary-failed")).to_contain_text("Nothing is lost.")
+    expect(page.locator("article.answer")).to_have_count(7)
 
 
 def test_the_context_panel_says_what_the_summary_stands_for_on_a_phone(

@@ -216,6 +216,42 @@ def test_what_waits_comes_back_while_the_page_looks_at_it(page: Page, person: Pe
     page.get_by_role("button", name="Stop the answer").click()
 
 
+def test_what_was_asked_for_before_a_message_was_sent_does_not_take_it_away(page: Page, person: Person) -> None:
+    talk(page, "apples")
+    address = page.url
+    held: list[Route] = []
+    page.route(address, lambda route: route.continue_() if held else held.append(route))
+    person.caller.ended(person.caller.ask("From elsewhere", {"text": "Pears."}, address.split("/")[-2])["id"])
+    while not held:
+        page.wait_for_timeout(20)
+    older = held[0].fetch()
+    ask(page, "And mine", text="Plums.")
+    expect(answer(page)).to_contain_text("Plums.")
+    held[0].fulfill(response=older)
+    expect(page.locator("article.question")).to_have_count(3)
+    expect(page.locator("article.answer")).to_contain_text(["", "Pears.", "Plums."])
+
+
+def test_an_older_copy_of_the_page_takes_back_no_mark(page: Page, person: Person) -> None:
+    talk(page, "apples")
+    address = page.url
+    place, question = address.split("/")[-2], page.locator("article.question").first
+    held: list[Route] = []
+    page.route(address, lambda route: route.continue_() if held else held.append(route))
+    person.caller.ended(person.caller.ask("From elsewhere", {"text": "Pears."}, place)["id"])
+    while not held:
+        page.wait_for_timeout(20)
+    older, asked = held[0].fetch(), list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    message = question.get_attribute("data-message") or ""
+    person.caller.http.patch(f"messages/{message}/", json={"mark": "pinned"}).raise_for_status()
+    person.caller.http.patch(f"conversations/{place}/", json={"title": "pears"}).raise_for_status()
+    expect(page.locator("#side-list")).to_contain_text("pears")  # the news of the mark came before
+    assert not [url for url in asked if message in url]
+    held[0].fulfill(response=older)
+    expect(question).to_contain_text("Always sent")
+
+
 def test_news_of_a_message_do_not_lose_its_text(page: Page, person: Person) -> None:
     """The server gives it up, and says so to everybody, before the answer with which the composer takes it over."""
     ask(page, "First", **SLOW)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from files.extraction import process
 from files.extraction.__main__ import MEMORY
-from files.extraction.process import extract
+from files.extraction.process import extract, layers_that_hold
 from files.extraction.readers.result import SENTENCES, Extracted, ExtractionError
 from tests.files import samples
 from tests.product import ROOT
@@ -179,7 +180,7 @@ def test_a_reader_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.M
 
 
 def confined(parent: str, then: str) -> "subprocess.CompletedProcess[str]":
-    code = f"import os\nfrom files.extraction.__main__ import confine\nconfine({parent})\n{then}"
+    code = f"import os\nfrom files.extraction.confinement import limit, seal\nlimit({parent}, {MEMORY})\n{then}"
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
@@ -193,3 +194,80 @@ def test_a_reader_has_no_more_than_its_limits() -> None:
 
 def test_a_reader_does_not_outlive_who_started_it() -> None:
     assert confined("1234567890", "print('alive')").returncode == -signal.SIGKILL
+
+
+ATTACKS = """
+import resource, socket, sys, threading
+from pathlib import Path
+others = os.getppid()  # asked before anything is taken away
+upload, secret = Path(sys.argv[1]), Path(sys.argv[2])
+os.setuid(int(sys.argv[3]))
+layers = seal((upload,))
+attacks = {
+    "landlock": [
+        secret.read_bytes,
+        lambda: os.listdir(secret.parent),
+        lambda: Path(f"/proc/{others}/environ").read_bytes(),
+        lambda: Path("/etc/passwd").read_bytes(),
+        lambda: secret.with_name("planted").write_bytes(b"x"),
+    ],
+    "seccomp": [
+        lambda: socket.socket(socket.AF_INET),
+        lambda: socket.socket(socket.AF_UNIX),
+        lambda: os.execv("/bin/sh", ["sh", "-c", "exit 0"]),
+        lambda: os.posix_spawn("/bin/sh", ["sh"], {}),
+        os.fork,
+        lambda: os.kill(others, 0),
+        lambda: resource.prlimit(others, resource.RLIMIT_CORE, (0, 0)),
+        lambda: os.chmod(upload, 0o777),
+        lambda: upload.write_bytes(b"x"),
+        lambda: os.unlink(upload),
+    ],
+}
+assert upload.read_bytes() == b"words"
+for layer in layers:
+    for number, attack in enumerate(attacks[layer]):
+        try:
+            attack()
+        except PermissionError:
+            continue
+        print(layer, number, "went through")
+worker = threading.Thread(target=print, args=(*layers,))
+worker.start()
+worker.join()
+"""
+
+
+def unprivileged() -> list[int]:
+    """Who a reader may run as: whoever runs the tests, and somebody without any privilege if we may become them."""
+    return [os.getuid()] if os.getuid() else [0, 65534]
+
+
+@pytest.mark.skipif(not layers_that_hold(), reason="this kernel has no layer of confinement")
+@pytest.mark.parametrize("uid", unprivileged())
+def test_a_reader_under_attack_reaches_only_its_file(uid: int) -> None:
+    with tempfile.TemporaryDirectory() as name:  # one that others can enter: pytest's own are private
+        place = Path(name)
+        place.chmod(0o777)
+        upload, secret = place / "upload", place / "secret_key"
+        upload.write_bytes(b"words")
+        secret.write_bytes(b"secret")
+        for path in (upload, secret):
+            path.chmod(0o666)
+        code = f"import os\nfrom files.extraction.confinement import seal\n{ATTACKS}"
+        told = subprocess.run(
+            [sys.executable, "-c", code, upload, secret, str(uid)], cwd=ROOT, capture_output=True, text=True
+        )
+        assert (told.stdout, told.stderr) == (" ".join(layers_that_hold()) + "\n", "")
+        assert sorted(path.name for path in place.iterdir()) == ["secret_key", "upload"]
+
+
+def test_what_reads_an_upload_is_confined_before_it_opens_it(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    command = [sys.executable, "-m", "files.extraction", str(path), "a.txt", str(os.getpid())]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as reader, path.open("wb"):  # waits for it
+        status = Path(f"/proc/{reader.pid}/status").read_text()
+        reader.kill()
+    assert "NoNewPrivs:\t1" in status
+    assert ("Seccomp:\t2" in status) == ("seccomp" in layers_that_hold())

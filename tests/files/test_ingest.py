@@ -1,8 +1,10 @@
 """From the upload to the text, through the running worker."""
 
 import io
+import os
 import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -256,3 +258,22 @@ def test_a_file_may_be_deleted_while_it_is_read_and_indexed(person: Person) -> N
             settled(file)
         services.delete(user=person.user, file=file)
     assert not File.objects.filter(owner=person.user).exists()
+
+
+def test_a_persons_files_have_room_together(person: Person, settings: Any) -> None:
+    settings.STORED_BYTES = 1_000
+    services.upload(user=person.user, name="a.txt", content=ContentFile(b"a" * 600))
+    error = refused(person, ContentFile(b"b" * 401))
+    assert (error.code, error.status, error.headers) == ("storage_full", 429, {"Retry-After": "3600"})
+    services.upload(user=person.user, name="b.txt", content=ContentFile(b"b" * 400))
+    assert services.stored_bytes(person.user) == 1_000
+
+
+def test_what_a_dead_process_had_received_goes_after_a_day(settings: Any, tmp_path: Path) -> None:
+    settings.FILE_UPLOAD_TEMP_DIR = tmp_path
+    old, new = tmp_path / "x.upload.txt", tmp_path / "y.upload.txt"
+    for path in (old, new):
+        path.write_text("half of it")
+    os.utime(old, (0, 0))
+    storage.sweep_unfinished()
+    assert (old.exists(), new.exists()) == (False, True)

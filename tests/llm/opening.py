@@ -5,7 +5,7 @@ from ipaddress import ip_network
 from types import MappingProxyType
 from typing import Any
 
-from core.net.fetch import Fetcher
+from core.net.fetch import Fetcher, Follow
 from core.net.url_safety import Guard
 from llm.tools.open_url import OpenUrlTool
 from llm.types.tools import Tool, ToolOutput, run_tool
@@ -32,12 +32,13 @@ def tool_for(
     names: Names | None = None,
     max_characters: int = 40_000,
     readers: Mapping[str, Callable[[bytes], str]] = MappingProxyType({}),
+    follow: Follow | None = None,
     **changes: Any,
 ) -> Tool:
     """`changes` are fields of the fetcher."""
     ports = frozenset(server.port for server in servers)
     guard = Guard(ports=ports, allowed_networks=(OPEN,), resolve=names or Names(["127.0.0.2"]))
-    return OpenUrlTool(Fetcher(guard, **changes), max_characters=max_characters, readers=readers)
+    return OpenUrlTool(Fetcher(guard, **changes), max_characters=max_characters, readers=readers, follow=follow)
 
 
 async def opened(play: Play, path: str = "/", **changes: Any) -> ToolOutput:

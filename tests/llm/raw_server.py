@@ -1,23 +1,38 @@
 """A server on loopback that answers whatever bytes a test wants, in a thread of its own."""
 
 import asyncio
+import datetime
+import re
 import ssl
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Self
 
-# Given the request's head and the connection, writes the answer; the connection is closed afterwards.
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+# Given the request's head and the connection, writes the answer. The connection is closed afterwards, unless the server
+# keeps connections.
 Play = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 
 
 class RawServer:
-    """`heads` are the requests' heads in the order they came; `hung_up` is set when a client leaves early."""
+    """`heads` are the requests' heads in the order they came, `bodies` what followed those with a length.
 
-    def __init__(self, play: Play, *, host: str = "127.0.0.2", tls: ssl.SSLContext | None = None) -> None:
+    `hung_up` is set when a client leaves early.
+    """
+
+    def __init__(
+        self, play: Play, *, host: str = "127.0.0.2", tls: ssl.SSLContext | None = None, keeps: bool = False
+    ) -> None:
         self.heads: list[str] = []
+        self.bodies: list[bytes] = []
         self.hung_up = threading.Event()
         self.port = 0
-        self._play, self._host, self._tls = play, host, tls
+        self._play, self._host, self._tls, self._keeps = play, host, tls, keeps
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._server: asyncio.Server | None = None
@@ -47,10 +62,15 @@ class RawServer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            self.heads.append(head)
-            await self._play(head, writer)
-            await writer.drain()
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                self.heads.append(head)
+                if length := re.search(r"(?i)^content-length: (\d+)", head, re.MULTILINE):
+                    self.bodies.append(await reader.readexactly(int(length[1])))
+                await self._play(head, writer)
+                await writer.drain()
+                if not self._keeps:
+                    break
         except (ConnectionError, asyncio.IncompleteReadError):
             self.hung_up.set()
         finally:
@@ -71,3 +91,22 @@ def always(whole: bytes) -> Play:
         writer.write(whole)
 
     return play
+
+
+def certificate(folder: Path, name: str) -> Path:
+    """A file with a key and a certificate, signed by itself, for a name."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    signed = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path = folder / f"{name}.pem"
+    path.write_bytes(key.private_bytes(pem, *plain) + signed.public_bytes(pem))
+    return path

@@ -51,6 +51,7 @@ def served() -> MCPServer:
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
+        listener.listen()  # who comes before the server has started waits
         app = served().streamable_http_app(json_response=request.param)
         config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
         running = uvicorn.Server(config)

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from core.net.outgoing import noting
 from llm.tools.open_url import CUT, OpenUrlTool
 from llm.types.tools import run_tool
 from tests.llm.opening import STORY, document_of, opened, tool_for
@@ -56,7 +57,10 @@ async def test_a_redirect_is_followed_and_the_page_has_its_last_url() -> None:
         moved = answer("", "Location: /there", status="308 Moved")
         writer.write(answer(STORY) if "GET /there" in head else moved)
 
-    assert document_of(await opened(play, "/here"))["id"].endswith("/there")
+    with noting() as sent:
+        assert document_of(await opened(play, "/here?a=b"))["id"].endswith("/there")
+    assert [each["host"] for each in sent] == ["site.example"] * 2
+    assert [each["what"].partition("site.example")[2].partition("/")[2] for each in sent] == ["here?a=b", "there"]
 
 
 async def test_redirects_without_end_are_given_up() -> None:

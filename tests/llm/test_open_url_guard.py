@@ -1,21 +1,17 @@
-import datetime
 import ssl
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from core.net.fetch import Fetcher
-from core.net.url_safety import Guard, is_public
+from core.net.url_safety import Guard, Refused, is_public
 from llm.tools.open_url import OpenUrlTool
 from llm.types.tools import run_tool
 from tests.llm.opening import STORY, Names, document_of, opened, tool_for
-from tests.llm.raw_server import RawServer, always, answer
+from tests.llm.raw_server import RawServer, always, answer, certificate
 
 
 @pytest.mark.parametrize(
@@ -86,6 +82,18 @@ async def test_a_redirect_to_a_closed_address_is_refused_and_nothing_is_sent_the
         assert len(site.heads) == 1 and inside.heads == []
 
 
+async def test_a_redirect_that_is_not_to_be_followed_is_not() -> None:
+    async def follow(asked: httpx2.URL, target: httpx2.URL) -> None:
+        raise Refused(f"{asked.host} leads to {target.host}.")
+
+    with RawServer(always(answer("", "Location: http://other.example/?d=SECRET", status="302 Found"))) as site:
+        names = Names(["127.0.0.2"])
+        tool = tool_for(site, names=names, follow=follow)
+        output = await run_tool(tool, {"url": f"http://site.example:{site.port}/"})
+    assert output.error and output.text == "site.example leads to other.example."
+    assert len(site.heads) == 1 and names.asked == ["site.example"]  # not even its address was asked for
+
+
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "http://a:b@site.example/", "http://site.example:22/"])
 async def test_each_redirect_is_checked_like_the_first_url(target: str) -> None:
     output = await opened(always(answer("", f"Location: {target}", status="301 Moved")))
@@ -132,25 +140,6 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
             monkeypatch.setenv(name, f"http://127.0.0.2:{proxy.port}")
         assert document_of(await opened(always(answer(STORY))))["text"] == STORY.strip()
     assert proxy.heads == []
-
-
-def certificate(folder: Path, name: str) -> Path:
-    """A file with a key and a certificate, signed by itself, for a name."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    signed = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    path = folder / f"{name}.pem"
-    path.write_bytes(key.private_bytes(pem, *plain) + signed.public_bytes(pem))
-    return path
 
 
 @pytest.mark.parametrize("name", ["site.example", "other.example"])

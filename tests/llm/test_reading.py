@@ -146,6 +146,7 @@ def test_text_that_a_server_adds_to_short_prompts_is_not_expected_of_long_ones()
         ("o200k_base", [], Sent(9_138), 6_000, 3_138),
         ("o200k_base", [], Sent(9_138), 8_000, 0),
         ("", [[5_000, 7_000]] * 9, Sent(9_138), 8_000, 4_793),
+        ("", [[5_000, 9_500]] * 9, Sent(9_138), 8_900, 0),  # in another language it makes as few tokens as we do
         ("", [[5_000, 3_500]] * 9, Sent(9_138), 6_000, 0),  # it always counts less than we do
         ("o200k_base", [], Sent(350), 60, 0),  # too little to say anything
         ("o200k_base", [], Sent(9_138), 0, 0),  # it does not say

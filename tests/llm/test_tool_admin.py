@@ -12,7 +12,7 @@ from django.urls import reverse
 from accounts.models import User
 from core.crypto import decrypt
 from core.errors import ProductError
-from llm.models import ToolServer, WebSearch
+from llm.models import ToolServer, WebAccess, WebSearch
 from llm.tools.mcp import Server
 from llm.tools.services import store_tool_server, store_web_search, tool_servers, use_web_search, web_search_tool
 from llm.types.tools import run_tool
@@ -168,7 +168,11 @@ def tool_server() -> ToolServer:
 
 def server_form(row: ToolServer, **changes: Any) -> dict[str, Any]:
     names = ("name", "kind", "base_url", "command", "secret_name")
-    return {name: getattr(row, name) for name in names} | {"enabled": "on", "new_api_key": ""} | changes
+    return (
+        {name: getattr(row, name) for name in names}
+        | {"enabled": "on", "reaches_out": "on", "new_api_key": ""}
+        | changes
+    )
 
 
 def test_a_tool_server_is_set_up_and_its_secret_is_on_no_page(
@@ -224,3 +228,15 @@ def test_only_superusers_change_tool_servers(client: Client, tool_server: ToolSe
     assert client.post(dialog_url(tool_server, "list_tools"), {"_form_submitted": "on"}).status_code == 403
     with pytest.raises(ProductError, match="superuser_only"):
         store_tool_server(user=staff, tool_server=tool_server, api_key=None)
+
+
+def test_the_lists_of_hosts_are_checked_and_there_is_one_row(admin_client: Client) -> None:
+    add = reverse("admin:llm_webaccess_add")
+    refused = admin_client.post(add, {"allowed_hosts": "example.org\nhttps://example.org/a", "denied_hosts": ""})
+    assert "“https://example.org/a” is not a host." in refused.content.decode()
+    admin_client.post(add, {"allowed_hosts": "Example.org\n*.example.org", "denied_hosts": "bad.example.org"})
+    lists = WebAccess.objects.get().lists
+    assert sorted(lists.allowed) == ["*.example.org", "example.org"] and sorted(lists.denied) == ["bad.example.org"]
+    assert admin_client.get(add).status_code == 403
+    with pytest.raises(IntegrityError), transaction.atomic():
+        WebAccess.objects.create(pk=2)

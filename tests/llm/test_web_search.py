@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from core.net.addresses import HostLists
 from llm.tools.web_search import BRAVE_URL, SearchService, WebSearchTool
 from llm.types.tools import Tool, ToolOutput, run_tool
 from tests.llm.raw_server import Play, RawServer, always, answer
@@ -84,6 +85,23 @@ async def test_nothing_found_is_no_error_and_says_so() -> None:
     with RawServer(always(answer('{"type": "search", "query": {}}'))) as server:
         service = SearchService("brave", f"http://127.0.0.2:{server.port}", KEY)
         assert documents_of(await run_tool(WebSearchTool(service), {"queries": ["x"]})) == []
+
+
+async def test_results_of_denied_hosts_are_left_out_and_it_says_so() -> None:
+    bad, worse = {"url": "https://Bad.example/a", "title": "No"}, {"url": "http://x.evil.example:8080/", "title": "No"}
+    lists = HostLists(frozenset({"bad.example"}), frozenset({"bad.example", "*.evil.example"}))
+    play = by_query(one=found(bad, {"url": "https://good.example/"}), two=found(worse, bad), three=found(bad))
+    with RawServer(play) as server:
+        tool = WebSearchTool(SearchService("searxng", f"http://127.0.0.2:{server.port}/"), hosts=lists)
+        output = await run_tool(tool, {"queries": ["one", "two"]})
+        nothing = await run_tool(tool, {"queries": ["three"]})
+    assert [document["id"] for document in documents_of(output)] == ["https://good.example/"]
+    sentence = "2 results are of hosts that this workspace denies; they were left out."
+    assert output.data["notes"] == [sentence] and sentence in output.text and "ad.example" not in output.text
+    assert documents_of(nothing) == [] and nothing.text == (
+        "One result is of a host that this workspace denies; it was left out.\n\n"
+        "Nothing else was found. Try other words."
+    )
 
 
 async def test_several_queries_run_side_by_side() -> None:

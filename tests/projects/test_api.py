@@ -7,6 +7,7 @@ import pytest
 from tests.application import Application
 from tests.conftest import Person, make_person
 from tests.product import Caller
+from tests.projects.members import join
 from tests.projects.uploads import pdf, read, searchable, upload, uploaded
 
 
@@ -16,17 +17,17 @@ def project(caller: Caller) -> str:
 
 
 @pytest.fixture
-def reader(person: Person, project: str, application: Application) -> Person:
-    return joined(person, project, make_person(application), "reader")
+def reader(project: str, application: Application) -> Person:
+    return joined(project, make_person(application), "reader")
 
 
 @pytest.fixture
-def editor(person: Person, project: str, application: Application) -> Person:
-    return joined(person, project, make_person(application), "editor")
+def editor(project: str, application: Application) -> Person:
+    return joined(project, make_person(application), "editor")
 
 
-def joined(owner: Person, project: str, member: Person, role: str) -> Person:
-    owner.caller.post(f"projects/{project}/members/", {"username": member.username, "role": role}, expect=201)
+def joined(project: str, member: Person, role: str) -> Person:
+    join(project, member.user, role)
     return member
 
 
@@ -59,6 +60,15 @@ def test_a_project_is_made_changed_and_deleted(caller: Caller) -> None:
     assert [each["id"] for each in caller.get("projects/")["results"]] == [made["id"]]
     delete(caller, where)
     caller.get(where, expect=404)
+
+
+def test_the_web_is_on_until_the_owner_switches_it_off(caller: Caller, project: str, editor: Person) -> None:
+    where = f"projects/{project}/"
+    assert caller.get(where)["web"] is True
+    assert patch(editor.caller, where, {"web": False}, expect=403)["code"] == "not_owner"
+    assert patch(editor.caller, where, {"name": "Plans", "web": True})["web"] is True
+    assert patch(caller, where, {"web": False})["web"] is False
+    assert patch(editor.caller, where, {"web": True}, expect=403)["code"] == "not_owner"
 
 
 def test_a_project_needs_a_name(caller: Caller) -> None:
@@ -163,13 +173,11 @@ def test_whoever_leaves_or_is_removed_sees_nothing_any_more(
         each.caller.get(f"files/{file}/", expect=404)
 
 
-def test_a_role_can_be_changed_and_unknown_people_are_named(caller: Caller, project: str, reader: Person) -> None:
+def test_a_role_can_be_changed(caller: Caller, project: str, reader: Person) -> None:
     member = f"projects/{project}/members/{reader.user.pk}/"
     assert patch(caller, member, {"role": "editor"})["role"] == "editor"
     assert reader.caller.get(f"projects/{project}/")["role"] == "editor"
     patch(caller, member, {"role": "king"}, expect=400)
-    body = {"username": "nobody-of-this-name"}
-    assert caller.post(f"projects/{project}/members/", body, expect=404)["code"] == "no_such_person"
 
 
 def test_a_deleted_project_leaves_its_files(caller: Caller, project: str) -> None:

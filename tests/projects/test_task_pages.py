@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.core import signing
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
@@ -103,6 +104,17 @@ def test_a_refused_line_keeps_its_text_and_leaves_nothing(browser: Client, line:
     assert fragment["HX-Retarget"] == "find [data-problem]"  # of the form, whose text the script leaves alone
     assert sentence in fragment.content.decode() and "<textarea" not in fragment.content.decode()
     assert not Task.objects.exists()
+
+
+def test_of_two_requests_at_the_same_time_each_is_told_what_it_did(browser: Client) -> None:
+    script = {"HX-Request": "true"}
+    ways = [browser.post(PAGE, {"text": text}, headers=script)["Location"] for text in ("Milk", "Bread")]
+    shown(browser, PAGE)  # as a page does that hears of news
+    for way, code in zip(reversed(ways), ("T02", "T01"), strict=True):
+        said = browser.get(way, headers=script).content.decode().partition('id="said" role="status">')[2]
+        assert said.startswith(f"Added D2024-11-21-{code}.</p>")
+    assert "Send money" not in shown(browser, f"{PAGE}?said=Send+money")
+    assert "Send money" not in shown(browser, f"{PAGE}?said={signing.dumps('Send money', salt='another')}")
 
 
 def test_what_is_typed_on_a_month_or_year_belongs_to_it(browser: Client, actor: Actor) -> None:
@@ -219,7 +231,7 @@ def test_more_tasks_need_no_more_queries(
         stop = item(actor, task, breakpoint=True)
         services.set_status(actor=actor, task=stop, status="waiting")
         services.move(actor=actor, task=new(actor), day=timezone.localdate() + timedelta(400))
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(13):
         browser.get(PAGE)
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(15):
         browser.get(f"/tasks/{task.pk}/")

@@ -1,11 +1,12 @@
-"""Bringing along what was written in another product: the upload is kept, and a worker does the rest.
+"""Bringing along what was written in another product: the upload is stored, and a worker does the rest.
 
-What a dead worker left is begun anew by the next: nothing comes twice.
+What a dead worker left is begun anew by the next: nothing comes twice. The upload of an import that failed is kept for
+a while, to be tried again.
 """
 
 import logging
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -21,40 +22,107 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from accounts.realtime import News, tell
-from chat.conversations.importing import reading
-from chat.conversations.importing.reading import Foreign, Said, Unusable, reader_of, text_of
+from chat.conversations.importing.confined import Entry, entries
+from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said
+from chat.conversations.importing.stream import not_an_export
 from chat.models import Attachment, Conversation, Import, Message
 from chat.models.conversation import title_from
 from core.background import claim, enqueue, silent
-from core.errors import ProductError
+from core.errors import NotFound, ProductError
+from core.permissions import Action, has_right
 from core.requests import get_or_404
+from files.services import require_room
 
 STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
 SAVE_EVERY = 1.0  # seconds
-MAX_TITLE = 200
 STEP = timedelta(milliseconds=1)
 AT_ONCE = 500  # rows
 FIRST = datetime(1990, 1, 1, tzinfo=UTC)
+PLACE = "imports"  # in the storage
+UNFINISHED = timedelta(days=1)
 
 logger = logging.getLogger(__name__)
 
 
 def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
-    """Raises `file_too_large` (413), and `import_running` (409) while one is under way."""
+    """Raises `file_too_large` (413), `storage_full` (429), and `import_running` (429) while one is under way."""
     if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
         most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f} MB"
         detail = f"This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone."
         raise ProductError("file_too_large", detail, status=413)
-    pk = uuid7()
+    pk, size = uuid7(), content.size or 0
     with transaction.atomic():
-        User.objects.select_for_update().get(pk=user.pk)  # two uploads at once come one after the other
-        if Import.objects.visible_to(user).live().exists():
-            raise ProductError("import_running", "An import is under way. Wait until it is done.", status=409)
-        blob = default_storage.save(f"imports/{pk}", content)
-        job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob)
+        _require_turn(user)
+        require_room(user, size)
+        blob = default_storage.save(f"{PLACE}/{pk}", content)
+        job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob, size=size)
         transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
     return job
+
+
+def _require_turn(owner: User) -> None:
+    User.objects.select_for_update(no_key=True).get(pk=owner.pk)  # two at once come one after the other
+    if Import.objects.visible_to(owner).live().exists():
+        detail = "An import is under way. Wait until it is done."
+        raise ProductError("import_running", detail, status=429, retry_after=30)
+
+
+def retry_import(*, user: User, job: Import) -> None:
+    """Imports what is kept of a failed import again. Staff may do so for others.
+
+    Raises `not_failed` and `upload_gone` (409), and `import_running` (429) while another of its owner is under way.
+    """
+    _require_owner(user, job, "change")
+    with transaction.atomic():
+        _require_turn(job.owner)
+        waiting = {"status": Import.Status.QUEUED, "attempt": 0, "progress": 0, "heartbeat": timezone.now()}
+        again = Import.objects.kept().filter(pk=job.pk)
+        if not again.update(**waiting, error_code="", error_detail="", finished=None):
+            if Import.objects.filter(pk=job.pk, status=Import.Status.FAILED).exists():
+                detail = "The upload is no longer kept. Upload the export again."
+                raise ProductError("upload_gone", detail, status=409)
+            detail = "This import has not failed, so there is nothing to try again."
+            raise ProductError("not_failed", detail, status=409)
+        transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
+    job.refresh_from_db()
+
+
+def remove_import(*, user: User, job: Import) -> None:
+    """With its upload; the conversations that it brought stay. Staff may remove others'.
+
+    Raises `import_under_way` (409) for one that has not ended.
+    """
+    _require_owner(user, job, "delete")
+    with transaction.atomic():
+        found = Import.objects.select_for_update().filter(pk=job.pk).first()
+        if found is None:
+            return
+        if found.live:
+            detail = "This import is under way. Remove it when it is done."
+            raise ProductError("import_under_way", detail, status=409)
+        found.delete()
+        if found.blob:
+            transaction.on_commit(partial(default_storage.delete, found.blob))
+
+
+def _require_owner(user: User, job: Import, right: Action) -> None:
+    if job.owner_id != user.pk and not has_right(user, right, job):
+        raise NotFound("import")
+
+
+def sweep() -> None:
+    """Lets uploads go whose import failed too long ago, and those that no row needs, as of people who were deleted."""
+    now = timezone.now()
+    Import.objects.kept().filter(finished__lt=now - Import.KEPT_FOR).update(blob="", size=0)
+    try:
+        there = {f"{PLACE}/{name}" for name in default_storage.listdir(PLACE)[1]}
+    except FileNotFoundError:
+        return
+    for blob in there - set(Import.objects.filter(blob__in=there).values_list("blob", flat=True)):
+        with suppress(FileNotFoundError):
+            if default_storage.get_modified_time(blob) < now - UNFINISHED:  # a younger one may be about to have its row
+                default_storage.delete(blob)
 
 
 def visible_import(user: User, pk: UUID) -> Import:
@@ -78,7 +146,7 @@ def run(pk: UUID) -> None:
         _end(job, status=Import.Status.FAILED, error_code=error.code, error_detail=error.detail)
     except OSError:
         logger.exception("import %s cannot be read", pk)
-        detail = "The uploaded file could not be read from the storage. Upload it again."
+        detail = "The uploaded file could not be read from the storage. Try again, or upload it again."
         _end(job, status=Import.Status.FAILED, error_code="upload_lost", error_detail=detail)
 
 
@@ -99,35 +167,32 @@ def _import(job: Import) -> None:
     saved = time.monotonic()
     results, recognised = [], False
     with default_storage.open(job.blob) as upload:
-        for row, percent in reading.rows(upload):
-            parse = reader_of(row)
-            recognised |= parse is not None
-            result = _one(job, row, parse)
-            results.append(result)
-            setattr(job, result["outcome"], getattr(job, result["outcome"]) + 1)
+        for entry, percent in entries(upload):
+            if entry is not None:
+                recognised |= entry.known
+                result = _one(job, entry)
+                results.append(result)
+                setattr(job, result["outcome"], getattr(job, result["outcome"]) + 1)
             job.progress = percent
             if time.monotonic() - saved > SAVE_EVERY:
                 saved = time.monotonic()
                 if not _save(job, heartbeat=timezone.now()):
                     return  # somebody else has taken it over
     if results and not recognised:
-        raise reading.not_an_export()
-    _end(job, status=Import.Status.DONE, progress=100, results=results)
+        raise not_an_export()
+    _end(job, status=Import.Status.DONE, progress=100, results=results, counting=True, heartbeat=timezone.now())
 
 
-def _one(job: Import, row: Any, parse: Callable[[dict[str, Any]], Foreign] | None) -> dict[str, Any]:
-    title = " ".join(text_of(row.get("title") or row.get("name")).split())[:MAX_TITLE] if isinstance(row, dict) else ""
-    result: dict[str, Any] = {"title": title, "outcome": "skipped", "why": "", "conversation": None}
-    if parse is None:
-        return {**result, "why": "It has the shape of neither ChatGPT's nor Claude's conversations."}
+def _one(job: Import, entry: Entry) -> dict[str, Any]:
+    result: dict[str, Any] = {"title": entry.title, "outcome": "skipped", "why": entry.why, "conversation": None}
+    foreign = entry.foreign
+    if foreign is None:
+        return result
     try:
-        foreign = parse(row)
         there = Conversation.objects.filter(owner=job.owner, imported_from=foreign.source).first()
         if there is not None:
             return {**result, **_known(there)}
         made = store(job.owner, foreign)
-    except Unusable as error:
-        return {**result, "why": str(error)}
     except IntegrityError:  # two imports of the same export at once
         return {**result, "outcome": "known", "why": "It is being imported already."}
     except DatabaseError:
@@ -145,8 +210,10 @@ def _known(there: Conversation) -> dict[str, Any]:
 
 
 def _end(job: Import, **fields: Any) -> None:
-    if _save(job, finished=timezone.now(), blob="", **fields):
+    done = fields["status"] == Import.Status.DONE
+    if _save(job, finished=timezone.now(), **fields, **({"blob": "", "size": 0} if done else {})) and done:
         default_storage.delete(job.blob)
+        transaction.on_commit(partial(enqueue, "chat.tasks.count_imported", job.pk))
 
 
 def _save(job: Import, **fields: Any) -> bool:

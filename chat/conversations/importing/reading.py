@@ -1,126 +1,16 @@
-"""The export of another product: what is in the uploaded file, in the terms of this one.
+"""A conversation of another product, in the terms of this one. What is wrong with it is said in a sentence."""
 
-The file may be anything, so everything has a limit, and what is wrong with it is said in a sentence.
-"""
-
-import json
-import re
-import zipfile
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import Any
 
-from core.errors import ProductError
-
-MAX_JSON = 200_000_000  # bytes of the conversations, unpacked
-MAX_ENTRIES = 100_000  # files in a zip
-MAX_CONVERSATIONS = 100_000
-WANTED = re.compile(r"(.*/)?conversations(-\d+)?\.json")  # large exports come in several
-PIECE = 1024 * 1024  # bytes
-_SPACE = " \t\n\r"
 MAX_MESSAGES = 50_000  # of one conversation
+MAX_TITLE = 200  # characters
 MAX_TEXT = 1_000_000  # characters of one message, as for one that is written here
+MAX_CONVERSATION = 10_000_000  # characters of one conversation
 SPOKEN = ("text", "multimodal_text")  # of ChatGPT's content; other types are code for tools, thoughts, results
-
-
-def rows(upload: IO[bytes]) -> Iterator[tuple[Any, int]]:
-    """What the lists in the export hold, unchecked, each with how many percent of the export were read with it.
-
-    Raises `not_an_export`, `export_too_large`, `damaged_export`.
-    """
-    contents = _contents(upload)
-    for number in range(len(contents)):
-        text = _decoded(contents[number])
-        contents[number] = b""  # half of the memory
-        for row, share in _entries(text):
-            yield row, int(100 * (number + share) / len(contents))
-
-
-def _entries(text: str) -> Iterator[tuple[Any, float]]:
-    decoder = json.JSONDecoder()
-    at = _skip(text, 0)
-    if text[at : at + 1] != "[":
-        raise not_an_export()
-    at = _skip(text, at + 1)
-    count = 0
-    while text[at : at + 1] != "]":
-        try:
-            row, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            raise _damaged() from error
-        count += 1
-        if count > MAX_CONVERSATIONS:
-            raise ProductError("export_too_large", f"An export has at most {MAX_CONVERSATIONS:,} conversations.")
-        yield row, at / len(text)
-        at = _skip(text, at)
-        if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
-        elif text[at : at + 1] != "]":
-            raise _damaged()
-
-
-def _contents(upload: IO[bytes]) -> list[bytes]:
-    if not zipfile.is_zipfile(upload):
-        upload.seek(0)
-        return [_limited(upload, MAX_JSON)]
-    upload.seek(0)
-    try:
-        with zipfile.ZipFile(upload) as archive:
-            found = [each for each in archive.infolist() if WANTED.fullmatch(each.filename)]
-            if len(archive.infolist()) > MAX_ENTRIES or not found:
-                raise not_an_export()
-            contents, left = [], MAX_JSON
-            for each in sorted(found, key=lambda entry: entry.filename):
-                with archive.open(each) as member:
-                    contents.append(_limited(member, left))
-                left -= len(contents[-1])
-            return contents
-    # zipfile raises these for passwords, unknown methods and nonsense inside.
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error) as error:
-        raise _damaged() from error
-
-
-def _limited(stream: IO[bytes], most: int) -> bytes:
-    """All of it. What a zip says about its sizes is not believed: it is counted while it is unpacked."""
-    pieces, size = [], 0
-    while piece := stream.read(PIECE):
-        size += len(piece)
-        if size > most:
-            raise ProductError(
-                "export_too_large",
-                f"Its conversations are larger than {MAX_JSON // 1_000_000} MB unpacked, which is the most.",
-            )
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-def _decoded(content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise not_an_export() from error
-
-
-def _skip(text: str, at: int) -> int:
-    while text[at : at + 1] and text[at] in _SPACE:
-        at += 1
-    return at
-
-
-def not_an_export() -> ProductError:
-    return ProductError(
-        "not_an_export",
-        "This is not an export of ChatGPT or Claude. Upload the zip they sent you, or the conversations.json in it.",
-    )
-
-
-def _damaged() -> ProductError:
-    return ProductError(
-        "damaged_export", "The file is damaged: it ends or breaks off in the middle. Download it again."
-    )
 
 
 class Unusable(Exception):
@@ -187,9 +77,21 @@ def checked(found: Foreign) -> Foreign:
         raise Unusable("It holds no message with text.")
     if len(found.messages) > MAX_MESSAGES:
         raise Unusable(f"It has more than {MAX_MESSAGES:,} messages.")
-    if any(len(said.text) > MAX_TEXT for said in found.messages):
-        raise Unusable(f"One of its messages has more than {MAX_TEXT:,} characters.")
+    for said in found.messages:
+        _bounded(said.text)
+    if sum(len(said.text) for said in found.messages) > MAX_CONVERSATION:
+        raise too_long()
     return found
+
+
+def too_long() -> Unusable:
+    return Unusable(f"It has more than {MAX_CONVERSATION:,} characters.")
+
+
+def _bounded(text: str) -> str:
+    if len(text) > MAX_TEXT:
+        raise Unusable(f"One of its messages has more than {MAX_TEXT:,} characters.")
+    return text
 
 
 def in_pairs(messages: list[Said], leaf: str | None) -> tuple[list[Said], str | None]:
@@ -200,6 +102,7 @@ def in_pairs(messages: list[Said], leaf: str | None) -> tuple[list[Said], str | 
     kept: dict[str, Said] = {}
     place: dict[str, str] = {}  # the id under which a message is kept
     joined: dict[str, Said] = {}  # the answer's own text, before another joined it
+    repeated = 0  # characters
     for said in messages:
         above = kept.get(place.get(said.parent or "", ""))
         said.parent = above.id if above else None
@@ -211,6 +114,9 @@ def in_pairs(messages: list[Said], leaf: str | None) -> tuple[list[Said], str | 
             place[said.id] = above.id
         else:
             before = joined[above.id]
+            repeated += len(before.text)
+            if repeated > MAX_CONVERSATION:
+                raise too_long()
             said.parent, said.text = before.parent, f"{before.text}\n\n{said.text}"
             said.files = [*before.files, *said.files]
             kept[said.id], place[said.id] = said, said.id
@@ -218,7 +124,7 @@ def in_pairs(messages: list[Said], leaf: str | None) -> tuple[list[Said], str | 
 
 
 def _join(above: Said, said: Said) -> None:
-    above.text = f"{above.text}\n\n{said.text}"
+    above.text = _bounded(f"{above.text}\n\n{said.text}")
     above.files = [*above.files, *said.files]
 
 

@@ -4,8 +4,9 @@ A check yields findings and raises nothing; what needs the database is not asked
 """
 
 import platform
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -14,18 +15,21 @@ import redis
 from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection
-from django.db.models import CharField
-from django.db.models.functions import Cast, Length
 from kombu.exceptions import KombuError
 
+from accounts.models import Webhook
 from config.celery import app as celery
-from config.embedded.paths import StartError, make_data_dir
+from config.embedded.paths import StartError, make_data_dir, open_to_others
 from config.embedded.services import check_database, check_redis
 from config.http.health import missing_migrations
 from core import background
+from core.crypto import is_lost
 from core.errors import ModelError
+from files.extraction.confinement import CALLS, FILES
+from files.extraction.process import layers_that_hold
+from files.models import Embedder
 from llm import model_facts, tokens
-from llm.models import Model, Provider
+from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.services import test_connection
 
 State = Literal["ok", "warn", "fail"]
@@ -33,6 +37,7 @@ LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
 SHORTEST_KEY = 50  # characters, as `manage.py check --deploy` wants
 FEWEST_CHARACTERS = 5  # different ones
 SECONDS = 3
+NAMED = 10  # of a kind; more are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class Finding:
 
 
 def findings() -> Iterator[Finding]:
-    for check in (_python, _data_dir, _secret_key, _hosts, _proxies, _encodings, _redis, _broker):
+    for check in (_python, _data_dir, _secret_key, _hosts, _proxies, _encodings, _readers, _redis, _broker):
         yield from check()
     reached = _database()
     yield reached
@@ -67,9 +72,23 @@ def _data_dir() -> Iterator[Finding]:
         yield Finding("fail", "Data directory", str(error), "Set DATA_DIR to a directory that this user can write.")
     else:
         yield Finding("ok", "Data directory", f"{settings.DATA_DIR} can be written")
-        if settings.MEDIA_ROOT.stat().st_mode & 0o077:
-            advice = "Make it belong to the user of the product, or close it: chmod 700."
-            yield Finding("warn", "Uploaded files", f"others on this machine can read {settings.MEDIA_ROOT}", advice)
+        yield from _open_to_others()
+
+
+def _open_to_others() -> Iterator[Finding]:
+    data = settings.DATA_DIR
+    if data.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not data.stat().st_mode & stat.S_ISVTX:
+        mend = "Others could put files of theirs in the place of ours: chmod go-w."
+        yield Finding("warn", "Data directory", f"others on this machine can write {data}", mend)
+    found = [str(path.relative_to(data)) for path in open_to_others(data)]
+    if found:
+        mend = "Have it belong to the user of the product and start manage.py up, which closes it, or: chmod -R go-rwx."
+        yield Finding("warn", "Stored files", f"others on this machine may read {_named(found)} in {data}", mend)
+
+
+def _named(found: Sequence[str]) -> str:
+    more = f" and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
+    return ", ".join(found[:NAMED]) + more
 
 
 def _database() -> Finding:
@@ -98,6 +117,21 @@ def _migrations() -> Iterator[Finding]:
         yield Finding("fail", "Migrations", f"{missing} are missing", "Run manage.py migrate.")
     else:
         yield Finding("ok", "Migrations", "all applied")
+
+
+def _readers() -> Iterator[Finding]:
+    """What holds around the process that reads uploads, beyond its limits of memory and time."""
+    held = layers_that_hold()
+    for layer, what, mend in (
+        (FILES, "opens only the upload and Python's libraries", "Use Linux 5.13 or later with Landlock switched on."),
+        (CALLS, "has no network, starts no program and writes nothing", "Use Linux with seccomp on x86-64 or ARM64."),
+    ):
+        if layer in held:
+            yield Finding("ok", "Reader of uploads", f"{what} ({layer})")
+        else:
+            yield Finding(
+                "warn", "Reader of uploads", f"{layer} is not to be had, so nothing ensures that it {what}", mend
+            )
 
 
 def _redis() -> Iterator[Finding]:
@@ -138,14 +172,29 @@ def _secret_key() -> Iterator[Finding]:
 
 
 def _stored_keys() -> Iterator[Finding]:
-    try:
-        stored = Provider.objects.annotate(size=Length(Cast("api_key", CharField()))).filter(size__gt=0)
-        lost = [provider.name for provider in stored if not provider.api_key]
-    except DatabaseError:
-        return  # a migration is missing, which has been said
-    if lost:
-        mend = "Add the key they were stored under to ENCRYPTION_KEYS, or enter them again in the admin."
-        yield Finding("fail", "Stored API keys", f"cannot be decrypted: {', '.join(lost)}", mend)
+    """Every secret that is stored, by whose it is."""
+    for subject, rows, mend in (
+        ("Stored API keys", Provider.objects.all(), "enter them again in the admin"),
+        ("Keys of web search", WebSearch.objects.all(), "enter them again in the admin"),
+        ("Secrets of tool servers", ToolServer.objects.all(), "enter them again in the admin"),
+        ("Keys of embedders", Embedder.objects.all(), "add the embedder anew and run manage.py reembed"),
+        (
+            "Secrets of webhooks",
+            Webhook.objects.select_related("owner"),
+            "have their owners remove and make them again",
+        ),
+    ):
+        try:
+            lost = [
+                f"{row.owner}'s {row}" if isinstance(row, Webhook) else str(row)
+                for row in rows
+                if is_lost(row.secret if isinstance(row, Webhook) else row.api_key)
+            ]
+        except DatabaseError:
+            return  # a migration is missing, which has been said
+        if lost:
+            mend = f"Add the key they were stored under to ENCRYPTION_KEYS, or {mend}."
+            yield Finding("fail", subject, f"cannot be decrypted: {_named(lost)}", mend)
 
 
 def _hosts() -> Iterator[Finding]:

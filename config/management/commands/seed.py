@@ -12,6 +12,7 @@ from django.db import transaction
 
 from accounts.models import User
 from chat.summaries.writing import DEFAULT_PROMPT
+from config.embedded.services import MODEL_NAME
 from files.services import upload
 from llm.models import Model, Provider
 from llm.services import set_default_model
@@ -72,19 +73,19 @@ class Command(BaseCommand):
         BudgetProfile.objects.create(name="WENDY 12k", window=12_288, ceiling=7_800, floor=3_000, keep_recent=8)
 
     def bundled_model(self) -> None:
-        """The address changes with every start, so the row follows it; whether it is enabled is the admin's choice."""
-        url = settings.BUNDLED_MODEL_URL
+        """Address and key change with every start, and the row follows; whether it is enabled is the admin's choice."""
+        url, key = settings.BUNDLED_MODEL_URL, settings.BUNDLED_MODEL_KEY or "none"
         if not url:
             return
         provider, created = Provider.objects.get_or_create(
-            name=BUNDLED, defaults={"kind": Provider.Kind.OPENAI, "base_url": url, "api_key": "none"}
+            name=BUNDLED, defaults={"kind": Provider.Kind.OPENAI, "base_url": url, "api_key": key}
         )
-        if provider.base_url != url:
-            Provider.objects.filter(pk=provider.pk).update(base_url=url)
+        if (provider.base_url, provider.api_key) != (url, key):
+            Provider.objects.filter(pk=provider.pk).update(base_url=url, api_key=key)
         if created:
             # Prefill is slow on a shared core (about 200 tokens/s), so it is offered half of its window of 4,096.
             model = Model.objects.create(
-                provider=provider, name="SmolLM2-135M-Instruct", context_window=2_048, max_output=512, tools=False
+                provider=provider, name=MODEL_NAME, context_window=2_048, max_output=512, tools=False
             )
             if not Model.objects.filter(default=True).exists():
                 set_default_model(model=model)

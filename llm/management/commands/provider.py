@@ -7,10 +7,17 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from core.crypto import state_of
 from core.errors import ProductError
 from llm import model_facts
 from llm.models import Model, Provider
 from llm.services import known_of, save_model, save_provider, set_fallback, test_connection
+
+KEY_WORDS = {
+    "stored": "with a key",
+    "none": "without a key",
+    "lost": "with a key that cannot be read; give it again, or add the old SECRET_KEY to ENCRYPTION_KEYS",
+}
 
 
 class Command(BaseCommand):
@@ -53,7 +60,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             provider = _store(options)
-            self.stdout.write(f"{provider}: {'with' if provider.api_key else 'without'} a key")
+            self.stdout.write(f"{provider}: {KEY_WORDS[state_of(provider.api_key)]}")
             if options["test"]:
                 self._test(provider)
         except ProductError as error:

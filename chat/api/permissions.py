@@ -1,0 +1,64 @@
+"""What a person decides about calls of tools: `/api/v1/turns/<id>/approvals/`, and what is remembered of it,
+`/api/v1/conversations/<id>/permissions/`."""
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.access.permissions import ScopedView
+from chat.api.conversations import TurnSerializer
+from chat.models import ToolPermission
+from chat.models.conversation_state import visible_conversation, visible_turn
+from chat.turns.services import decide_call, forget_permission
+from core.requests import OldestFirst, valid
+
+
+class ApprovalSerializer(serializers.Serializer[dict[str, Any]]):
+    call = serializers.CharField(max_length=1_000, help_text="The id of the tool call.")
+    allow = serializers.BooleanField()
+    remember = serializers.BooleanField(
+        default=False,
+        help_text="For the rest of the conversation: of an address that is opened for its host, else for the tool.",
+    )
+
+
+class PermissionSerializer(serializers.ModelSerializer[ToolPermission]):
+    host = serializers.CharField(help_text="Of the addresses that the tool opens; empty where it is the tool as such.")
+    allowed = serializers.BooleanField(help_text="False: never in this conversation.")
+
+    class Meta:
+        model = ToolPermission
+        fields: ClassVar = ["id", "tool", "host", "allowed", "created"]
+
+
+class PermissionsView(ScopedView, generics.ListAPIView[ToolPermission]):
+    """What is remembered of the decisions about tool calls, oldest first."""
+
+    serializer_class = PermissionSerializer
+    pagination_class = OldestFirst
+
+    def get_queryset(self) -> QuerySet[ToolPermission]:
+        if getattr(self, "swagger_fake_view", False):
+            return ToolPermission.objects.none()
+        return ToolPermission.objects.filter(conversation=visible_conversation(self.person, self.kwargs["pk"]))
+
+
+class PermissionView(ScopedView):
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, pk: str, permission: str) -> Response:
+        """Forgets a decision; such calls ask again."""
+        forget_permission(user=self.person, conversation=visible_conversation(self.person, pk), pk=permission)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class ApprovalView(ScopedView):
+    @extend_schema(request=ApprovalSerializer, responses={202: TurnSerializer})
+    def post(self, request: Request, pk: str) -> Response:
+        """Allows or refuses a tool call that waits for it (`approval` of its part is “waiting”)."""
+        turn, body = visible_turn(self.person, pk), valid(ApprovalSerializer, request)
+        decide_call(user=self.person, turn=turn, **body)
+        return Response(TurnSerializer(turn).data, status=status.HTTP_202_ACCEPTED)

@@ -1,0 +1,61 @@
+"""`python -m chat.conversations.importing PARENT`: confined, reads the export on its standard input.
+
+Writes lines of JSON: `percent`, with a conversation besides its `title`, whether it is `known` in shape, and either
+`why` it cannot be imported or the `foreign` itself; or, as the last, an `error` (`code`, `detail`), or null at the end.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from chat.conversations.importing.reading import MAX_TITLE, Unusable, reader_of, text_of
+from chat.conversations.importing.stream import Row, rows
+from core.errors import ProductError
+from files.extraction.confinement import limit, seal
+
+MEMORY = 300_000_000  # bytes of address space
+CPU_SECONDS = 120
+STRANGE = "It has the shape of neither ChatGPT's nor Claude's conversations."
+TOO_LARGE = "Reading it took too much memory."
+CODE = (Path(__file__).parent, Path(__file__).parents[3] / "core")
+
+
+def lines(upload: IO[bytes]) -> Iterator[Any]:
+    try:
+        for row in rows(upload):
+            yield _line(row) if isinstance(row, Row) else {"percent": row}
+        yield {"error": None}
+    except ProductError as error:
+        yield {"error": {"code": error.code, "detail": error.detail}}
+    except MemoryError:
+        yield {"error": {"code": "too_much_memory", "detail": "Reading it took too much memory. Upload it in parts."}}
+
+
+def _line(row: Row) -> dict[str, Any]:
+    value, parse = row.value, reader_of(row.value)
+    title = " ".join(text_of(value.get("title") or value.get("name")).split()) if isinstance(value, dict) else ""
+    line = {"percent": row.percent, "title": title[:MAX_TITLE], "known": parse is not None, "why": row.why}
+    if parse is None:
+        return {**line, "why": STRANGE}
+    try:
+        return line if row.why else {**line, "foreign": asdict(parse(value))}
+    except Unusable as error:
+        return {**line, "why": str(error)}
+    except MemoryError:
+        return {**line, "why": TOO_LARGE}
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat()
+
+
+if __name__ == "__main__":
+    limit(int(sys.argv[1]), MEMORY, CPU_SECONDS)
+    seal(CODE)
+    for each in lines(sys.stdin.buffer):
+        sys.stdout.write(json.dumps(each, default=_text) + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,252 @@
+"""The conversations in an uploaded export, one after the other: memory does not grow with the size of the file.
+
+The file may be anything, so everything has a limit. Of a conversation only what `reading` looks at is built.
+"""
+
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import chain
+from typing import IO, Any
+
+import ijson
+
+from chat.conversations.importing.reading import MAX_CONVERSATION, too_long
+from core.errors import ProductError
+
+MAX_JSON = 200_000_000  # bytes of the conversations, unpacked
+MAX_ENTRIES = 100_000  # files in a zip
+MAX_CONVERSATIONS = 100_000
+MAX_VALUES = 1_000_000  # objects, lists, strings, … of one conversation: 50,000 messages have 800,000
+MAX_DEPTH = 100  # of one conversation
+MAX_TOKEN = 16_000_000  # bytes without the end of a string, number or blank
+PIECE = 64 * 1024  # bytes
+WANTED = re.compile(r"(.*/)?conversations(-\d+)?\.json")  # large exports come in several
+_KEPT = frozenset(
+    {
+        *("title", "name", "create_time", "update_time", "created_at", "updated_at", "conversation_id", "id", "uuid"),
+        *("is_archived", "current_node", "current_leaf_message_uuid", "mapping", "chat_messages", "message", "parent"),
+        *("parent_message_uuid", "author", "role", "sender", "recipient", "metadata", "content", "content_type"),
+        *("is_visually_hidden_from_conversation", "parts", "text", "type", "attachments", "files", "file_name"),
+    }
+)
+_MAPPING_DEPTH = 3  # the list of conversations, a conversation, its `mapping`, whose names are ids
+# A pair of surrogates, half a pair (the group), or another escape; and what may go on in the next piece.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+_OPEN_END = re.compile(rb"(?<!\\)(?:\\u[dD][89abAB]..)?\\+[^\\]{0,11}\Z", re.DOTALL)
+_TAIL = 64  # bytes in which an open end is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`value` is what a list in the export holds; when `why` is given, only as far as it was read."""
+
+    value: Any
+    percent: int
+    why: str = ""
+
+
+def rows(upload: IO[bytes]) -> Iterator[Row | int]:
+    """Each row, and now and then how many percent of the export are read.
+
+    Raises `not_an_export`, `export_too_large`, `damaged_export`.
+    """
+    if not zipfile.is_zipfile(upload):
+        size = upload.seek(0, 2)
+        upload.seek(0)
+        yield from _list(_limited(upload, MAX_JSON), size, 0, 1)
+        return
+    upload.seek(0)
+    try:
+        with zipfile.ZipFile(upload) as archive:
+            yield from _members(archive)
+    # zipfile raises these for passwords, unknown methods and nonsense inside.
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error) as error:
+        raise damaged() from error
+
+
+def _members(archive: zipfile.ZipFile) -> Iterator[Row | int]:
+    found = [each for each in archive.infolist() if WANTED.fullmatch(each.filename)]
+    if len(archive.infolist()) > MAX_ENTRIES or not found:
+        raise not_an_export()
+    left = MAX_JSON
+    for number, each in enumerate(sorted(found, key=lambda entry: entry.filename)):
+        with archive.open(each) as member:
+            yield from _list(_limited(member, left), each.file_size, number, len(found))
+            left -= member.tell()
+
+
+def _limited(stream: IO[bytes], most: int) -> Iterator[bytes]:
+    """What a zip says about its sizes is not believed: it is counted while it is unpacked."""
+    size = 0
+    while piece := stream.read(PIECE):
+        size += len(piece)
+        if size > most:
+            raise _too_large(
+                f"Its conversations are larger than {MAX_JSON // 1_000_000} MB unpacked, which is the most."
+            )
+        yield piece
+
+
+def _list(pieces: Iterable[bytes], size: int, number: int, files: int) -> Iterator[Row | int]:
+    """The rows of one file, the `number`th of several."""
+    events: Any = ijson.sendable_list()
+    parser = ijson.basic_parse_coro(events)
+    building = _Building()
+    seen = silent = told = 0
+    for piece in chain(filter(None, _whole_characters(pieces)), (None,)):
+        wrong = _parse(parser, piece)
+        seen, silent = seen + len(piece or b""), 0 if events else silent + len(piece or b"")
+        if silent > MAX_TOKEN:
+            raise _too_large(f"One text in it is larger than {MAX_TOKEN // 1_000_000} MB, which is the most.")
+        percent = int(100 * (number + min(1, seen / max(size, 1))) / files)
+        for value, why in building.rows(events):  # also those before what is wrong
+            yield Row(value, percent, why)
+        del events[:]
+        if wrong:
+            raise (damaged() if building.begun else not_an_export()) from wrong
+        if percent != told:
+            yield (told := percent)
+
+
+def _parse(parser: Any, piece: bytes | None) -> Exception | None:
+    """What is wrong with this piece, or, for None, with the end being here."""
+    try:
+        parser.close() if piece is None else parser.send(piece)
+    except (ijson.JSONError, ValueError, SystemError) as error:  # the last of numbers that C cannot hold
+        return error
+    return None
+
+
+def _whole_characters(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same JSON without a byte order mark, and with `?` for half a character, which strict readers refuse."""
+    kept, first = b"", True
+    for piece in pieces:
+        piece = kept + (piece.removeprefix(b"\xef\xbb\xbf") if first else piece)
+        end = _OPEN_END.search(piece, max(0, len(piece) - _TAIL))
+        kept, first = (piece[end.start() :], False) if end else (b"", False)
+        yield _without_halves(piece[: end.start()] if end else piece)
+    yield _without_halves(kept)
+
+
+def _without_halves(piece: bytes) -> bytes:
+    if b"\\ud" not in piece and b"\\uD" not in piece:
+        return piece
+    return _ESCAPE.sub(lambda found: b"?" if found[1] else found[0], piece)
+
+
+class _Building:
+    """Makes rows of events. `begun` once the list has begun."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._depth = 0  # of everything, the list of rows included
+        self._skipped: int | None = None  # the depth at which what is not wanted began
+        self._open: list[Any] = []  # objects and lists of this row
+        self._name, self._wanted = "", True
+        self._rows = self._values = self._characters = 0
+        self._why = ""
+
+    def rows(self, events: Iterable[tuple[str, Any]]) -> Iterator[tuple[Any, str]]:
+        for event, value in events:
+            if event == "map_key":
+                self._named(value)
+            elif event in ("start_map", "start_array"):
+                self._start({} if event == "start_map" else [])
+            elif event in ("end_map", "end_array"):
+                yield from self._end()
+            elif self._depth == 0:
+                raise not_an_export()
+            elif self._skipped is None:
+                value = float(value) if isinstance(value, Decimal) else value
+                if self._depth > 1:
+                    self._add(value)
+                else:
+                    yield self._counted(value), ""
+
+    def _named(self, name: str) -> None:
+        if self._skipped is None:
+            row = self._open[0]
+            in_mapping = (
+                self._depth == _MAPPING_DEPTH and isinstance(row, dict) and row.get("mapping") is self._open[-1]
+            )
+            self._name, self._wanted = name, in_mapping or name in _KEPT
+
+    def _start(self, container: Any) -> None:
+        if not self.begun:
+            if isinstance(container, dict):
+                raise not_an_export()
+            self.begun = True
+        elif self._depth == 1:
+            self._open, self._values, self._characters, self._why = [container], 0, 0, ""
+        elif self._skipped is None:
+            if self._add(container):
+                self._open.append(container)
+            elif self._skipped is None:
+                self._skipped = self._depth
+        self._depth += 1
+
+    def _add(self, value: Any) -> bool:
+        """Whether it is wanted, and there is room for it."""
+        place = self._open[-1]
+        if isinstance(place, dict) and not self._wanted:
+            return False
+        self._values += 1
+        self._characters += len(value) if isinstance(value, str) else 0
+        if isinstance(place, dict):
+            self._characters += len(self._name)
+            place[self._name] = value
+        else:
+            place.append(value)
+        if self._characters > MAX_CONVERSATION:
+            self._give_up(str(too_long()))
+        elif self._values > MAX_VALUES:
+            self._give_up(f"It has more than {MAX_VALUES:,} values.")
+        elif self._depth > MAX_DEPTH:
+            self._give_up(f"It is nested more than {MAX_DEPTH} deep.")
+        return not self._why
+
+    def _give_up(self, why: str) -> None:
+        row = self._open[0]
+        self._why, self._skipped = why, 1
+        title = {name: row[name] for name in ("title", "name") if name in row} if isinstance(row, dict) else {}
+        known = [name for name in ("mapping", "chat_messages") if isinstance(row, dict) and name in row]
+        self._open = [{**title, **{name: type(row[name])() for name in known}}]
+
+    def _end(self) -> Iterator[tuple[Any, str]]:
+        self._depth -= 1
+        if self._depth == 1:
+            row, self._open, self._skipped = self._open[0], [], None
+            yield self._counted(row), self._why
+        elif self._skipped is None and self._open:
+            self._open.pop()
+        elif self._depth == self._skipped:
+            self._skipped = None
+
+    def _counted(self, row: Any) -> Any:
+        self._rows += 1
+        if self._rows > MAX_CONVERSATIONS:
+            raise _too_large(f"An export has at most {MAX_CONVERSATIONS:,} conversations.")
+        return row
+
+
+def not_an_export() -> ProductError:
+    return ProductError(
+        "not_an_export",
+        "This is not an export of ChatGPT or Claude. Upload the zip they sent you, or the conversations.json in it.",
+    )
+
+
+def damaged() -> ProductError:
+    return ProductError(
+        "damaged_export", "The file is damaged: it ends or breaks off in the middle. Download it again."
+    )
+
+
+def _too_large(sentence: str) -> ProductError:
+    return ProductError("export_too_large", sentence)

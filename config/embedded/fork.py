@@ -1,0 +1,84 @@
+"""Processes that go on from the supervisor as it is, with what it has loaded, in the place of loading it again."""
+
+import asyncio
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, BinaryIO
+
+_fork = multiprocessing.get_context("fork")
+_ARGUMENTS = slice(45, 47)  # of /proc/self/stat behind the name: where the command line begins and ends in memory
+
+
+class Fork:
+    """`main` in a process of its own, with the part of `subprocess.Popen` that `Child` needs.
+
+    To be made in the main thread while there is no other. Like a program that was executed it begins a process group,
+    has no input, no handlers of signals and no event loop; what it writes goes to `stdout`, else to a pipe, with what
+    it writes to stderr. `first` is called in it before anything else.
+    """
+
+    stdin = None
+
+    def __init__(
+        self,
+        main: Callable[[], None],
+        name: str,
+        env: Mapping[str, str],
+        stdout: IO[bytes] | None,
+        first: Callable[[], None] | None,
+    ) -> None:
+        reading, writing = os.pipe()
+
+        def run() -> None:
+            os.setpgid(0, 0)
+            if first:
+                first()
+            _stand_alone(stdout.fileno() if stdout else writing, writing)
+            _show_as(f"up: {name}")
+            os.environ.update(env)
+            main()
+
+        self._process = _fork.Process(target=run, name=name)
+        self._process.start()
+        os.close(writing)
+        pipe = os.fdopen(reading, "rb", buffering=0)
+        self.stdout: BinaryIO | None = None if stdout else pipe
+        self.stderr: BinaryIO | None = pipe if stdout else None
+        self.pid = self._process.pid or 0
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+
+def _stand_alone(output: int, errors: int) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    asyncio.set_event_loop_policy(None)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(write_through=True)  # type: ignore[union-attr]  # a terminal's or a pipe's
+
+
+def _show_as(title: str) -> None:
+    """In the place of the supervisor's command line, as far as that has room: `ps` and `top` show it."""
+    if sys.platform == "linux":
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        begin, end = map(int, fields[_ARGUMENTS])
+        room = end - begin
+        ctypes.memmove(begin, title.encode()[: room - 1].ljust(room, b"\0"), room)

@@ -1,0 +1,55 @@
+"""Which hosts of the web the workspace's tools reach without asking, and which never."""
+
+from typing import ClassVar
+
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models import Q
+
+from core.net.addresses import HostLists, host_pattern
+
+
+def validate_hosts(text: str) -> None:
+    for line in text.split():
+        try:
+            host_pattern(line)
+        except ValueError as error:
+            raise ValidationError(
+                f"“{line[:100]}” is not a host. Write one a line, such as example.org or *.example.org."
+            ) from error
+
+
+class WebAccess(models.Model):
+    """One row for the whole workspace; without it both lists are empty."""
+
+    ONLY = 1
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=ONLY, editable=False)
+    allowed_hosts = models.TextField(
+        blank=True,
+        validators=[validate_hosts],
+        help_text="One a line. Addresses of these are opened without asking. *.example.org stands for everything below "
+        "example.org, but not for itself.",
+    )
+    denied_hosts = models.TextField(
+        blank=True,
+        validators=[validate_hosts],
+        help_text="One a line. These are never reached, whoever names them, also not over a redirect. A host on both "
+        "lists is denied.",
+    )
+
+    class Meta:
+        verbose_name = "web access"
+        verbose_name_plural = "web access"
+        constraints: ClassVar = [models.CheckConstraint(condition=Q(id=1), name="one_web_access")]
+
+    def __str__(self) -> str:
+        return "Web access"
+
+    @property
+    def lists(self) -> HostLists:
+        return HostLists(_patterns(self.allowed_hosts), _patterns(self.denied_hosts))
+
+
+def _patterns(text: str) -> frozenset[str]:
+    return frozenset(map(host_pattern, text.split()))

@@ -1,0 +1,40 @@
+"""OpenAI's protocol for embeddings, as the many servers that copy it speak it."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from core.errors import ModelError
+from llm.providers import errors
+from llm.providers.connection import Connection
+
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds between attempts; each wait is twice the one before
+
+
+class Client:
+    """`patience`: seconds until a request has to be answered; `again`: how often one that failed is sent again."""
+
+    def __init__(self, base_url: str, api_key: str, patience: float, again: int) -> None:
+        self._server = Connection(base_url, api_key, patience)
+        self._patience, self._again = patience, again
+
+    async def embed(self, model: str, texts: Sequence[str]) -> list[Any]:
+        """What the server gives as the vector of each text, unchecked. Raises `ModelError`."""
+        # Plain numbers: not every server knows base64.
+        answer = await self._answer({"model": model, "input": list(texts), "encoding_format": "float"})
+        try:
+            return [row["embedding"] for row in sorted(answer["data"], key=lambda row: row["index"])]
+        except (TypeError, LookupError) as error:
+            raise errors.wrong_endpoint() from error
+
+    async def _answer(self, body: dict[str, Any]) -> Any:
+        for attempt in count():
+            try:
+                async with asyncio.timeout(self._patience):
+                    return await self._server.answer("/embeddings", body)
+            except (ModelError, TimeoutError) as error:
+                failure = error if isinstance(error, ModelError) else errors.timed_out()
+            if attempt == self._again or not failure.retryable:
+                raise failure
+            await asyncio.sleep(min(LONGEST_WAIT, failure.retry_after or FIRST_WAIT * 2**attempt))

@@ -1,0 +1,53 @@
+"""Who is asked to join a project, and has not answered yet."""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import models
+from django.utils import timezone
+from uuid_utils.compat import uuid7
+
+from projects.models.project import Membership, Project
+
+MAX_USERNAME = 150  # as in Django's table of users
+
+
+class InvitationQuerySet(models.QuerySet["Invitation"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "InvitationQuerySet":
+        """Those that the user may still answer; what an owner has sent out is `sent`."""
+        return self.filter(person_id=user.pk, declined=None, expires__gt=timezone.now())
+
+    def sent(self, project: Project) -> "InvitationQuerySet":
+        """What the project's owner sees as pending, also of names that nobody has and of people who declined."""
+        return self.filter(project=project, expires__gt=timezone.now())
+
+
+class Invitation(models.Model):
+    """Of the person who had this user name when it was sent; of nobody where none had.
+
+    No owner can tell one from the other, so a declined invitation stays until its time is over: what vanished would say
+    that somebody is there. That also keeps the same invitation from being shown to them again. Accepted ones are gone.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="invitations")
+    username = models.CharField(max_length=MAX_USERNAME, help_text="As the owner wrote it.")
+    person = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="invitations"
+    )
+    role = models.CharField(max_length=20, choices=Membership.Role, default=Membership.Role.READER)
+    declined = models.DateTimeField(null=True, blank=True)
+    created = models.DateTimeField(auto_now_add=True)
+    expires = models.DateTimeField()
+
+    objects = InvitationQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["created", "id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["project", "username"], name="one_invitation_per_name"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)

@@ -1,0 +1,287 @@
+"""Those who follow turns in one process share one read of Redis; each gets every event of its turn once, in order.
+
+The request that begins a turn can answer with them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import httpx
+import pytest
+import redis
+from django.conf import settings as product
+from pytest_django.fixtures import Settings
+
+from accounts.models import User
+from chat.conversations.services import create_conversation
+from chat.models import Turn
+from chat.realtime.event_stream import BATCH, _reader, append, events_of, follow, text_of
+from chat.realtime.events import Event, EventType, Written, written
+from chat.turns.services import stop_turn
+from chat.turns.store import UNEXPECTED
+from chat.turns.submit import Ask
+from chat.turns.submit import submit as begin
+from core.background import TURNS, streams_of_loop, submit
+from tests.application import Application
+from tests.chat.ag_ui import run_input
+from tests.conftest import Person
+from tests.product import WAIT
+
+
+def said(turn: str, first: int, last: int) -> list[Event]:
+    return [
+        Event(EventType.TEXT_MESSAGE_CONTENT, turn, seq, {"part": 0, "delta": f"{seq} "})
+        for seq in range(first, last + 1)
+    ]
+
+
+def end(turn: str, seq: int) -> Event:
+    return Event(EventType.RUN_STOPPED, turn, seq, {})
+
+
+async def numbers(turn: str, after: int = 0) -> list[int]:
+    """The events of a turn to its end, by number."""
+    return [event.seq for events in [batch async for batch in follow(turn, after)] for event in events]
+
+
+async def first(events: AsyncIterator[list[Written]]) -> list[Written]:
+    """What comes first that is not silence."""
+    async for batch in events:
+        if batch:
+            return batch
+    raise AssertionError("the turn has ended")
+
+
+async def waits(turn: str, after: int = 0) -> None:
+    """Returns when a read blocks that asks for what comes after this event of the turn."""
+    async with asyncio.timeout(WAIT):
+        for _ in count():
+            if _reader()._asked.get(f"turn:{turn}:wire") == after:
+                return
+            await asyncio.sleep(0)
+
+
+def test_many_turns_and_several_readers_of_one_are_asked_for_in_one_read() -> None:
+    turns = [str(uuid4()) for _ in range(30)]
+
+    async def write(turn: str) -> None:
+        for start in range(1, 200, 7):
+            await append(turn, said(turn, start, min(start + 6, 199)))
+        await append(turn, [end(turn, 200)])
+
+    async def run() -> tuple[list[list[int]], set[str]]:
+        tasks = [asyncio.create_task(numbers(turn, after)) for turn in turns for after in (0, 150)]
+        await waits(turns[-1])
+        asked = set(_reader()._asked)
+        await asyncio.gather(*map(write, turns))
+        return await asyncio.gather(*tasks), asked
+
+    read, asked = submit(run()).result(60)
+    assert read == [list(range(after + 1, 201)) for _ in turns for after in (0, 150)]
+    assert {f"turn:{turn}:wire" for turn in turns} <= asked
+
+
+def test_who_comes_while_a_read_blocks_is_heard_and_who_has_all_hears_of_silence() -> None:
+    silent, turn = str(uuid4()), str(uuid4())
+
+    async def run() -> tuple[list[Written], list[Written]]:
+        await append(turn, said(turn, 1, 3))
+        waiting = asyncio.ensure_future(anext(follow(silent)))
+        await waits(silent)
+        return await anext(follow(turn, 1)), await waiting
+
+    news, nothing = submit(run()).result(60)
+    assert [event.seq for event in news] == [2, 3] and nothing == []
+
+
+def test_a_reader_that_is_slow_gets_what_it_has_not_read_when_it_asks() -> None:
+    turn, last = str(uuid4()), 3 * BATCH
+
+    async def run() -> list[list[Written]]:
+        await append(turn, said(turn, 1, 5))
+        events = follow(turn)
+        got = [await first(events)]
+        await append(turn, [*said(turn, 6, last - 1), end(turn, last)])
+        assert not _reader()._waiting  # nothing is read for who does not ask
+        return got + [batch async for batch in events]
+
+    got = submit(run()).result(60)
+    assert [event.seq for batch in got for event in batch] == list(range(1, last + 1))
+    assert max(map(len, got)) == BATCH
+
+
+def test_a_redis_that_cuts_everybody_off_is_read_on_from_the_same_event() -> None:
+    turn = str(uuid4())
+
+    async def run() -> list[int]:
+        await append(turn, said(turn, 1, 2))
+        reading = asyncio.create_task(numbers(turn))
+        await waits(turn, 2)
+        with redis.Redis.from_url(product.STREAMS_URL) as other:
+            other.client_kill_filter(_type="normal", skipme=True)
+        await append(turn, [*said(turn, 3, 4), end(turn, 5)])
+        return await reading
+
+    assert submit(run()).result(60) == [1, 2, 3, 4, 5]
+
+
+def test_a_reader_of_a_turn_that_ended_without_its_last_event_is_sent_to_the_row(
+    application: Application, person: Person
+) -> None:
+    asked = person.caller.ask("Hello.")
+    assert list(person.caller.events(asked["id"]))[-1]["type"] == "RUN_FINISHED"
+    with redis.Redis.from_url(product.STREAMS_URL) as stream:
+        stream.delete(f"turn:{asked['id']}:wire")
+    row = Turn.objects.get(pk=asked["id"])
+
+    async def run(turn: Turn) -> list[str]:
+        return [event.type for events in [batch async for batch in events_of(turn)] for event in events]
+
+    assert submit(run(row)).result(WAIT) == ["SNAPSHOT"]
+    row.status = Turn.Status.RUNNING  # as somebody has read it who came before its end
+    assert submit(run(row)).result(WAIT) == ["SNAPSHOT"]
+
+
+def test_a_reader_who_was_late_gets_all_events_of_a_turn_that_has_ended(
+    application: Application, person: Person
+) -> None:
+    asked = person.caller.ask("Hello.")
+    told = [event["type"] for event in person.caller.events(asked["id"])]
+    row = Turn.objects.get(pk=asked["id"])
+    row.status = Turn.Status.RUNNING  # as somebody has read it who came before its end
+
+    async def run() -> list[str]:
+        reader = _reader()
+        reader._reading = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]  # reads nothing
+        try:
+            return [event.type for events in [batch async for batch in events_of(row)] for event in events]
+        finally:
+            reader._reading.cancel()
+            reader._reading = None
+
+    assert submit(run()).result(WAIT) == told
+
+
+@pytest.mark.usefixtures("committed", "workspace")
+def test_who_reads_a_turn_that_no_worker_has_room_for_is_told_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TURNS, "key", f"turns:queue:{uuid4()}")  # that nobody takes from
+    user = User.objects.create_user(f"waits-{uuid4()}")
+    before, waits = (
+        begin(user=user, conversation=create_conversation(user=user), ask=Ask("Hello."))[0] for _ in range(2)
+    )
+
+    async def run() -> list[list[dict[str, Any]]]:
+        events = events_of(waits)
+        first = await anext(events)
+        await asyncio.to_thread(stop_turn, user=user, turn=before)
+        told = [first, await anext(events)]
+        await asyncio.to_thread(stop_turn, user=user, turn=waits)
+        told += [batch async for batch in events]
+        return [[event.wire() for event in batch] for batch in told]
+
+    first, second, last = submit(run()).result(WAIT)
+    assert first == [{"type": "QUEUED", "turn": str(waits.pk), "position": 2}]
+    assert second == [{"type": "QUEUED", "turn": str(waits.pk), "position": 1}]
+    assert [event["type"] for event in last] == ["RUN_STOPPED"]
+
+
+def test_what_cannot_be_appended_is_the_error_of_its_turn_alone_and_a_repeat_is_none() -> None:
+    fine, wrong, other = (str(uuid4()) for _ in range(3))
+
+    async def run() -> tuple[list[Any], list[int]]:
+        await streams_of_loop().set(f"turn:{wrong}:wire", "no stream")
+        half = Event(EventType.TEXT_MESSAGE_CONTENT, other, 1, {"delta": "\ud800"})
+        first = said(fine, 1, 3)
+        several = append(fine, first), append(wrong, said(wrong, 1, 1)), append(other, [half]), append(fine, first)
+        results = await asyncio.gather(*several, return_exceptions=True)
+        await append(fine, [end(fine, 4)])
+        return list(results), await numbers(fine)
+
+    results, read = submit(run()).result(WAIT)
+    assert [type(each) for each in results] == [type(None), redis.ResponseError, UnicodeEncodeError, type(None)]
+    assert read == [1, 2, 3, 4]
+
+
+def test_an_event_goes_out_as_it_was_written_but_for_what_it_says_to_people() -> None:
+    wire: dict[str, Any] = {"type": "TEXT_MESSAGE_CONTENT", "turn": "t", "seq": 3, "ts": 1.5, "part": 0, "delta": "né"}
+    odd = Written("TEXT_MESSAGE_CONTENT", 3, " " + written(wire))  # to the letter
+    assert text_of(odd, "vi") is odd.text
+    detail = UNEXPECTED.detail
+    error = Written("RUN_ERROR", 4, written({"type": "RUN_ERROR", "seq": 4, "detail": detail}))
+    assert detail in text_of(error, "en")
+    assert detail not in text_of(error, "vi") and '"seq":4' in text_of(error, "vi")
+
+
+EVENTS = {"Accept": "text/event-stream"}
+
+
+def told(response: httpx.Response) -> list[dict[str, Any]]:
+    assert (response.status_code, response.headers["Content-Type"]) == (200, "text/event-stream"), response.text
+    data = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]
+    return [json.loads(each) for each in data]
+
+
+def test_the_request_that_begins_a_turn_answers_with_its_events(application: Application, person: Person) -> None:
+    http, place = person.caller.http, person.caller.conversation()
+    sent = http.post(f"conversations/{place}/turns/", json={"text": "Hello."}, headers=EVENTS)
+    [turn] = Turn.objects.filter(conversation_id=place)
+    assert urlsplit(sent.headers["Location"]).path == f"/api/v1/turns/{turn.pk}/"
+    assert told(sent) == list(person.caller.events(str(turn.pk)))
+    assert (told(sent)[0]["type"], told(sent)[-1]["type"]) == ("RUN_STARTED", "RUN_FINISHED")
+    answer = f"messages/{turn.answer_id}"
+    again = told(http.post(f"{answer}/regenerate/", json={}, headers=EVENTS))
+    edited = told(http.post(f"messages/{turn.user_message_id}/edit/", json={"text": "Good day."}, headers=EVENTS))
+    assert len({events[0]["turn"] for events in (told(sent), again, edited)}) == 3
+    assert {events[-1]["type"] for events in (again, edited)} == {"RUN_FINISHED"}
+    both = {"Accept": "text/event-stream, application/json"}
+    assert http.post(f"{answer}/regenerate/", json={}, headers=both).status_code == 202
+
+
+@pytest.mark.parametrize("asked", ["eje", "jee", "ejje"], ids=["events first", "json first", "in turns"])
+def test_a_repeated_key_gets_what_it_asks_for_of_the_turn_that_it_began(
+    application: Application, person: Person, asked: str
+) -> None:
+    place = person.caller.conversation()
+
+    def sent(kind: str, text: str = "Hello.") -> httpx.Response:
+        headers = {"Idempotency-Key": "once-only", **(EVENTS if kind == "e" else {})}
+        return person.caller.http.post(f"conversations/{place}/turns/", json={"text": text}, headers=headers)
+
+    seen = [told(answer)[0]["turn"] if kind == "e" else answer.json()["turns"][0]["id"]
+            for kind in asked for answer in [sent(kind)]]  # fmt: skip
+    assert set(seen) == {str(Turn.objects.get(conversation_id=place).pk)}
+    for kind in "ej":
+        assert (sent(kind, "Another.").status_code, sent(kind, "Another.").json()["code"]) == (
+            422,
+            "idempotency_key_reused",
+        )
+
+
+def test_what_keeps_a_turn_from_beginning_is_an_error_as_ever(
+    application: Application, person: Person, stranger: Person, settings: Settings
+) -> None:
+    place = person.caller.conversation()
+
+    def refused(who: Person, body: dict[str, Any]) -> tuple[int, str]:
+        answer = who.caller.http.post(f"conversations/{place}/turns/", json=body, headers=EVENTS)
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        return answer.status_code, answer.json()["code"]
+
+    assert refused(stranger, {"text": "Hello."}) == (404, "not_found")
+    assert refused(person, {"text": " "}) == (400, "empty_message")
+    assert refused(person, {"text": 5, "files": "all"}) == (400, "invalid")
+    assert refused(person, {"text": "Hello.", "models": [str(uuid4()), str(uuid4())]}) == (400, "several_answers")
+    settings.CONNECTIONS_AT_ONCE = 1
+    turn = person.caller.ask("Long.", {"tokens": 5_000, "interval": 0.02})
+    with person.caller.http.stream("GET", f"turns/{turn['id']}/events/") as opened:
+        assert next(opened.iter_lines())
+        assert refused(person, {"text": "Hello."}) == (429, "too_many_connections")
+        run = run_input({"id": "1", "role": "user", "content": "Hello."}, thread=place)
+        answer = person.caller.http.post("ag-ui/", json=run, headers=EVENTS)
+        assert (answer.status_code, answer.json()["code"]) == (429, "too_many_connections")
+    stop_turn(user=person.user, turn=Turn.objects.get(pk=turn["id"]))
+    assert not Turn.objects.filter(conversation_id=place).exists()

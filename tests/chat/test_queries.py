@@ -1,0 +1,224 @@
+"""The statements that a turn waits for: they read what Django would, and do what they say."""
+
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from accounts.models import User
+from chat.models import Attachment, Conversation, LastPrompt, Mention, Message, NextMessage, Run, SummaryJob, Turn
+from chat.models.queries import Following, branch, claim, following, lock, standing, store
+from files.models import File
+from llm.models import Model, Provider, WorkspaceVersion
+from personas.models import Persona, Reminder
+from projects.models.task import Task
+from projects.planner.rules import Actor, NewTask
+from projects.planner.services import create as create_task
+from scripts.turn_times import listening, settled, timed
+from tests.application import Application
+from tests.conftest import Person
+
+
+@pytest.fixture
+def owner(db: None) -> User:
+    return User.objects.create_user(uuid4().hex, timezone="Asia/Ho_Chi_Minh")
+
+
+@pytest.fixture
+def model() -> Model:
+    provider = Provider.objects.create(name=uuid4().hex, base_url="http://127.0.0.1:9/v1", api_key="a key")
+    fallback = Model.objects.create(provider=provider, name=uuid4().hex)
+    return Model.objects.create(
+        provider=provider, name=uuid4().hex, fallback=fallback, token_ratio=1.25, reads=[[9, 8]]
+    )
+
+
+def queued(owner: User, model: Model | None, **fields: object) -> Turn:
+    place = Conversation.objects.create(owner=owner, documents={"a": 1}, **fields)
+    question = Message.objects.create(conversation=place, role="user", parts=[{"type": "text", "text": "Hello"}])
+    answer = Message.objects.create(conversation=place, parent=question, depth=1, role="assistant")
+    options = {"stop": ["a"]}
+    return Turn.objects.create(conversation=place, user_message=question, answer=answer, model=model, options=options)
+
+
+def claimed(turn: Turn) -> Turn:
+    found = claim(turn.pk)
+    assert found is not None
+    return found
+
+
+def fields(row: object) -> dict[str, Any]:
+    return {name: value for name, value in vars(row).items() if name != "_state"}
+
+
+def test_a_claimed_turn_has_the_rows_that_django_would_read(owner: User, model: Model) -> None:
+    persona = Persona.objects.create(owner=owner, name="P", tools=["tasks"], starter_messages=["Hi"])
+    found = claimed(queued(owner, model, persona=persona))
+    row = Turn.objects.select_related("conversation__owner", "conversation__persona", "user_message").get(pk=found.pk)
+    pairs = [
+        (found.conversation, row.conversation),
+        (found.conversation.owner, row.conversation.owner),
+        (found.conversation.persona, row.conversation.persona),
+        (found.user_message, row.user_message),
+    ]
+    assert all(fields(one) == fields(other) and type(one) is type(other) for one, other in pairs)
+    assert fields(row).items() <= fields(found).items()
+    assert (row.status, row.attempt) == (Turn.Status.RUNNING, 1) and row.started == row.heartbeat
+    assert found.model is not None and found.model.provider.api_key == "a key"
+    assert fields(Model.objects.get(pk=model.pk)).items() <= fields(found.model).items()
+
+
+def test_a_turn_is_claimed_once(owner: User, model: Model) -> None:
+    turn = queued(owner, model)
+    assert claim(turn.pk) is not None and claim(turn.pk) is None and claim(uuid4()) is None
+
+
+def test_a_turn_whose_model_is_gone_is_claimed_without(owner: User) -> None:
+    found = claimed(queued(owner, None))
+    assert found.model is None and found.conversation.persona is None
+
+
+def test_what_comes_along_is_the_persons_the_personas_and_the_models_own(owner: User, model: Model) -> None:
+    persona = Persona.objects.create(owner=owner, name="P")
+    texts = {name: uuid4().hex for name in ("everywhere", "chosen", "others", "off")}
+    Reminder.objects.create(text=texts["everywhere"])
+    Reminder.objects.create(text=texts["off"], enabled=False)
+    Reminder.objects.create(text=texts["others"], scope=Reminder.Scope.PERSONA)
+    persona.reminders.add(Reminder.objects.create(text=texts["chosen"], scope=Reminder.Scope.PERSONA))
+    today = timezone.now().date()
+    Mention.objects.create(user=owner, day=today, code="M2026-11-T01")
+    Mention.objects.create(user=owner, day="2020-01-01", code="M2026-11-T02")
+    Mention.objects.create(user=User.objects.create_user(uuid4().hex), day=today, code="M2026-11-T03")
+    turn = queued(owner, model, persona=persona)
+    for each in (model, model.fallback, Model.objects.create(provider=model.provider, name=uuid4().hex)):
+        assert each is not None
+        LastPrompt.objects.create(conversation=turn.conversation, model=each, prompt={"of": each.name})
+    along = fields(claimed(turn))
+    assert [each for each in along["reminders"] if each in texts.values()] == [texts["everywhere"], texts["chosen"]]
+    assert along["mentions"] == [{"day": today.isoformat(), "code": "M2026-11-T01"}]
+    assert {each["model"] for each in along["prompts"]} == {str(model.pk), str(model.fallback_id)}
+    told = [along[name] for name in ("has_summary", "has_marks", "has_tasks", "prompted", "run_step")]
+    assert told == [False, False, False, True, None]
+
+
+def test_a_locked_conversation_is_the_row_and_a_deleted_one_none(owner: User) -> None:
+    place = Conversation.objects.create(owner=owner, title="Here", documents={"a": 1}, effort="low")
+    found = lock(place.pk)
+    assert found is not None and fields(found) == fields(Conversation.objects.get(pk=place.pk))
+    Conversation.objects.filter(pk=place.pk).update(deleted=timezone.now())
+    assert lock(place.pk) is None and lock(uuid4()) is None
+
+
+def test_how_things_stand_is_asked_of_the_conversation_and_of_its_person(owner: User, model: Model) -> None:
+    turn = queued(owner, model)
+    place, other = turn.conversation, Conversation.objects.create(owner=owner)
+    place.leaf = turn.answer
+    SummaryJob.objects.create(conversation=other)
+    task = create_task(actor=Actor(owner), new=NewTask("A task"))
+    Run.objects.create(owner=owner, task=task, conversation=other, status="waiting", heartbeat=timezone.now())
+    here, there = standing(place), standing(other)
+    assert here[:5] == (True, False, False, 1, 1)
+    assert there[:5] == (False, True, True, 1, None)
+    assert here.version == WorkspaceVersion.objects.get().version
+    Turn.objects.update(status=Turn.Status.DONE)
+    SummaryJob.objects.update(status=SummaryJob.Status.FAILED)
+    Run.objects.update(status=Run.Status.DONE)
+    assert (standing(place)[:4], standing(other)[:4]) == ((False, False, False, 0), (False, False, False, 0))
+
+
+def test_rows_are_stored_as_django_would_and_all_or_none(owner: User, model: Model) -> None:
+    place = Conversation.objects.create(owner=owner)
+    question = Message(conversation=place, role="user", parts=[{"type": "text", "text": "100 % {sure}"}])
+    answer = Message(conversation=place, parent=question, depth=1, role="assistant", model=model)
+    turn = Turn(conversation=place, user_message=question, answer=answer, model=model, options={"stop": ["%s"]})
+    place.title, place.leaf = "A title", answer
+    store([question, answer, turn], place, ["title", "leaf"])
+    for row in (question, answer, turn):
+        stored = fields(type(row)._default_manager.get(pk=row.pk))
+        assert stored.items() <= fields(row).items() and not row._state.adding
+    assert (Conversation.objects.get(pk=place.pk).leaf_id, place.title) == (answer.pk, "A title")
+    second = Message(conversation=place, parent=question, depth=1, role="assistant")
+    again = Turn(conversation=place, user_message=question, answer=second, model=model)
+    place.title = "Another"
+    with pytest.raises(IntegrityError, match="one_live_turn_per_slot"), transaction.atomic():
+        store([second, again], place, ["title"])
+    assert not Message.objects.filter(pk=second.pk).exists()
+    assert Conversation.objects.get(pk=place.pk).title == "A title"
+
+
+def test_a_new_conversation_is_stored_with_its_rows_however_many_they_are(owner: User) -> None:
+    place = Conversation(owner=owner, title="New")
+    rows = [Message(conversation=place, role="user", parts=[{"type": "text", "text": "Hi"}]) for _ in range(6_000)]
+    place.leaf = rows[0]
+    store(rows, place, [])
+    assert place.messages.count() == 6_000
+    assert fields(Conversation.objects.get(pk=place.pk)).items() <= fields(place).items()
+
+
+def test_an_answer_below_what_a_programs_tools_said_knows_that(owner: User, model: Model) -> None:
+    turn = queued(owner, model)
+    place, question = turn.conversation, turn.user_message
+    called = Message.objects.create(conversation=place, parent=question, depth=1, role="assistant")
+    Message.objects.filter(pk=turn.answer_id).update(parent=called, depth=2)
+    assert fields(claimed(turn))["given"] == called
+    assert fields(claimed(queued(owner, model)))["given"].role == "user"
+
+
+def test_a_branch_comes_oldest_first_and_knows_which_of_its_messages_have_files(owner: User, model: Model) -> None:
+    turn = queued(owner, model)
+    file = File.objects.create(owner=owner, name="a.txt", sha256="0" * 64, size=1)
+    Attachment.objects.create(message=turn.user_message, file=file, name="a.txt", ordinal=0)
+    wanted = {"leaf": turn.answer_id, "covered": None, "room": 9, "path": ["x", "y"], "unsent": []}
+    found = branch({**wanted, "excluded": [], "older": []})
+    assert [(row.pk, row.has_files) for row in found] == [(turn.user_message_id, True), (turn.answer_id, False)]
+    stored = Message.objects.get(pk=turn.user_message_id)
+    assert found[0]._replace(has_files=False) == (*(getattr(stored, name) for name in found[0]._fields[:-1]), False)
+    assert found[0].text == stored.text == "Hello"
+    assert [row.pk for row in branch({**wanted, "covered": turn.user_message_id, "excluded": [], "older": []})] == [
+        turn.answer_id
+    ]
+
+
+def test_the_model_waits_for_seven_statements(application: Application, person: Person) -> None:
+    """Of the request: the token, the conversation, its lock, how things stand, the new rows. Of the worker: the claim
+    and the branch."""
+    mark = uuid4().hex
+    with application.http("/api/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
+        place = client.post("conversations/", json={"title": "T"}).json()["id"]
+        send = partial(client.post, f"conversations/{place}/turns/")
+        send(json={"text": "Before."})
+        settled()
+        with listening() as heard:
+            found = timed(application.model, heard, partial(send, json={"text": mark}), mark)
+    assert found.count <= 7, [each.shortened for each in found.before]
+
+
+def test_a_program_of_openais_protocol_waits_for_eight(application: Application, person: Person) -> None:
+    """The token, the version of the workspace, the personas, the line, how things stand, the new rows; the claim and
+    the branch."""
+    mark = uuid4().hex
+    body = {"model": "scripted", "messages": [{"role": "user", "content": mark}]}
+    with application.http("/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
+        client.post("chat/completions", json=body | {"messages": [{"role": "user", "content": "Before."}]})
+        settled()
+        with listening() as heard:
+            found = timed(application.model, heard, partial(client.post, "chat/completions", json=body), mark)
+    assert found.count <= 8, [each.shortened for each in found.before]
+
+
+def test_what_may_follow_in_a_conversation_is_told_from_its_rows(owner: User, model: Model) -> None:
+    turn = queued(owner, model, titled=True)
+    place = turn.conversation
+    assert following(place.pk) == following(uuid4()) == Following(*[False] * 5)
+    NextMessage.objects.create(conversation=place, text="And then?")
+    assert following(place.pk) == Following(True, False, False, False, False)
+    task = create_task(actor=Actor(owner), new=NewTask("A task"))
+    Run.objects.create(owner=owner, task=task, conversation=place, status="waiting", heartbeat=timezone.now())
+    SummaryJob.objects.create(conversation=place)
+    Task.objects.filter(pk=task.pk).update(draft=Task.Draft.DUE)
+    Conversation.objects.update(titled=False)
+    assert following(place.pk) == Following(*[True] * 5)
+    assert following(Conversation.objects.create(owner=owner).pk) == Following(False, False, False, True, True)
