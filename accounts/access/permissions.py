@@ -22,7 +22,7 @@ After a 5xx the effects are rolled back, since a repeat runs anew.
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -185,8 +185,8 @@ class Call:
         self._row.save()
 
 
-def begin(user: User, key: str, request: Request) -> Call:
-    """Call it in a transaction. What it raises says that the call must not run: `Replay`, `request_in_progress`,
+def begin(user: User, key: str, request: Request, new_each_time: Collection[str] = ()) -> Call:
+    """Call it in a transaction. A repeat may differ in the members `new_each_time`. What it raises says that the call must not run: `Replay`, `request_in_progress`,
     `idempotency_key_reused` or `answer_lost`.
 
     A call that is answered with events runs each time: its key leads to what it has begun before, which it follows.
@@ -195,7 +195,7 @@ def begin(user: User, key: str, request: Request) -> Call:
     if not try_lock(f"{user.pk}:{call}"):
         sentence = "The first request with this Idempotency-Key is still running. Ask again in a moment."
         raise ProductError("request_in_progress", sentence, status=409, retry_after=SOON)
-    sent = _hash(_contents(request))
+    sent = _hash(_contents(request, new_each_time))
     earlier = IdempotentAnswer.objects.filter(user=user, call=call).first()
     if earlier is None or earlier.created < timezone.now() - KEPT_FOR:
         if earlier is not None:
@@ -219,12 +219,13 @@ def forget_answers() -> None:
     IdempotentAnswer.objects.filter(created__lt=timezone.now() - KEPT_FOR).delete()
 
 
-def _contents(request: Request) -> Iterator[str | bytes]:
+def _contents(request: Request, without: Collection[str]) -> Iterator[str | bytes]:
     """What was sent, as it is understood: a repeat may order its members or divide its form in another way."""
     yield request.META.get("QUERY_STRING", "")
     data: Any = request.data
     if not hasattr(data, "lists"):
-        yield json.dumps(data, sort_keys=True)
+        told = {name: data[name] for name in data if name not in without} if isinstance(data, dict) else data
+        yield json.dumps(told, sort_keys=True)
         return
     for name, values in sorted(data.lists()):
         for value in values:
@@ -274,6 +275,7 @@ class ScopedView(APIView):
     scope = "chat"
     allowance: Allowance | None = None
     call: Call | None = None
+    new_each_time: Collection[str] = ()  # members of the body that name the request itself: a repeat has others
 
     @property
     def person(self) -> User:
@@ -309,7 +311,7 @@ class ScopedView(APIView):
         super().initial(request, *args, **kwargs)
         key = key_of(request) if request.method in WRITES else None
         if key is not None:
-            self.call = begin(self.person, key, request)
+            self.call = begin(self.person, key, request, self.new_each_time)
 
     def check_throttles(self, request: Request) -> None:
         kind = self.rate()

@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 class AgUiView(ScopedView):
     renderer_classes = JSON_OR_EVENTS
+    new_each_time = ("runId",)
 
     @extend_schema(operation_id="ag_ui_run", request=RunAgentInput, responses={(200, EVENT_STREAM): OpenApiTypes.STR})
     def post(self, request: Request) -> HttpResponseBase:
