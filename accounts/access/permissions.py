@@ -186,8 +186,8 @@ class Call:
 
 
 def begin(user: User, key: str, request: Request, new_each_time: Collection[str] = ()) -> Call:
-    """Call it in a transaction. A repeat may differ in the members `new_each_time`. What it raises says that the call must not run: `Replay`, `request_in_progress`,
-    `idempotency_key_reused` or `answer_lost`.
+    """Call it in a transaction. What it raises says that the call must not run: `Replay`, `request_in_progress`,
+    `idempotency_key_reused` or `answer_lost`. A repeat may differ in the members `new_each_time`.
 
     A call that is answered with events runs each time: its key leads to what it has begun before, which it follows.
     """
