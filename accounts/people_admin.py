@@ -28,6 +28,10 @@ from core.errors import ProductError
 
 MOST_AT_ONCE = 500  # people of one act in the list
 MOST_BYTES = 500_000  # of a table
+SIGNS_IN = (
+    "Whether the person signs in with a password. Without one, nobody signs in to this account until a new link has been"
+    " used."
+)
 
 
 def refused_beside(require: Callable[..., None], *given: Any) -> None:
@@ -82,10 +86,7 @@ class PersonForm(UserChangeForm):
 
 
 class PasswordForm(AdminPasswordChangeForm):
-    usable_password_help_text = (  # noqa: S105 - no password
-        "Whether the person signs in with a password. Without one, nobody signs in to this account until a new link"
-        " has been used."
-    )
+    usable_password_help_text = SIGNS_IN
 
     def save(self, commit: bool = True) -> Any:
         person = super().save(commit)
