@@ -29,8 +29,8 @@ from core.errors import ProductError
 MOST_AT_ONCE = 500  # people of one act in the list
 MOST_BYTES = 500_000  # of a table
 SIGNS_IN = (
-    "Whether the person signs in with a password. Without one, nobody signs in to this account until a new link has been"
-    " used."
+    "Whether the person signs in with a password. Without one, nobody signs in to this account until a new link"
+    " has been used."
 )
 
 
