@@ -160,10 +160,10 @@ def save_user(*, user: AbstractUser, person: User) -> None:
         raise ProductError("last_admin", LAST_ADMIN, status=409)
     person.save()
     if not person.is_active:
-        _end_all(person)
+        end_all(person)
 
 
-def _end_all(person: User) -> None:
+def end_all(person: User) -> None:
     """Signs a person out everywhere, and closes what their programs have open."""
     end_sessions(user=person)
     for token in ApiToken.objects.visible_to(person).values_list("pk", flat=True):
@@ -211,5 +211,5 @@ def delete_user(*, user: AbstractUser, person: User) -> None:
     with transaction.atomic():
         records = (AdminRecord.of(entry, person.get_username()) for entry in entries.iterator(chunk_size=1000))
         AdminRecord.objects.bulk_create(records, batch_size=1000)
-        _end_all(person)
+        end_all(person)
         person.delete()

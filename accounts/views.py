@@ -7,7 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth import login, update_session_auth_hash
+from django.contrib.auth.forms import SetPasswordForm
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -15,7 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from accounts import services
+from accounts import people, services
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.access.sessions import sessions_of
 from accounts.forms import PasswordForm, PreferencesForm, TokenForm
@@ -42,6 +43,23 @@ def sign_in(view: Callable[..., HttpResponseBase]) -> Callable[[HttpRequest], Ht
         return _when(response, getattr(context.get("form"), "retry_after", None))
 
     return answer
+
+
+@never_cache
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """For whoever has a one-time link: they choose a password, and are signed in with it."""
+    person = people.invited(pk, request.GET.get("key", ""))
+    if person is None:
+        return render(request, "registration/welcome.html", status=404)
+    form: SetPasswordForm[User] = SetPasswordForm(person, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        services.change_password(user=person, password=form.cleaned_data["new_password1"])
+        login(request, person)
+        return redirect(settings.LOGIN_REDIRECT_URL)
+    context = {"form": form, "person": person}
+    return render(request, "registration/welcome.html", context, status=422 if form.is_bound else 200)
 
 
 @require_http_methods(["GET", "POST"])

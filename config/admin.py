@@ -10,9 +10,12 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
+from config import people_admin
 from llm.models import Model
 from personas.admin import BudgetProfileAdmin
 from personas.models import BudgetProfile
+
+__all__ = ["people_admin"]  # Django looks for admin pages here alone
 
 # The menu, in the order in which a workspace is set up.
 GROUPS = {

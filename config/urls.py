@@ -8,7 +8,7 @@ from rest_framework.routers import DefaultRouter
 from accounts import api as accounts_api
 from accounts.access.page_throttle import limited
 from accounts.forms import SignInForm
-from accounts.views import sign_in
+from accounts.views import sign_in, welcome
 from accounts.webhooks import api as webhook_api
 from chat.ag_ui.api import AgUiView
 from chat.api import conversations as chat_api
@@ -70,6 +70,7 @@ urlpatterns = [
         ),
         name="login",
     ),
+    path("welcome/<uuid:pk>/", limited("sign-in", welcome), name="welcome"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
     path("admin/login/", limited("sign-in", sign_in(admin.site.login))),
     path("admin/password_change/", admin.site.admin_view(RedirectView.as_view(pattern_name="settings:password"))),

@@ -1,24 +1,48 @@
 """What the admin pages of all apps share."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from django.contrib import messages
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import FieldDoesNotExist
+from django.core.paginator import Paginator
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.functional import cached_property
 from unfold.admin import ModelAdmin
 from unfold.decorators import action
 from unfold.forms import BaseDialogForm
 from unfold.paginator import InfinitePaginator
 
+MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
 _action = cast("Callable[..., Callable[..., Any]]", action)  # annotated by unfold as if it were applied already
 
 
+class CappedPaginator(Paginator[Any]):
+    """Counts no further than `MOST_COUNTED`, so that a list costs the same whatever a table has."""
+
+    template_name = "admin/capped_pagination.html"
+
+    @cached_property
+    def capped(self) -> bool:
+        return self._counted > MOST_COUNTED
+
+    @cached_property
+    def count(self) -> int:
+        return min(self._counted, MOST_COUNTED)
+
+    @cached_property
+    def _counted(self) -> int:
+        rows: Any = self.object_list
+        return int(rows.order_by()[: MOST_COUNTED + 1].count())
+
+
 class RowAdmin(ModelAdmin):
+    paginator: ClassVar[type[Paginator[Any]]] = CappedPaginator
+    show_full_result_count = False
     # Unfold annotates these as empty tuples.
     actions_detail: Any = ()
     actions_list: Any = ()
@@ -77,9 +101,17 @@ def button(name: str, *, icon: str, permission: str = "change") -> Callable[...,
     return _action(description=name, icon=icon, permissions=[permission])
 
 
-def confirmed(name: str, *, icon: str, ask: str, explain: str, permission: str = "change") -> Callable[..., Any]:
-    """A button that asks first; the method takes (request, form, object_id) and ends with `go`."""
-    dialog = {"title": ask, "description": explain, "form_class": Confirmation, "form_submit_text": name}
+def confirmed(
+    name: str,
+    *,
+    icon: str,
+    ask: str,
+    explain: str,
+    permission: str = "change",
+    form: type[Confirmation] = Confirmation,
+) -> Callable[..., Any]:
+    """A button that asks first, in `form`; the method takes (request, form, object_id) and ends with `go`."""
+    dialog = {"title": ask, "description": explain, "form_class": form, "form_submit_text": name}
     return _action(description=name, icon=icon, permissions=[permission], dialog=dialog)
 
 
@@ -111,5 +143,4 @@ class RecordAdmin(ReadOnlyAdmin):
     """These tables grow without bound: nothing on their pages counts rows."""
 
     paginator = InfinitePaginator
-    show_full_result_count = False
     list_per_page = 50

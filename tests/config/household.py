@@ -121,6 +121,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "messages/pk": str(turn.answer_id),
         "turns/pk": str(turn.pk),
         "shares/pk": str(share.pk),
+        "welcome/pk": str(owner.pk),
         "s/token": "never-made",  # a link that exists is for everybody: tests/chat/test_sharing.py
         "import/pk": str(brought.pk),
         "imports/pk": str(brought.pk),

@@ -1,0 +1,204 @@
+"""What administrators do with accounts beyond a form: invite by a link, sign out, switch off, import from a table.
+
+Nobody but its owner ever types a password: an account begins without one, and whoever has its one-time link chooses it.
+The link is bound to the account as it is, to its password and last sign-in, so it ends when either changes.
+"""
+
+import csv
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import StringIO
+from uuid import UUID
+
+from django.contrib.auth.models import AbstractUser, Group
+from django.contrib.auth.tokens import PasswordResetTokenGenerator
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from accounts.access.delegation import group_outranks, require_rank
+from accounts.models import ApiToken, User
+from accounts.services import end_all, revoke_token, save_user, set_rights
+from core.errors import ProductError
+from core.permissions import require_right, require_store
+
+MOST_LINES = 500
+COLUMNS = ("username", "email", "name", "groups")
+DELIMITERS = ",;\t"
+BETWEEN_GROUPS = re.compile(r"\s*[|;]\s*")
+
+
+class Links(PasswordResetTokenGenerator):
+    """Ends after `settings.PASSWORD_RESET_TIMEOUT` seconds."""
+
+    key_salt = "accounts.people.Links"
+
+
+links = Links()
+
+
+def invite(*, user: AbstractUser, person: User, groups: Collection[Group] = ()) -> str:
+    """Stores somebody new who has no password yet; the key with which they choose one. Raises as `save_user`."""
+    person.set_unusable_password()
+    with transaction.atomic():
+        save_user(user=user, person=person)
+        if groups:
+            set_rights(user=user, person=person, groups=groups, permissions=())
+    return links.make_token(person)
+
+
+def new_key(*, user: AbstractUser, person: User) -> str:
+    """Another key to choose a password with. Those of somebody who has none yet end; a password stays until it is used.
+
+    Raises `outranked` and `not_active`.
+    """
+    require_store(user, person)
+    require_rank(user, person)
+    if not person.is_active:
+        raise ProductError("not_active", f"“{person}” is deactivated. Activate the account first.", status=409)
+    if not person.has_usable_password():
+        person.set_unusable_password()  # another one, which the keys until now do not fit
+        person.save(update_fields=["password"])
+    return links.make_token(person)
+
+
+def invited(pk: UUID, key: str) -> User | None:
+    """Who may choose a password with this key; None when it was used or has ended."""
+    person = User.objects.filter(pk=pk, is_active=True).first()
+    return person if person is not None and links.check_token(person, key) else None
+
+
+def switch(*, user: AbstractUser, person: User, active: bool) -> None:
+    """Lets somebody in again, or no more, which signs them out everywhere. Raises `yourself`, and as `save_user`."""
+    if person.pk == user.pk and not active:
+        raise ProductError("yourself", "You cannot deactivate your own account. Ask another administrator.", status=409)
+    person.is_active = active
+    save_user(user=user, person=person)
+
+
+def sign_out(*, user: AbstractUser, person: User, tokens: bool = False) -> None:
+    """Ends every session with what it has open, and what programs have open; `tokens`: ends these for good, too."""
+    require_store(user, person)
+    require_rank(user, person)
+    if tokens:
+        require_right(user, "change", ApiToken)
+    with transaction.atomic():
+        end_all(person)
+        for token in ApiToken.objects.visible_to(person).usable() if tokens else ():
+            revoke_token(user=user, token=token)
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """`line` counts from 1, the heading included."""
+
+    line: int
+    sentence: str
+
+
+class LinesRefused(ProductError):
+    """Nothing was imported; `wrong` says of each line why."""
+
+    def __init__(self, wrong: Sequence[Wrong]) -> None:
+        super().__init__("lines_refused", "Nothing was imported. Correct these lines and import again.", status=422)
+        self.wrong = wrong
+
+
+def import_people(*, user: AbstractUser, text: str) -> list[tuple[User, str]]:
+    """Everybody of a table with their keys, or, when one line is wrong, nobody.
+
+    The first line names the columns, `COLUMNS`, of which `username` must be there; between groups stands “|”.
+    Raises `empty_table`, `no_such_column`, `too_many_lines`, `LinesRefused`, and as `save_user` and `set_rights`.
+    """
+    require_right(user, "add", User)
+    table = _Table(user, list(_lines(text)))
+    if table.wrong:
+        raise LinesRefused(table.wrong)
+    with transaction.atomic():
+        return [(person, invite(user=user, person=person, groups=groups)) for person, groups in table.people]
+
+
+def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """The number of each line that is not empty, and its cells by column."""
+    heading = text.lstrip("\ufeff").partition("\n")[0]
+    if not heading.strip():
+        sentence = "The table is empty. Its first line names the columns: username, email, name, groups."
+        raise ProductError("empty_table", sentence, status=422)
+    delimiter = max(DELIMITERS, key=heading.count)
+    rows = csv.reader(StringIO(text.lstrip("\ufeff")), delimiter=delimiter)
+    names = [name.strip().lower() for name in next(rows)]
+    unknown = [name for name in names if name not in COLUMNS]
+    if unknown or "username" not in names:
+        found = f"“{unknown[0][:40]}” is no column" if unknown else "The column “username” is missing"
+        sentence = f"{found}. The first line names the columns: username, email, name, groups."
+        raise ProductError("no_such_column", sentence, status=422)
+    for row in rows:
+        if any(cell.strip() for cell in row):
+            yield rows.line_num, {name: cell.strip() for name, cell in zip(names, row, strict=False)}
+
+
+class _Table:
+    """What a table's lines come to: `people` with their groups, and what is `wrong`."""
+
+    def __init__(self, user: AbstractUser, lines: list[tuple[int, dict[str, str]]]) -> None:
+        if not lines:
+            sentence = "The table names nobody. Write one line for each person below the columns."
+            raise ProductError("empty_table", sentence, status=422)
+        if len(lines) > MOST_LINES:
+            sentence = f"The table has more than {MOST_LINES} people. Split it, and import the parts one by one."
+            raise ProductError("too_many_lines", sentence, status=422)
+        self._user, self._lines = user, lines
+        self._seen: dict[str, int] = {}
+        self.people: list[tuple[User, list[Group]]] = []
+        self.wrong: list[Wrong] = []
+        for number, cells in lines:
+            found = list(self._read(number, cells))
+            self.wrong += [Wrong(number, sentence) for sentence in found]
+
+    @cached_property
+    def _taken(self) -> set[str]:
+        names = [cells.get("username", "") for _, cells in self._lines]
+        return set(User.objects.filter(username__in=names).values_list("username", flat=True))
+
+    @cached_property
+    def _groups(self) -> dict[str, tuple[Group, bool]]:
+        """By name, and whether it gives more than the user has."""
+        named = {name for _, cells in self._lines for name in _names(cells)}
+        found = Group.objects.filter(name__in=named)
+        return {group.name: (group, group_outranks(group, self._user)) for group in found}
+
+    def _read(self, number: int, cells: dict[str, str]) -> Iterator[str]:
+        """Everything that is wrong with a line, in sentences."""
+        name = cells.get("username", "")
+        if name in self._taken:
+            yield f"There is somebody called “{name}” already. Choose another user name, or leave the line out."
+        if name and name in self._seen:
+            yield f"Line {self._seen[name]} has the user name “{name}”, too. Keep one of them."
+        self._seen.setdefault(name, number)
+        first, _, last = cells.get("name", "").rpartition(" ")
+        person = User(
+            username=name, email=cells.get("email", ""), first_name=first or last, last_name=last * bool(first)
+        )
+        try:
+            person.clean_fields(exclude={"password"})
+        except ValidationError as error:
+            yield from (f"{_LABELS[field]}: {said[0]}" for field, said in error.message_dict.items())
+        person.clean()
+        groups = []
+        for group in _names(cells):
+            row, more = self._groups.get(group, (None, False))
+            if row is None:
+                yield f"There is no group “{group}”. Make it first, or correct the name; between groups stands “|”."
+            elif more:
+                yield f"The group “{group}” gives rights that you lack, so you cannot put anybody into it."
+            else:
+                groups.append(row)
+        self.people.append((person, groups))
+
+
+_LABELS = {"username": "User name", "email": "E-mail", "first_name": "Name", "last_name": "Name"}
+
+
+def _names(cells: dict[str, str]) -> list[str]:
+    return [name for name in BETWEEN_GROUPS.split(cells.get("groups", "")) if name]

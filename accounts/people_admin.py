@@ -1,0 +1,359 @@
+"""The people of the workspace: invited by links, switched off, signed out everywhere, imported from a table."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
+from django.contrib.auth.models import AbstractUser, Group
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.files.uploadedfile import UploadedFile
+from django.db import transaction
+from django.db.models import CASCADE, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from unfold.decorators import display
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm
+from unfold.widgets import UnfoldAdminFileFieldWidget, UnfoldAdminTextareaWidget
+
+from accounts import people, services
+from accounts.access.delegation import outranks, require_held
+from accounts.models import User
+from core.admin import Confirmation, RowAdmin, acting, button, confirmed
+from core.errors import ProductError
+
+MOST_AT_ONCE = 500  # people of one act in the list
+MOST_BYTES = 500_000  # of a table
+SIGNS_IN = (
+    "Whether the person signs in with a password. Without one, nobody signs in to this account until a new link"
+    " has been used."
+)
+
+
+def refused_beside(require: Callable[..., None], *given: Any) -> None:
+    """What a service would refuse is said beside the field."""
+    try:
+        require(*given)
+    except ProductError as error:
+        raise ValidationError(error.detail, code=error.code) from error
+
+
+class InviteForm(forms.ModelForm[User]):
+    """`acting` is who fills it in; the admin below says so."""
+
+    acting: ClassVar[AbstractUser]
+
+    def clean_groups(self) -> Any:
+        groups = self.cleaned_data["groups"]
+        refused_beside(require_held, self.acting, (), groups)
+        return groups
+
+
+class PersonForm(UserChangeForm):
+    """As `InviteForm`."""
+
+    acting: ClassVar[AbstractUser]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "password" in self.fields:
+            self.fields[
+                "password"
+            ].help_text = (
+                "Passwords are stored in a form that nobody can read. “New link” lets the person choose another."
+            )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        still_admin = cleaned.get("is_active", True) and cleaned.get("is_superuser", True)
+        if not still_admin and services.is_last_admin(self.instance):
+            self.add_error(None, services.LAST_ADMIN)
+        return cleaned
+
+    def clean_groups(self) -> Any:
+        groups = self.cleaned_data["groups"]
+        refused_beside(require_held, self.acting, (), set(groups) ^ set(self.instance.groups.all()))
+        return groups
+
+    def clean_user_permissions(self) -> Any:
+        given = self.cleaned_data["user_permissions"]
+        refused_beside(require_held, self.acting, set(given) ^ set(self.instance.user_permissions.all()))
+        return given
+
+
+class PasswordForm(AdminPasswordChangeForm):
+    usable_password_help_text = SIGNS_IN
+
+    def save(self, commit: bool = True) -> Any:
+        person = super().save(commit)
+        services.end_sessions(user=person)
+        return person
+
+
+class SignOutForm(Confirmation):
+    tokens = forms.BooleanField(
+        label="Revoke their API tokens, too",
+        required=False,
+        help_text="Programs that use them are refused from now on. It cannot be undone.",
+    )
+
+
+class TableForm(forms.Form):
+    """What is pasted is shown again with what is wrong in it; so is a file."""
+
+    file = forms.FileField(label="File", required=False, widget=UnfoldAdminFileFieldWidget)
+    text = forms.CharField(
+        label="Or paste it here", required=False, widget=UnfoldAdminTextareaWidget(attrs={"rows": 12})
+    )
+
+    def clean(self) -> dict[str, Any]:
+        """`text` has the table, wherever it came from."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        file: UploadedFile[bytes] | None = cleaned.get("file")
+        if file is None:
+            return cleaned
+        if (file.size or 0) > MOST_BYTES:
+            raise ValidationError("The file has more than 500 kB. Split it, and import the parts one by one.")
+        try:
+            cleaned["text"] = file.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            sentence = "The file is not written in UTF-8. Save it as “CSV UTF-8” and choose it again."
+            raise ValidationError(sentence) from error
+        self.data = {**self.data.dict(), "text": cleaned["text"]}  # type: ignore[attr-defined]  # it was posted
+        return cleaned
+
+
+class StateFilter(admin.SimpleListFilter):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("active", "Active"), ("invited", "Invited, has not signed in"), ("off", "Deactivated")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        invited = {"password__startswith": UNUSABLE_PASSWORD_PREFIX, "last_login": None}
+        if self.value() == "active":
+            return queryset.filter(is_active=True).exclude(**invited)
+        if self.value() == "invited":
+            return queryset.filter(is_active=True, **invited)
+        return queryset.filter(is_active=False) if self.value() == "off" else queryset
+
+
+class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both annotate the same attributes
+    """Registered by `config`, which adds what it takes other apps to do."""
+
+    form = PersonForm
+    add_form = InviteForm
+    add_form_template = "admin/accounts/user/invite.html"
+    change_password_form = PasswordForm
+    list_display = ("username", "get_full_name", "email", "state", "is_staff", "is_superuser", "last_login")
+    list_filter = (StateFilter, "is_staff", "is_superuser", "groups")
+    search_help_text = "A part of a user name, a name or an e-mail address"
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        ("Person", {"fields": ("first_name", "last_name", "email", "timezone", "language", "theme")}),
+        ("May", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
+        ("Dates", {"fields": ("last_login", "date_joined")}),
+    )
+    add_fieldsets: Any = ((None, {"fields": ("username", "email", "first_name", "last_name", "groups")}),)
+    readonly_fields = ("last_login", "date_joined")
+    actions = ("link_selected", "sign_out_selected", "deactivate_selected", "activate_selected")
+    actions_list: Any = ("import_table",)
+    actions_detail: Any = ("new_link", "sign_out")
+
+    @display(description="State", label={"active": "success", "invited": "info", "deactivated": "danger"})
+    def state(self, person: User) -> str:
+        if not person.is_active:
+            return "deactivated"
+        return "active" if person.has_usable_password() or person.last_login else "invited"
+
+    @display(description="Name", ordering="first_name")
+    def get_full_name(self, person: User) -> str:
+        return person.get_full_name() or "–"
+
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        form: Any = super().get_form(request, *args, **kwargs)
+        form.acting = acting(request)
+        return form
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.readonly_fields if acting(request).is_superuser else (*self.readonly_fields, "is_superuser")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Setting somebody's password asks for this too."""
+        person = self._person(obj)
+        return super().has_change_permission(request, person) and not (person and outranks(person, acting(request)))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_delete_permission(request, obj) and not (obj and outranks(obj, acting(request)))
+
+    def has_invite_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_add_permission(request) and super().has_change_permission(request)
+
+    def _person(self, given: Any) -> User | None:
+        """Unfold asks with an id in the place of a row."""
+        if given is None or isinstance(given, User):
+            return given
+        try:
+            return User.objects.filter(pk=given).first()
+        except ValidationError:
+            return None
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        if change:
+            services.save_user(user=acting(request), person=obj)
+        else:
+            people.invite(user=acting(request), person=obj, groups=form.cleaned_data["groups"])
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
+        if change:
+            given = form.cleaned_data
+            rights = {"groups": given["groups"], "permissions": given["user_permissions"]}
+            services.set_rights(user=acting(request), person=form.instance, **rights)
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
+        return self._links(request, [(obj, people.links.make_token(obj))])
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        services.delete_user(user=acting(request), person=obj)
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """How much goes with these people, not what: their rows are their own, and there may be very many."""
+        people = User.objects.filter(pk__in=[person.pk for person in objs])
+        counts: dict[Any, int] = {self.opts.verbose_name_plural: len(objs)}
+        for relation in User._meta.related_objects:
+            if relation.on_delete is CASCADE:
+                rows = relation.related_model._default_manager.filter(**{f"{relation.field.name}__in": people})
+                counts[relation.related_model._meta.verbose_name_plural] = rows.count()
+        listed = [f"{number:,} {name}" for name, number in counts.items() if number]
+        may = all(self.has_delete_permission(request, person) for person in objs)
+        needed = set() if may else {self.opts.verbose_name}
+        return listed, counts, needed, []
+
+    # One person
+
+    @button("New link", icon="link")
+    def new_link(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Asks first: what makes a link is posted."""
+        person = self.row(request, object_id)
+        if request.method == "POST":
+            key = people.new_key(user=acting(request), person=person)
+            self.log_change(request, person, "Made a link to choose a password with.")
+            return self._links(request, [(person, key)])
+        return self.page(request, "link", f"A new link for {person}", {"person": person})
+
+    @confirmed(
+        "Sign out everywhere",
+        icon="logout",
+        ask="Sign this person out everywhere?",
+        explain="Every browser is signed out, and what pages and programs have open is closed at once.",
+        form=SignOutForm,
+    )
+    def sign_out(self, request: HttpRequest, form: SignOutForm, object_id: str) -> HttpResponse:
+        person = self.row(request, object_id)
+        try:
+            people.sign_out(user=acting(request), person=person, tokens=form.cleaned_data["tokens"])
+        except ProductError as error:
+            return self.back(request, person, error.detail, messages.ERROR)
+        revoked = " Their tokens are revoked." if form.cleaned_data["tokens"] else ""
+        self.log_change(request, person, f"Signed out everywhere.{revoked}")
+        return self.back(request, person, f"“{person}” is signed out everywhere.{revoked}")
+
+    # Many
+
+    @admin.action(description="Make new links", permissions=["change"])
+    def link_selected(self, request: HttpRequest, rows: QuerySet[User]) -> HttpResponse | None:
+        made: list[tuple[User, str]] = []
+
+        def make(person: User) -> None:
+            made.append((person, people.new_key(user=acting(request), person=person)))
+
+        self._each(request, rows, make, "Made a link to choose a password with.", "Links were made for {}.")
+        return self._links(request, made) if made else None
+
+    @admin.action(description="Sign out everywhere", permissions=["change"])
+    def sign_out_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
+        def act(person: User) -> None:
+            people.sign_out(user=acting(request), person=person)
+
+        self._each(request, rows, act, "Signed out everywhere.", "{} were signed out everywhere.")
+
+    @admin.action(description="Deactivate", permissions=["change"])
+    def deactivate_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
+        def act(person: User) -> None:
+            people.switch(user=acting(request), person=person, active=False)
+
+        self._each(request, rows, act, "Deactivated.", "{} were deactivated, and signed out everywhere.")
+
+    @admin.action(description="Activate", permissions=["change"])
+    def activate_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
+        def act(person: User) -> None:
+            people.switch(user=acting(request), person=person, active=True)
+
+        self._each(request, rows, act, "Activated.", "{} were activated.")
+
+    def _each(
+        self, request: HttpRequest, rows: QuerySet[User], act: Callable[[User], None], logged: str, said: str
+    ) -> None:
+        """What can be done is done, each for itself; who is left out is named with the reason."""
+        chosen, done = list(rows[: MOST_AT_ONCE + 1]), 0
+        if len(chosen) > MOST_AT_ONCE:
+            sentence = f"Nothing was done: choose at most {MOST_AT_ONCE} people at once."
+            self.message_user(request, sentence, messages.ERROR)
+            return
+        refused: dict[str, list[str]] = {}
+        for person in chosen:
+            try:
+                with transaction.atomic():
+                    act(person)
+                    self.log_change(request, person, logged)
+            except ProductError as error:
+                refused.setdefault(error.detail, []).append(str(person))
+            else:
+                done += 1
+        if done:
+            self.message_user(request, said.format("1 person" if done == 1 else f"{done} people"), messages.SUCCESS)
+        for sentence, names in refused.items():
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            self.message_user(request, f"Left out: {', '.join(names[:5])}{more}. {sentence}", messages.ERROR)
+
+    @button("Import from a table", icon="upload", permission="invite")
+    def import_table(self, request: HttpRequest) -> HttpResponse:
+        form = TableForm(request.POST, request.FILES) if request.method == "POST" else TableForm()
+        wrong: Sequence[people.Wrong] = ()
+        if form.is_bound and form.is_valid():
+            try:
+                made = people.import_people(user=acting(request), text=form.cleaned_data["text"])
+            except people.LinesRefused as error:
+                wrong = error.wrong
+                form.add_error(None, error.detail)
+            except ProductError as error:
+                form.add_error(None, error.detail)
+            else:
+                for person, _key in made:
+                    self.log_addition(request, person, "Imported from a table.")
+                return self._links(request, made)
+        groups = Group.objects.order_by("name").values_list("name", flat=True)[:20]
+        context = {"form": form, "wrong": wrong, "groups": groups, "most": people.MOST_LINES}
+        page = self.page(request, "import", "Import people from a table", context)
+        page.status_code = 422 if form.errors else 200
+        return page
+
+    def _links(self, request: HttpRequest, made: Iterable[tuple[User, str]]) -> HttpResponse:
+        """The links, this once: there is no address at which they could be read again."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        links = [
+            (person, request.build_absolute_uri(reverse("welcome", args=[person.pk], query={"key": key})))
+            for person, key in made
+        ]
+        title = f"A link for {links[0][0]}" if len(links) == 1 else f"Links for {len(links)} people"
+        return self.page(request, "links", title, {"links": links, "days": settings.PASSWORD_RESET_TIMEOUT // 86_400})
+
+    def page(self, request: HttpRequest, name: str, title: str, context: dict[str, Any]) -> HttpResponse:
+        context |= {**self.admin_site.each_context(request), "title": title, "opts": self.opts}
+        return TemplateResponse(request, f"admin/accounts/user/{name}.html", context)

@@ -1,0 +1,62 @@
+"""The page of a person with what it takes projects and personas to do."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from accounts.models import User
+from accounts.people_admin import UserAdmin
+from core.admin import acting, button
+from core.errors import ProductError
+from core.permissions import has_right
+from personas.models import Persona
+from projects.handing_over import Owned, hand_over, owned_by
+from projects.models import Project
+
+
+class HandOverForm(forms.Form):
+    to = forms.CharField(label="User name of the new owner", max_length=150, widget=UnfoldAdminTextInputWidget)
+
+
+@admin.register(User)
+class PeopleAdmin(UserAdmin):
+    actions_detail: Any = (*UserAdmin.actions_detail, "hand_over")
+
+    def has_hand_over_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        kinds = (Project, Persona)
+        return self.has_change_permission(request, obj) and all(
+            has_right(acting(request), "change", kind) for kind in kinds
+        )
+
+    @button("Hand over what they own", icon="move_group", permission="hand_over")
+    def hand_over(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        person = self.row(request, object_id)
+        form = HandOverForm(request.POST if request.method == "POST" else None)
+        if form.is_bound and form.is_valid():
+            try:
+                moved, taker = hand_over(user=acting(request), person=person, to=form.cleaned_data["to"])
+            except ProductError as error:
+                form.add_error("to", error.detail)
+            else:
+                self.log_change(request, person, f"Handed over to {taker}: {_in_words(moved)}.")
+                self.log_change(request, taker, f"Was handed over from {person}: {_in_words(moved)}.")
+                self.message_user(request, f"“{taker}” owns {_in_words(moved)} now.", messages.SUCCESS)
+                return HttpResponseRedirect(reverse("admin:accounts_user_change", args=[person.pk]))
+        context = {"form": form, "person": person, "owned": _in_words(owned_by(person))}
+        page = self.page(request, "hand_over", f"Hand over what {person} owns", context)
+        page.status_code = 422 if form.errors else 200
+        return page
+
+
+def _in_words(owned: Owned) -> str:
+    counts = {"project": owned.projects, "file of these": owned.files, "persona": owned.personas}
+    return ", ".join(f"{count:,} {_several(name) if count != 1 else name}" for name, count in counts.items())
+
+
+def _several(name: str) -> str:
+    first, _, rest = name.partition(" ")
+    return f"{first}s {rest}".strip()

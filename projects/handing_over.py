@@ -1,0 +1,70 @@
+"""What somebody owns becomes somebody else's, for example when they leave: deleting a person deletes what is theirs."""
+
+from dataclasses import dataclass
+
+from django.contrib.auth.models import AbstractUser
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from accounts.access.delegation import require_rank
+from accounts.models import User
+from core.errors import ProductError
+from core.permissions import require_right
+from files.models import File
+from personas.models import Persona
+from projects.models import Membership, Project
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """How much somebody owns of what can be handed over; `files` are those of theirs in these projects."""
+
+    projects: int
+    personas: int
+    files: int
+
+
+def owned_by(person: User) -> Owned:
+    return Owned(
+        projects=Project.objects.filter(owner=person).count(),
+        personas=Persona.objects.filter(owner=person).count(),
+        files=_files(person).count(),
+    )
+
+
+def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Owned, User]:
+    """All projects and personas of a person, and those of their files that stand in these projects. `to`: a user name.
+
+    Conversations, tasks and other files stay. Raises `outranked`, `right_missing`, `unknown_person`, `not_active` and
+    `same_person`.
+    """
+    require_right(user, "change", Project)
+    require_right(user, "change", Persona)
+    require_rank(user, person)
+    taker = _taker(person, to)
+    with transaction.atomic():
+        projects = list(Project.objects.select_for_update().filter(owner=person).values_list("pk", flat=True))
+        files = _files(person).update(owner=taker)  # while the projects are still the person's
+        Membership.objects.filter(project__in=projects, user=taker).delete()
+        Project.objects.filter(pk__in=projects).update(owner=taker, updated=timezone.now())
+        personas = Persona.objects.filter(owner=person).update(owner=taker, updated=timezone.now())
+    return Owned(len(projects), personas, files), taker
+
+
+def _files(person: User) -> QuerySet[File]:
+    return File.objects.filter(owner=person, pk__in=File.objects.filter(project_entries__project__owner=person))
+
+
+def _taker(person: User, name: str) -> User:
+    taker = User.objects.filter(username=name.strip()).first()
+    if taker is None:
+        sentence = "Nobody has this user name. Check how it is written; capital letters count."
+        raise ProductError("unknown_person", sentence, status=422)
+    if not taker.is_active:
+        raise ProductError("not_active", f"“{taker}” is deactivated. Choose somebody who is active.", status=422)
+    if taker.pk == person.pk:
+        raise ProductError(
+            "same_person", "Everything belongs to this person already. Choose somebody else.", status=422
+        )
+    return taker
