@@ -131,7 +131,7 @@ def _with_connection(work: Callable[[], Result]) -> Result:
     try:
         return work()
     except StopIteration as error:  # cannot be handed to the event loop: whoever waits would do so for ever
-        raise RuntimeError("Work for the database has raised StopIteration.") from error
+        raise RuntimeError("work for the database raised StopIteration") from error
     finally:
         close_old_connections()
 

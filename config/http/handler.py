@@ -26,6 +26,6 @@ def _ending(view: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return view(*args, **kwargs)
         except StopIteration as error:
-            raise RuntimeError("A view has raised StopIteration.") from error
+            raise RuntimeError("the view raised StopIteration") from error
 
     return answer
