@@ -333,6 +333,7 @@ class _Run:
             summary,
             self._answered,
             answer.finish_reason,
+            answer.waited(self.turn.created),
         )
         work = partial(store.end, self.turn, ending, outcome)
         if not await persistently(work):
