@@ -6,7 +6,6 @@ import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import WebsocketDenier
-from django.core.asgi import get_asgi_application
 from django.urls import re_path
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -14,10 +13,11 @@ django.setup()  # before the routes: they import models
 
 from accounts.access.authentication import SameOrigin, TokenOrSession  # noqa: E402 - see above
 from chat.sockets import ConversationConsumer  # noqa: E402 - see above
+from config.http.handler import Handler  # noqa: E402 - see above
 from config.static_files import collect_changed  # noqa: E402 - see above
 
 collect_changed()  # before the middleware looks which files there are
-http = get_asgi_application()
+http = Handler()
 sockets = URLRouter(
     [
         re_path(r"^ws/$", ConversationConsumer.as_asgi()),  # type: ignore[list-item,arg-type]  # stubs know views only

@@ -130,6 +130,8 @@ def _with_connection(work: Callable[[], Result]) -> Result:
     close_old_connections()
     try:
         return work()
+    except StopIteration as error:  # cannot be handed to the event loop: whoever waits would do so for ever
+        raise RuntimeError("work for the database raised StopIteration") from error
     finally:
         close_old_connections()
 

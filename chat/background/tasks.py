@@ -19,6 +19,7 @@ from chat.conversations import services as conversations
 from chat.conversations import titles
 from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
+from chat.models.conversation_state import state_of
 from chat.models.queries import following
 from chat.openai_api import create_turn
 from chat.realtime.event_stream import announce, announce_state, hint
@@ -101,7 +102,7 @@ async def _summarise(job_id: UUID) -> None:
 
 async def _summary_ended(conversation_id: UUID) -> None:
     """The conversation is open again, also for what waited there."""
-    await announce_state(conversation_id, summary="ended")
+    await announce_state(conversation_id, await on_database(state_of, conversation_id), summary="ended")
     await follow_up(conversation_id)
 
 

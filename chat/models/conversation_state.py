@@ -174,19 +174,16 @@ def settle(conversation_id: UUID, due: SummaryJob | None = None) -> str:
     transaction, so that no question comes between. Locked first: of two turns that end at once, the second must see
     that the first has ended.
     """
-    conversation = Conversation.objects.select_for_update().filter(pk=conversation_id).first()
-    if conversation is None:
+    held = Conversation.objects.select_for_update().filter(pk=conversation_id).values_list("state", flat=True).first()
+    if held is None:
         return Conversation.State.IDLE
-    if Turn.objects.live().filter(conversation=conversation).exists():
-        return conversation.state
-    if due is not None:
+    if due is not None and not Turn.objects.live().filter(conversation=conversation_id).exists():
         SummaryJob.objects.bulk_create([due], ignore_conflicts=True)
-    summarising = SummaryJob.objects.live().filter(conversation=conversation).exists()
-    conversation.state = Conversation.State.SUMMARISING if summarising else Conversation.State.IDLE
-    conversation.updated = timezone.now()
-    conversation.save(update_fields=["state", "updated"])
-    list_changed(conversation)
-    return conversation.state
+    settled = queries.settle(conversation_id)
+    if settled is None:
+        return held
+    list_changed(settled)
+    return settled.state
 
 
 def state_of(conversation_id: UUID) -> str:

@@ -18,7 +18,7 @@ from django.db.backends.postgresql.base import ServerBindingCursor
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models.conversation import Conversation, Message, Turn, text_in
+from chat.models.conversation import Conversation, LastPrompt, Message, ModelCall, Turn, text_in
 from chat.models.run import Run
 from llm.services import model_at
 from personas.models import Persona
@@ -102,8 +102,9 @@ def store(rows: Sequence[models.Model], conversation: Conversation, changed: Seq
 
 
 def _insert(rows: Sequence[models.Model]) -> tuple[str, list[Any]]:
-    """Of one kind; the statement and what is bound to it."""
-    kind, fields = rows[0]._meta, rows[0]._meta.concrete_fields
+    """Of one kind; the statement and what is bound to it. The database gives a number to rows without an id."""
+    kind, numbered = rows[0]._meta, rows[0].pk is None
+    fields = [field for field in kind.concrete_fields if not (numbered and field.primary_key)]
     places = ", ".join([f"({', '.join(['%s'] * len(fields))})"] * len(rows))
     names = ", ".join(f'"{field.column}"' for field in fields)
     bound = [field.get_db_prep_save(field.pre_save(row, True), connection) for row in rows for field in fields]
@@ -111,10 +112,16 @@ def _insert(rows: Sequence[models.Model]) -> tuple[str, list[Any]]:
 
 
 def _update(row: models.Model, changed: Sequence[str]) -> tuple[str, list[Any]]:
-    fields: list[Any] = [row._meta.get_field(name) for name in changed]
-    changes = ", ".join(f'"{field.column}" = %s' for field in fields)
-    bound = [field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields]
+    fields = [field for field in row._meta.concrete_fields if field.name in changed]
+    changes, bound = _set(type(row), {field.name: getattr(row, field.attname) for field in fields})
     return f"UPDATE {row._meta.db_table} SET {changes} WHERE id = %s", [*bound, row.pk]  # noqa: S608 - as above
+
+
+def _set(kind: type[models.Model], values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """What stands after SET, and what is bound to it."""
+    fields: list[Any] = [kind._meta.get_field(name) for name in values]
+    changes = ", ".join(f'"{field.column}" = %s' for field in fields)
+    return changes, [field.get_db_prep_save(values[field.name], connection) for field in fields]
 
 
 # What the run and `chat.prompts.turn_context` go by, beside the rows. Whether a conversation has a summary or marks, so
@@ -245,6 +252,57 @@ def branch(bound: Mapping[str, Any]) -> list[BranchMessage]:
 def _parsed(texts: Sequence[str]) -> list[Any]:
     """All at once, which takes a fifth of the time."""
     return list(json.loads(f"[{','.join(texts)}]"))
+
+
+def end(turn: Turn, values: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
+    """Gives the turn and its answer these values, unless somebody else has ended it: nobody carries it out any more."""
+    (of_turn, bound), (of_answer, also_bound) = _set(Turn, values), _set(Message, answer)
+    statement = f"""
+        WITH ended AS (
+            UPDATE chat_turn SET {of_turn}, attempt = attempt + 1
+            WHERE id = %s AND attempt = %s AND status IN ('queued', 'running') RETURNING answer_id
+        ), said AS (
+            UPDATE chat_message SET {of_answer} FROM ended WHERE chat_message.id = ended.answer_id
+        )
+        SELECT FROM ended
+    """  # noqa: S608 - our own models' names
+    with _executed(statement, [*bound, turn.pk, turn.attempt, *also_bound]) as cursor:
+        return cursor.fetchone() is not None
+
+
+def record(calls: Sequence[ModelCall], prompts: Sequence[LastPrompt]) -> None:
+    """Stores what an answer has cost, and what was asked last in its conversation in the place of what was before."""
+    given = [_insert(rows) for rows in (calls, prompts) if rows]
+    if not given:
+        return
+    if prompts:
+        statement, bound = given[-1]
+        given[-1] = f"{statement} ON CONFLICT (conversation_id, model_id) DO UPDATE SET prompt = EXCLUDED.prompt", bound
+    first = f"WITH calls AS ({given[0][0]}) " if len(given) > 1 else ""
+    with _executed(first + given[-1][0], [value for _, values in given for value in values]):
+        pass
+
+
+_SETTLE = """
+UPDATE chat_conversation SET updated = %(now)s, state = CASE WHEN EXISTS (
+    SELECT FROM chat_summaryjob j WHERE j.conversation_id = %(conversation)s AND j.status IN ('queued', 'running')
+) THEN 'summarising' ELSE 'idle' END
+WHERE id = %(conversation)s AND NOT EXISTS (
+    SELECT FROM chat_turn t WHERE t.conversation_id = %(conversation)s AND t.status IN ('queued', 'running')
+)
+RETURNING {columns}
+"""
+
+
+def settle(conversation_id: UUID) -> Conversation | None:
+    """The conversation in the state of its summaries; None while it has an answer that is being written, or is gone.
+
+    Call it with the row locked: its own snapshot must be younger than whatever else has ended here.
+    """
+    statement = _statement(_SETTLE, chat_conversation=Conversation)
+    with _executed(statement, {"conversation": conversation_id, "now": timezone.now()}) as cursor:
+        found = cursor.fetchone()
+    return _read(Conversation, iter(found)) if found is not None else None
 
 
 class Following(NamedTuple):

@@ -27,9 +27,8 @@ from django.utils.translation import override
 from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn, tell_group
 from chat.models import Conversation, Turn
-from chat.models.conversation_state import state_of
 from chat.realtime.events import IN_WORDS, SENTENCES, Approval, Event, Written, written
-from core.background import TURNS, on_database, streams, streams_of_loop
+from core.background import TURNS, streams, streams_of_loop
 from core.i18n import translated
 
 KEPT = 3600  # seconds after the last event
@@ -454,8 +453,7 @@ def group_of(conversation_id: UUID) -> str:
     return f"conversation.{conversation_id}"
 
 
-async def announce_state(conversation_id: UUID, **more: str) -> None:
-    state = await on_database(state_of, conversation_id)
+async def announce_state(conversation_id: UUID, state: str, **more: str) -> None:
     hint = {"type": "conversation.state", "conversation": str(conversation_id), "state": state}
     await announce(conversation_id, {**hint, **more})
 

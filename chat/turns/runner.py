@@ -21,7 +21,7 @@ from chat.models.queries import claim
 from chat.prompts import builder
 from chat.prompts import report as reports
 from chat.prompts.builder import model_request
-from chat.prompts.history import Count
+from chat.prompts.history import Count, store_counts
 from chat.prompts.report import CallReport, Made
 from chat.prompts.turn_context import TurnContext, context_of_turn, with_offered_tools
 from chat.realtime import event_stream
@@ -260,11 +260,17 @@ class _Run:
         async def in_order() -> None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closed.wait(), LEFT_AFTER)
+            if self._closed.is_set():
+                return  # it is stored with the end
             async with self._storing_order:
                 counted, self._counted = self._counted, []
-                await on_database(store.store_report, self.turn, list(self.reports), counted)
+                await on_database(self._store_report, list(self.reports), counted)
 
         self._storing.append(asyncio.create_task(in_order()))
+
+    def _store_report(self, calls: list[CallReport], counted: Sequence[Count]) -> None:
+        store.store_report(self.turn, calls)
+        store_counts(counted)
 
     def _plan(self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message]) -> Made:
         refused = ""
@@ -324,26 +330,32 @@ class _Run:
         self.answer.emit(last, **payload)
         events = self.answer.drain()
         await asyncio.gather(*self._storing, return_exceptions=True)
-        answer, summary = self.answer, await on_database(self._summary, ending)
-        outcome = Outcome(
-            answer.parts,
-            answer.seq,
-            answer.usage_row(),
-            self.reports,
-            summary,
-            self._answered,
-            answer.finish_reason,
-            answer.waited(self.turn.created),
-        )
-        work = partial(store.end, self.turn, ending, outcome)
-        if not await persistently(work):
+        state = await persistently(partial(self._store_end, ending))
+        if state is None:
             return
         try:
             await event_stream.append(self.turn.pk, events)
         except event_stream.CONNECTION_ERRORS:
             logger.warning("turn %s has ended, but Redis is away: readers find it in its row", self.turn.pk)
-        await announce_state(self.turn.conversation_id)
+        await announce_state(self.turn.conversation_id, state)
         await self._learn(ending)
+
+    def _store_end(self, ending: Ending) -> str | None:
+        """The state of the conversation; None when somebody else has ended the turn."""
+        answer = self.answer
+        store_counts(self._counted)
+        self._counted = []
+        outcome = Outcome(
+            answer.parts,
+            answer.seq,
+            answer.usage_row(),
+            self.reports,
+            self._summary(ending),
+            self._answered,
+            answer.finish_reason,
+            answer.waited(self.turn.created),
+        )
+        return store.end(self.turn, ending, outcome)
 
     def _summary(self, ending: Ending) -> SummaryJob | None:
         """The job that this turn asks for; an answer that failed is no answer to go on from."""

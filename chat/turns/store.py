@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import F, OuterRef, Subquery
+from django.db.models import OuterRef, Subquery
 from django.urls import reverse
 from django.utils import timezone
 
@@ -24,10 +24,11 @@ from chat.models import (
     StepReasoning,
     SummaryJob,
     Turn,
+    queries,
 )
 from chat.models.conversation import total_cost
 from chat.models.conversation_state import scope_of, settle
-from chat.prompts.history import Count, known_by, store_counts
+from chat.prompts.history import known_by
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
 from core.background import silent, unclaimed
@@ -163,38 +164,39 @@ class Outcome:
     first_token: int | None = None
 
 
-def end(turn: Turn, ending: Ending, outcome: Outcome) -> bool:
-    """Ends the turn and completes its answer, once: False when somebody else has ended it already.
+def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
+    """Ends the turn and completes its answer, once: None when somebody else has ended it already.
 
-    What its model calls cost is written down with it.
+    What its model calls cost is written down with it. Returns the state of its conversation.
     """
     spent = _spent(turn, ending, outcome) if outcome.calls else []
+    values = {
+        "status": ending.status,
+        "seq": outcome.seq,
+        "usage": outcome.usage,
+        "finish_reason": outcome.finish_reason if ending.status == Turn.Status.DONE else "",
+        "cost": total_cost(spent),
+        "first_token_ms": outcome.first_token,
+        **_context(outcome.calls),
+        "finished": timezone.now(),
+    }
+    answer = {
+        "parts": storable(outcome.parts),
+        "status": ending.status,
+        "error_code": ending.code,
+        "error_detail": ending.detail,
+    }
+    asked = [
+        LastPrompt(conversation_id=turn.conversation_id, model_id=model, prompt=prompt.as_json())
+        for model, prompt in outcome.prompts.items()
+    ]
     with transaction.atomic():
-        ours = Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt)
-        changed = ours.update(
-            status=ending.status,
-            seq=outcome.seq,
-            usage=outcome.usage,
-            finish_reason=outcome.finish_reason if ending.status == Turn.Status.DONE else "",
-            cost=total_cost(spent),
-            first_token_ms=outcome.first_token,
-            **_context(outcome.calls),
-            finished=timezone.now(),
-            attempt=F("attempt") + 1,
-        )
-        if not changed:
-            return False
-        Message.objects.filter(pk=turn.answer_id).update(
-            parts=storable(outcome.parts),
-            status=ending.status,
-            error_code=ending.code,
-            error_detail=ending.detail,
-        )
-        ModelCall.objects.bulk_create(spent)
-        _keep_prompts(turn.conversation_id, outcome.prompts)
-        settle(turn.conversation_id, outcome.summary)
+        if not queries.end(turn, values, answer):
+            return None
+        queries.record(spent, asked)
+        state = settle(turn.conversation_id, outcome.summary)
         _tell(turn, ending)
-    return True
+    return state
 
 
 def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
@@ -254,15 +256,6 @@ def _written(parts: list[dict[str, Any]]) -> dict[int, str]:
     return written
 
 
-def _keep_prompts(conversation_id: UUID, prompts: Mapping[UUID, SentPrompt]) -> None:
-    rows = [
-        LastPrompt(conversation_id=conversation_id, model_id=model, prompt=prompt.as_json())
-        for model, prompt in prompts.items()
-    ]
-    unique: Any = {"update_conflicts": True, "unique_fields": ["conversation", "model"], "update_fields": ["prompt"]}
-    LastPrompt.objects.bulk_create(rows, **unique)
-
-
 def _tell(turn: Turn, ending: Ending) -> None:
     place = turn.conversation
     ids = {"turn": str(turn.pk), "conversation": str(place.pk), "message": str(turn.answer_id)}
@@ -295,10 +288,9 @@ def fall_back(turn: Turn, model: Model, reason: str) -> None:
             turn.reasoning.all().delete()
 
 
-def store_report(turn: Turn, calls: list[CallReport], counted: Sequence[Count]) -> None:
-    """What its model calls saw, and the counts that were made for them."""
+def store_report(turn: Turn, calls: list[CallReport]) -> None:
+    """What its model calls saw, before the turn ends."""
     Turn.objects.filter(pk=turn.pk).update(**_context(calls))
-    store_counts(counted)
 
 
 def _context(calls: list[CallReport]) -> dict[str, Any]:
@@ -341,7 +333,7 @@ def end_queued(turn: Turn, ending: Ending) -> bool:
     """Ends a turn that no worker has claimed yet."""
     with transaction.atomic():
         queued = Turn.objects.select_for_update().filter(pk=turn.pk, status=Turn.Status.QUEUED).first()
-        return queued is not None and end(queued, ending, Outcome([], 0))
+        return queued is not None and end(queued, ending, Outcome([], 0)) is not None
 
 
 def dump(parts: list[dict[str, Any]]) -> str:

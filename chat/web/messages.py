@@ -1,7 +1,7 @@
 """What the templates of a conversation show: plain values, made of rows with a fixed number of queries."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -117,7 +117,7 @@ def _view(message: Message, sources: Sources, blocks: Sequence[list[str]]) -> Me
     if message.role != Message.Role.ASSISTANT:
         return MessageView(message, parts=[], cited=0)
     cites = sum(1 for _source in cited(message.text, sources))
-    return MessageView(message, _parts(message.parts, iter(blocks)), cites)
+    return MessageView(message, _parts(message.parts, blocks), cites)
 
 
 def files_of(message: Message) -> list[File | dict[str, str]]:
@@ -144,13 +144,16 @@ def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
     return sources
 
 
-def _parts(parts: list[dict[str, Any]], blocks: Iterator[list[str]]) -> list[dict[str, Any]]:
+def _parts(parts: list[dict[str, Any]], blocks: Sequence[list[str]]) -> list[dict[str, Any]]:
+    """`blocks`: of each text, in their order."""
     results = {part["id"]: part for part in parts if part["type"] == "tool_result"}
-    shown = []
+    shown: list[dict[str, Any]] = []
+    texts = 0
     for part in parts:
         match part["type"]:
             case "text":
-                shown.append({**part, "blocks": next(blocks)})
+                shown.append({**part, "blocks": blocks[texts]})
+                texts += 1
             case "tool_call":
                 result = results.get(part["id"])
                 found = Sources()
@@ -193,6 +196,9 @@ def placed(messages: Sequence[Message], conversation: Conversation, *, beside: b
     """Messages of one branch with their places in the tree; `beside`: the last one with those to show in its scope."""
     places, last = siblings(messages), messages[-1]
     group = side_by_side(last) if beside and len(places[last.pk]) > 1 else []
+    # An answer that is being written has grown between the two queries: the page shows one of them.
+    newer = {message.pk: message for message in group}
+    messages = [newer.get(message.pk, message) for message in messages]
     places |= {message.pk: places[last.pk] for message in group}
     branches, titles = branches_of([*messages, *group], places, conversation.leaf_id), titles_of(conversation)
     marks = marks_on(conversation.pk, conversation.leaf_id)

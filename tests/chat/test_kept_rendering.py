@@ -11,8 +11,10 @@ from django.test import Client
 from django.utils import translation
 
 from accounts.models import User
-from chat.models import Conversation, Message, RenderedAnswer
+from chat.models import Conversation, Message, RenderedAnswer, Turn
+from chat.models.tree import with_rows
 from chat.rendering.kept import blocks_of
+from chat.web.messages import placed
 from files.models import File
 from tests.chat.conversations import past
 
@@ -170,3 +172,19 @@ def test_an_answer_that_a_page_shows_twice_is_kept_once(place: Conversation) -> 
     answer = Message.objects.get(conversation=place, depth=1)
     assert list(blocks_of([(answer, {}), (answer, {})])) == [answer.pk]
     assert RenderedAnswer.objects.filter(message=answer).count() == 1
+
+
+def test_an_answer_that_grows_while_its_page_is_made_is_shown_beside_the_others(owner: User) -> None:
+    made = past(owner, 1)
+    first = Message.objects.get(conversation=made, depth=1)
+    second = Message.objects.create(
+        conversation=made, parent_id=first.parent_id, depth=1, role="assistant", status="pending"
+    )
+    question = Message.objects.get(conversation=made, depth=0)
+    for slot, answer in enumerate((first, second)):
+        Turn.objects.create(conversation=made, user_message=question, answer=answer, slot=slot, status="done")
+    read = list(with_rows(Message.objects.filter(pk=second.pk)))
+    Message.objects.filter(pk=second.pk).update(parts=[{"type": "text", "text": "Grown."}])
+    [view] = placed(read, made, beside=True)
+    assert [part["blocks"] for part in view.parts] == [["<p>Grown.</p>"]]
+    assert [each.parts[0]["text"] for each in view.beside][1] == "Grown."

@@ -9,8 +9,19 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models import Attachment, Conversation, LastPrompt, Mention, Message, NextMessage, Run, SummaryJob, Turn
-from chat.models.queries import Following, branch, claim, following, lock, standing, store
+from chat.models import (
+    Attachment,
+    Conversation,
+    LastPrompt,
+    Mention,
+    Message,
+    ModelCall,
+    NextMessage,
+    Run,
+    SummaryJob,
+    Turn,
+)
+from chat.models.queries import Following, branch, claim, end, following, lock, record, settle, standing, store
 from files.models import File
 from llm.models import Model, Provider, WorkspaceVersion
 from personas.models import Persona, Reminder
@@ -222,3 +233,42 @@ def test_what_may_follow_in_a_conversation_is_told_from_its_rows(owner: User, mo
     Conversation.objects.update(titled=False)
     assert following(place.pk) == Following(*[True] * 5)
     assert following(Conversation.objects.create(owner=owner).pk) == Following(False, False, False, True, True)
+
+
+def test_an_answer_ends_once(owner: User, model: Model) -> None:
+    turn = claimed(queued(owner, model))
+    first = {"parts": [{"type": "text", "text": "100 % {sure}"}], "status": "done"}
+    assert end(turn, {"status": "done", "usage": {"input": 3}, "cost": None, "finished": timezone.now()}, first)
+    assert not end(turn, {"status": "failed"}, {"parts": [], "status": "failed"})
+    row = Turn.objects.select_related("answer").get(pk=turn.pk)
+    assert (row.status, row.usage, row.attempt) == ("done", {"input": 3}, turn.attempt + 1)
+    assert (row.answer.status, row.answer.parts) == ("done", first["parts"])
+
+
+def test_what_was_asked_last_takes_the_place_of_what_was_before(owner: User, model: Model) -> None:
+    turn = queued(owner, model)
+    place, fallback = turn.conversation, model.fallback
+    assert fallback is not None
+    call = {"model_name": "m", "provider_name": "p", "purpose": "answer", "turn": turn, "input": 5, "output": 2}
+    record([ModelCall(**call), ModelCall(**call, number=2)], [LastPrompt(conversation=place, model=model, prompt=1)])
+    record([], [LastPrompt(conversation=place, model=each, prompt=2) for each in (model, fallback)])
+    record([], [])
+    assert list(ModelCall.objects.filter(turn=turn).order_by("number").values_list("number", "input")) == [
+        (1, 5),
+        (2, 5),
+    ]
+    kept = LastPrompt.objects.filter(conversation=place).values_list("model", "prompt")
+    assert sorted(kept) == sorted([(model.pk, 2), (fallback.pk, 2)])
+
+
+def test_a_conversation_is_open_when_nothing_is_under_way_in_it(owner: User, model: Model) -> None:
+    turn = queued(owner, model)
+    place = turn.conversation
+    assert settle(place.pk) is None and settle(uuid4()) is None
+    Turn.objects.update(status=Turn.Status.DONE)
+    job = SummaryJob.objects.create(conversation=place)
+    states = [settle(place.pk)]
+    SummaryJob.objects.filter(pk=job.pk).update(status=SummaryJob.Status.DONE)
+    states.append(settle(place.pk))
+    assert [each.state for each in states if each] == ["summarising", "idle"]
+    assert states[1] is not None and fields(states[1]) == fields(Conversation.objects.get(pk=place.pk))

@@ -1,18 +1,31 @@
 """Errors that no view raises itself, as programs get them."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from asgiref.sync import async_to_sync
+from asgiref.testing import ApplicationCommunicator
 from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
+from django.urls import path
 from psycopg_pool import PoolTimeout
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
+from config.http.handler import Handler
 from config.http.problems import handle
 from tests.accounts.programs import Program
 
 pytestmark = pytest.mark.django_db
+
+
+def stopping(request: HttpRequest) -> HttpResponse:
+    return next(iter(()))
+
+
+urlpatterns = [path("stops/", stopping)]
 
 
 def test_a_body_that_is_too_large_is_refused_and_is_no_failure(settings: Settings) -> None:
@@ -43,3 +56,16 @@ def test_a_method_that_an_address_of_the_api_does_not_know_is_a_problem_too(addr
     refused = Client(enforce_csrf_checks=True).generic(method, f"/api/v1/{address.format(uuid4())}")
     assert (refused.status_code, refused.json()["code"], refused["Allow"]) == (405, "method_not_allowed", "GET")
     assert refused["Content-Type"] == "application/problem+json"
+
+
+def test_a_view_that_raises_stop_iteration_answers(settings: Settings) -> None:
+    settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
+    scope = {"type": "http", "method": "GET", "path": "/stops/", "query_string": b"", "headers": []}
+
+    async def status() -> object:
+        communicator: Any = ApplicationCommunicator
+        asked = communicator(Handler(), scope)
+        await asked.send_input({"type": "http.request"})
+        return (await asked.receive_output(60))["status"]
+
+    assert async_to_sync(status)() == 500

@@ -200,3 +200,8 @@ def test_who_is_at_work_is_heard_of_until_the_claim_is_lost(monkeypatch: pytest.
         until(lambda: rows.filter(heartbeat__gt=long_ago).exists(), "a heartbeat")
         rows.update(attempt=job.attempt + 1, heartbeat=long_ago)
     assert rows.get().heartbeat == long_ago
+
+
+def test_work_for_the_database_that_raises_stop_iteration_ends_whoever_waits() -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        background.submit(background.on_database(next, iter(()))).result(60)
