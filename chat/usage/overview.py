@@ -17,13 +17,13 @@ from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from chat.models import Message, ModelCall, Run, Turn
-from chat.realtime.events import Approval
 from chat.usage.services import summed
 from core.ids import id_at
 
 SHOWN = 8  # rows of a table
 MOST_FAILURES = 5_000
 MOST_TIMED = 5_000  # turns
+ASKING = [{"approval": "waiting"}]  # is among the parts of an answer whose person is asked for leave
 LONGEST = 400  # characters of a failure's sentence
 
 
@@ -164,7 +164,7 @@ class Now:
 
 def now() -> Now:
     live = Turn.objects.live()
-    asking = Q(answer__parts__contains=[{"approval": Approval.WAITING}])
+    asking = Q(answer__parts__contains=ASKING)
     counts: Mapping[str, Any] = live.aggregate(
         queued=Count("pk", filter=Q(status=Turn.Status.QUEUED)),
         running=Count("pk", filter=Q(status=Turn.Status.RUNNING)),
