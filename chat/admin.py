@@ -63,19 +63,34 @@ class ConversationAdmin(RecordAdmin):
         return conversation.state
 
 
+class ErrorFilter(admin.SimpleListFilter):
+    """By the code that is in the address, as the start page has it: finding out all that there are would take long."""
+
+    title = "error"
+    parameter_name = "error"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        code = request.GET.get(self.parameter_name)
+        return [(code, code)] if code else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(answer__error_code=self.value()) if self.value() else queryset
+
+
 @admin.register(Turn)
 class TurnAdmin(RecordAdmin):
     ordering = ("-id",)
     list_display = ("id", "conversation__owner", "model", "status_label", "tokens", "took", "error_code", "created")
     list_select_related = ("model", "conversation__owner")
-    list_filter = ("status", "model", "fallback_reason")
+    list_filter = ("status", ErrorFilter, "model", "fallback_reason")
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a turn or conversation, or a user name"
     fields = (
         *("id", "conversation_id", "conversation__owner", "model", "slot", "status_label", "error_code"),
         *("answer__model", "fallback_reason", "finish_reason"),
         *("tokens", "cached", "calls"),
-        *("created", "started", "finished", "waited", "took", "heartbeat", "attempt", "seq", "stop_requested"),
+        *("created", "started", "finished", "waited", "first_token", "took"),
+        *("heartbeat", "attempt", "seq", "stop_requested", "stop_took"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Turn]:
@@ -107,6 +122,14 @@ class TurnAdmin(RecordAdmin):
     @display(description="Waited")
     def waited(self, turn: Turn) -> str:
         return _seconds(turn.started - turn.created if turn.started else None)
+
+    @display(description="First token")
+    def first_token(self, turn: Turn) -> str:
+        return "–" if turn.first_token_ms is None else f"{turn.first_token_ms / 1_000:.2f} s after it was asked for"
+
+    @display(description="Stopped within")
+    def stop_took(self, turn: Turn) -> str:
+        return _seconds(turn.finished - turn.stop_asked if turn.finished and turn.stop_asked else None)
 
     @display(description="Took")
     def took(self, turn: Turn) -> str:

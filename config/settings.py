@@ -237,6 +237,7 @@ UNFOLD = {
     "SHOW_VIEW_ON_SITE": True,
     "LOGIN": {"form": "accounts.forms.AdminSignInForm"},
     "SIDEBAR": {"navigation": "config.admin.navigation"},
+    "DASHBOARD_CALLBACK": "config.dashboard_admin.dashboard",
 }
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")

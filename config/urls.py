@@ -21,6 +21,7 @@ from chat.runs import api as run_api
 from chat.summaries import api as summary_api
 from chat.usage.api import UsageView
 from config.api_docs import contracts, examples, schema
+from config.dashboard_admin import doctor_page
 from config.http import health, metrics
 from files import api
 from personas import api as personas_api
@@ -74,6 +75,7 @@ urlpatterns = [
     path("logout/", auth.LogoutView.as_view(), name="logout"),
     path("admin/login/", limited("sign-in", sign_in(admin.site.login))),
     path("admin/password_change/", admin.site.admin_view(RedirectView.as_view(pattern_name="settings:password"))),
+    path("admin/doctor/", doctor_page, name="admin_doctor"),
     path("admin/", admin.site.urls),
     path("api/v1/conversations/<uuid:pk>/next/", chat_api.NextMessageView.as_view(), name="next-message"),
     path("api/v1/daily/<chat_day:day>/chat/", conversations_api.DailyChatView.as_view(), name="daily-chat"),

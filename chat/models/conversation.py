@@ -231,6 +231,7 @@ class Turn(models.Model):
         INTERRUPTED = "interrupted", "Interrupted"
 
     LIVE = (Status.QUEUED, Status.RUNNING)
+    BROKEN = (Status.FAILED, Status.INTERRUPTED)
     # Finish reasons of a complete turn whose answer has not come to its end, and of one that declines.
     CUT_SHORT, DECLINED = ("length", "context_window", "pause"), ("refusal", "content_filter")
 
@@ -244,6 +245,7 @@ class Turn(models.Model):
     attempt = models.PositiveSmallIntegerField(default=0)
     seq = models.PositiveIntegerField(default=0, help_text="Last event that the stored answer contains.")
     stop_requested = models.BooleanField(default=False)
+    stop_asked = models.DateTimeField(null=True, blank=True)
     heartbeat = models.DateTimeField(null=True, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
     effort = effort_field(help_text="As the person chose it; a program's is in its options.")
@@ -267,6 +269,9 @@ class Turn(models.Model):
     created = models.DateTimeField(auto_now_add=True)
     started = models.DateTimeField(null=True, blank=True)
     finished = models.DateTimeField(null=True, blank=True)
+    first_token_ms = models.PositiveIntegerField(
+        null=True, blank=True, help_text="From asking to the first token, thoughts included; waiting is part of it."
+    )
 
     objects = TurnQuerySet.as_manager()
 
@@ -286,7 +291,8 @@ class Turn(models.Model):
         indexes: ClassVar = [
             models.Index(
                 fields=["heartbeat"], condition=Q(status__in=["queued", "running"]), name="turn_live_heartbeat"
-            )
+            ),
+            models.Index(fields=["-id"], condition=Q(status__in=["failed", "interrupted"]), name="turn_broken"),
         ]
 
     def __str__(self) -> str:

@@ -215,7 +215,7 @@ def _watch(run: Run, turn: Turn) -> None:
     cap = exceeded(run, only_minutes=True) if run.status in Run.LIVE else ""
     if cap:
         end(run, Run.Status.FAILED, "run_cap_reached", cap)
-        Turn.objects.live().filter(pk=turn.pk).update(stop_requested=True)
+        Turn.objects.live().filter(pk=turn.pk).update(stop_requested=True, stop_asked=timezone.now())
 
 
 def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:

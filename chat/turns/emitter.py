@@ -6,9 +6,11 @@ A tool call that a person has to allow asks in the answer itself, and waits.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.utils import timezone
 
 from chat.models import Turn
 from chat.realtime import event_stream
@@ -53,6 +55,11 @@ BEGINS_PART = frozenset(
 )
 
 
+def _came(event: LoopEvent) -> datetime | None:
+    """When a token came; None for what is none."""
+    return timezone.now() if isinstance(event, TextDelta | ReasoningDelta | ToolCallStarted) else None
+
+
 class Answer:
     """What is added waits until `drain` makes events of it, with text deltas joined.
 
@@ -72,6 +79,7 @@ class Answer:
         self.last_usage: Usage | None = None  # of the newest model call
         self.finish_reason = "stop"
         self.wrote = False
+        self.first: datetime | None = None  # when its first token came
         self._pending: list[tuple[EventType, dict[str, Any]]] = []
         self._open: EventType | None = None
         self._text: list[str] = []  # of the part that is being written
@@ -93,7 +101,12 @@ class Answer:
         if type_ in BEGINS_PART:
             self._count += 1
 
+    def waited(self, since: datetime) -> int | None:
+        """Milliseconds until its first token; None while there is none. Clocks of two machines may differ a little."""
+        return max(0, round((self.first - since).total_seconds() * 1_000)) if self.first is not None else None
+
     def add(self, event: LoopEvent) -> None:
+        self.first = self.first or _came(event)
         match event:
             case TextDelta(text):
                 self._extend(EventType.TEXT_MESSAGE_CONTENT, text)

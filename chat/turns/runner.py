@@ -353,6 +353,7 @@ class _Run:
             self._summary(ending),
             self._answered,
             answer.finish_reason,
+            answer.waited(self.turn.created),
         )
         return store.end(self.turn, ending, outcome)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db import transaction
+from django.utils import timezone
 
 from accounts.models import User
 from chat.models import Conversation, ToolPermission, Turn
@@ -30,7 +31,8 @@ def stop_turn(*, user: User, turn: Turn) -> None:
         async_to_sync(event_stream.append)(turn.pk, [last])
         enqueue("chat.tasks.send_next", turn.conversation_id)  # no worker has it that would see to what comes next
         return
-    Turn.objects.live().filter(pk=turn.pk).update(stop_requested=True)
+    live = Turn.objects.live().filter(pk=turn.pk, stop_requested=False)
+    live.update(stop_requested=True, stop_asked=timezone.now())
     event_stream.signal_stop(turn.pk)
 
 

@@ -151,7 +151,7 @@ class Outcome:
     """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call.
 
     `summary` is a job that is due now, not stored yet; `prompts` what was asked last, by model. `finish_reason`: of
-    the last step.
+    the last step. `first_token`: how many milliseconds after it was asked for.
     """
 
     parts: list[dict[str, Any]]
@@ -161,6 +161,7 @@ class Outcome:
     summary: SummaryJob | None = None
     prompts: Mapping[UUID, SentPrompt] = field(default_factory=dict)
     finish_reason: str = ""
+    first_token: int | None = None
 
 
 def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
@@ -175,6 +176,7 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
         "usage": outcome.usage,
         "finish_reason": outcome.finish_reason if ending.status == Turn.Status.DONE else "",
         "cost": total_cost(spent),
+        "first_token_ms": outcome.first_token,
         **_context(outcome.calls),
         "finished": timezone.now(),
     }

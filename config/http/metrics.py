@@ -7,7 +7,6 @@ files it says what the last hour brought, found by the time inside their ids.
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from celery import current_app
 from django.db.models import BigIntegerField, Count, Min, Sum
@@ -25,6 +24,7 @@ from accounts.models import WebhookDelivery
 from chat.models import Turn
 from core import background
 from core.errors import ProductError
+from core.ids import id_at
 from files.models import File
 
 VERSION = "1"
@@ -65,7 +65,7 @@ def _turns(now: datetime) -> Iterator[str]:
         "How long the first of those that wait has waited.",
         [({}, (now - oldest).total_seconds() if oldest else 0)],
     )
-    recent = Turn.objects.filter(pk__gte=_id_at(now - RECENT))
+    recent = Turn.objects.filter(pk__gte=id_at(now - RECENT))
     ended = dict(recent.values_list("status").annotate(Count("pk")))
     yield from _metric("turns_last_hour", "Turns begun in the last hour, by status.", _by("status", Turn.Status, ended))
     names = ("input", "output", "cached_input", "reasoning")
@@ -75,16 +75,11 @@ def _turns(now: datetime) -> Iterator[str]:
 
 
 def _files(now: datetime) -> Iterator[str]:
-    recent = File.objects.filter(pk__gte=_id_at(now - RECENT))
+    recent = File.objects.filter(pk__gte=id_at(now - RECENT))
     counts = dict(recent.values_list("status").annotate(Count("pk")))
     size = recent.aggregate(Sum("size"))["size__sum"] or 0
     yield from _metric("uploads_last_hour", "Files of the last hour, by status.", _by("status", File.Status, counts))
     yield from _metric("uploaded_bytes_last_hour", "Their bytes.", [({}, size)])
-
-
-def _id_at(moment: datetime) -> UUID:
-    """The smallest UUIDv7 of a moment: its first 48 bits are Unix time in milliseconds."""
-    return UUID(int=int(moment.timestamp() * 1_000) << 80)
 
 
 def _workers() -> Iterator[str]:

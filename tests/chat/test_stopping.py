@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from chat.models import Turn
 from llm.models import Model
 from tests.application import Application
 from tests.chat.conversations import kill_worker
@@ -36,6 +37,8 @@ def test_a_stop_ends_a_tool_that_runs_and_none_starts_after_it(application: Appl
     ended = made.person.caller.ended(turn["id"])  # within a minute, where the tool would take ten
     assert ended["status"] == "stopped" and [part["type"] for part in ended["parts"]] == ["tool_call"]
     until(lambda: not is_running(pid), "the tool's process has ended")
+    row = Turn.objects.get(pk=turn["id"])
+    assert row.first_token_ms is not None and row.finished and row.stop_asked and row.stop_asked < row.finished
     assert made.lines() == [f"waiting {pid}"] and len(application.model.finished(mark)) == 1
 
 

@@ -1,0 +1,179 @@
+"""What the workspace did in the last days and does now, for the start page of the admin.
+
+Each is one query over these days alone, or over the newest rows of theirs. Turns are found by the time inside their
+ids.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, F, Min, Q, QuerySet, Sum
+from django.db.models.functions import TruncDate
+from django.utils import timezone
+
+from chat.models import Message, ModelCall, Run, Turn
+from chat.usage.services import summed
+from core.ids import id_at
+
+SHOWN = 8  # rows of a table
+MOST_FAILURES = 5_000
+MOST_TIMED = 5_000  # turns
+ASKING = [{"approval": "waiting"}]  # is among the parts of an answer whose person is asked for leave
+LONGEST = 400  # characters of a failure's sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """The last `number` days of `zone`, today included."""
+
+    number: int
+    zone: tzinfo
+
+    @property
+    def first(self) -> date:
+        return timezone.localdate(timezone=self.zone) - timedelta(days=self.number - 1)
+
+    @property
+    def since(self) -> datetime:
+        return datetime.combine(self.first, time.min, self.zone)
+
+    def __iter__(self) -> Iterator[date]:
+        return (self.first + timedelta(days=each) for each in range(self.number))
+
+    @property
+    def calls(self) -> QuerySet[ModelCall]:
+        return ModelCall.objects.filter(created__gte=self.since)
+
+    @property
+    def turns(self) -> QuerySet[Turn]:
+        return Turn.objects.filter(pk__gte=id_at(self.since))
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """`read` and `written` are tokens; `money` is None where nothing had a price."""
+
+    day: date
+    people: int = 0
+    answers: int = 0
+    read: int = 0
+    written: int = 0
+    money: Decimal | None = None
+
+
+def by_day(days: Days) -> list[Day]:
+    """Every day, also those without a call. Answers are counted by their first calls, runs' included."""
+    answers = Q(number=1, purpose__in=[ModelCall.Purpose.ANSWER, ModelCall.Purpose.RUN])
+    rows = days.calls.order_by().values(day=TruncDate("created", tzinfo=days.zone))
+    found = rows.annotate(
+        people=Count("person", distinct=True),
+        answers=Count("pk", filter=answers),
+        read=Sum("input"),
+        written=Sum("output"),
+        money=Sum("cost"),
+    )
+    by = {row["day"]: Day(**row) for row in found}
+    return [by.get(day, Day(day)) for day in days]
+
+
+def active_people(days: Days) -> int:
+    return days.calls.aggregate(people=Count("person", distinct=True))["people"] or 0
+
+
+def most(days: Days, kind: str) -> list[dict[str, Any]]:
+    """The dearest of a kind of `chat.usage.services.KINDS`, or, without prices, those with the most calls."""
+    dearest = F("money").desc(nulls_last=True)
+    return list(summed(days.calls, kind, days.zone).order_by(dearest, "-calls")[:SHOWN])
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Turns that failed alike; `sentence` is that of the newest."""
+
+    provider: str
+    model: str
+    model_id: UUID | None
+    code: str
+    count: int
+    sentence: str
+
+
+def failures(days: Days) -> list[Failure]:
+    """Most frequent first, of the newest `MOST_FAILURES`; interrupted answers are among them."""
+    rows = days.turns.filter(status__in=Turn.BROKEN).order_by("-pk")
+    named = rows.values_list("model__provider__name", "model__name", "model_id", "answer__error_code", "answer_id")
+    counts: Counter[tuple[Any, ...]] = Counter()
+    newest: dict[tuple[Any, ...], UUID] = {}
+    for *alike, answer in named[:MOST_FAILURES]:
+        counts[tuple(alike)] += 1
+        newest.setdefault(tuple(alike), answer)
+    shown = counts.most_common(SHOWN)
+    answers = Message.objects.filter(pk__in=[newest[alike] for alike, _ in shown])
+    said = dict(answers.values_list("pk", "error_detail"))
+    return [
+        Failure(provider or "", model or "", pk, code, count, said.get(newest[provider, model, pk, code], "")[:LONGEST])
+        for (provider, model, pk, code), count in shown
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Of `turns`, in seconds: what half of them and what 19 of 20 took at most; None where there are none."""
+
+    name: str
+    turns: int
+    half: float | None
+    most: float | None
+
+
+def _waits(name: str, seconds: Iterable[float]) -> Waits:
+    found = sorted(seconds)
+    if not found:
+        return Waits(name, 0, None, None)
+    return Waits(name, len(found), found[(len(found) - 1) // 2], found[(len(found) * 19 - 1) // 20])
+
+
+def waits(days: Days) -> tuple[list[Waits], Waits]:
+    """From asking to the first token by model, and from asking to stop to its end: of the newest `MOST_TIMED` turns."""
+    rows = days.turns.order_by("-pk").values_list("model__name", "first_token_ms", "stop_asked", "finished")
+    first: dict[str, list[float]] = {}
+    stopped = []
+    for model, milliseconds, asked, finished in rows[:MOST_TIMED]:
+        if milliseconds is not None:
+            first.setdefault(model or "", []).append(milliseconds / 1_000)
+        if asked is not None and finished is not None:
+            stopped.append(max(0.0, (finished - asked).total_seconds()))
+    by_model = sorted(first.items(), key=lambda item: -len(item[1]))[:SHOWN]
+    return [_waits(model, seconds) for model, seconds in by_model], _waits("", stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """Answers that wait, are written, and ask their person; `oldest`: since when the first of those that wait does."""
+
+    queued: int
+    running: int
+    asking: int
+    oldest: datetime | None
+
+
+def now() -> Now:
+    live = Turn.objects.live()
+    asking = Q(answer__parts__contains=ASKING)
+    counts: Mapping[str, Any] = live.aggregate(
+        queued=Count("pk", filter=Q(status=Turn.Status.QUEUED)),
+        running=Count("pk", filter=Q(status=Turn.Status.RUNNING)),
+        asking=Count("pk", filter=asking),
+        oldest=Min("created", filter=Q(status=Turn.Status.QUEUED)),
+    )
+    return Now(**counts)
+
+
+def open_runs() -> dict[str, int]:
+    """How many there are, by their status."""
+    return dict(Run.objects.filter(status__in=Run.OPEN).order_by().values_list("status").annotate(Count("pk")))

@@ -1,0 +1,231 @@
+"""The start page of the admin: what was used, what it cost, what failed, what goes on now, and whether all is well.
+
+Each part is shown to whoever may view the rows it counts, and its numbers lead to these.
+"""
+
+import json
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from typing import Any
+from uuid import UUID
+
+import django
+from django.conf import settings
+from django.contrib import admin
+from django.core.cache import cache
+from django.core.exceptions import PermissionDenied
+from django.db import connection
+from django.db.models import Count, Sum
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from redis.exceptions import RedisError
+
+from chat.models import Import, ModelCall, Run, Turn
+from chat.usage import overview
+from chat.usage.overview import Day, Days
+from config.management.commands.doctor import findings
+from core import background
+from core.admin import acting
+from core.ids import id_at
+from core.permissions import has_right
+from files.models import File
+from personas.models import Persona
+
+CHOICES = (7, 30, 90)  # days
+FOUND_FOR = 300  # seconds; the checks ask providers
+FOUND = "admin:doctor"  # the key of what they found
+
+
+def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """What the template of the start page shows beside what Django gives it; a part that is not to be seen is None."""
+    asked = request.GET.get("days", "")
+    days = Days(int(asked) if asked in map(str, CHOICES) else CHOICES[1], timezone.get_default_timezone())
+    user = acting(request)
+    parts = {
+        "usage": _usage(days) if has_right(user, "view", ModelCall) else None,
+        "turns": _turns(days) if has_right(user, "view", Turn) else None,
+        "runs": _runs() if has_right(user, "view", Run) else None,
+        "storage": _storage() if has_right(user, "view", File) else None,
+        "health": user.is_superuser,
+    }
+    return {
+        **context,
+        **parts,
+        "title": "Overview",
+        "nothing": not any(parts.values()),
+        "days": days.number,
+        "choices": CHOICES,
+    }
+
+
+def calls(**filters: object) -> str:
+    return _list("chat_modelcall", filters)
+
+
+def turns(**filters: object) -> str:
+    return _list("chat_turn", filters)
+
+
+def _list(name: str, filters: Mapping[str, object]) -> str:
+    return reverse(f"admin:{name}_changelist", query={name: str(value) for name, value in filters.items()})
+
+
+def _midnight(day: date, days: Days) -> datetime:
+    return datetime.combine(day, time.min, days.zone)
+
+
+def _usage(days: Days) -> dict[str, Any]:
+    rows, since = overview.by_day(days), days.since.isoformat()
+    priced = [row.money for row in rows if row.money is not None]
+    tables = [
+        ("Models", "model__id__exact", overview.most(days, "model")),
+        ("Personas", "persona__id__exact", _without_private_names(overview.most(days, "persona"))),
+        ("People", "person__id__exact", overview.most(days, "person")),
+    ]
+    for _title, field, found in tables:
+        for row in found:
+            gone = {field.replace("__id__exact", "__isnull"): "True"}
+            row["url"] = calls(created__gte=since, **({field: row["key"]} if row["key"] else gone))
+    return {
+        "people": overview.active_people(days),
+        "answers": sum(row.answers for row in rows),
+        "read": sum(row.read for row in rows),
+        "written": sum(row.written for row in rows),
+        "money": sum(priced) if priced else None,
+        "url": calls(created__gte=since),
+        "days": [(row, _calls_of(row.day, days)) for row in reversed(rows)],
+        "charts": _charts(rows),
+        "tables": tables,
+        "sums_url": reverse("admin:chat_modelcall_sums"),
+    }
+
+
+def _calls_of(day: date, days: Days) -> str:
+    first, last = _midnight(day, days), _midnight(day + timedelta(days=1), days)
+    return calls(created__gte=first.isoformat(), created__lt=last.isoformat())
+
+
+def _without_private_names(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a person called a persona that is theirs alone is not shown."""
+    shared = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE, pk__in=[row["key"] for row in rows])
+    seen = set(shared.values_list("pk", flat=True))
+    for row in rows:
+        if row["key"] is None:
+            row["name"] = "No persona"
+        elif row["key"] not in seen:
+            row["name"] = "A private one"
+    return rows
+
+
+def _charts(rows: Sequence[Day]) -> list[tuple[str, str]]:
+    """The title of each and what Chart.js draws; the table of days says the same."""
+    drawn: dict[str, dict[str, list[float]]] = {
+        "Answers and people by day": {
+            "Answers": [row.answers for row in rows],
+            "People": [row.people for row in rows],
+        },
+        "Tokens by day": {"Read": [row.read for row in rows], "Written": [row.written for row in rows]},
+        "US dollars by day": {"US dollars": [float(row.money or 0) for row in rows]},
+    }
+    labels = [f"{row.day:%-d %b}" for row in rows]
+    colours = ("var(--color-primary-600)", "var(--color-base-400)")
+    return [
+        (
+            title,
+            json.dumps(
+                {
+                    "labels": labels,
+                    "datasets": [
+                        {"label": label, "data": values, "backgroundColor": colour}
+                        for (label, values), colour in zip(series.items(), colours, strict=False)
+                    ],
+                }
+            ),
+        )
+        for title, series in drawn.items()
+    ]
+
+
+def _turns(days: Days) -> dict[str, Any]:
+    live, since = overview.now(), id_at(days.since)
+    first, stops = overview.waits(days)
+    waited = (timezone.now() - live.oldest).total_seconds() if live.oldest is not None else None
+    return {
+        "live": live,
+        "waited": waited,
+        "queue": _queue(),
+        "queued_url": turns(status__exact=Turn.Status.QUEUED),
+        "running_url": turns(status__exact=Turn.Status.RUNNING),
+        "failures": [(failure, _failed(failure, since)) for failure in overview.failures(days)],
+        "failures_url": turns(status__in=",".join(Turn.BROKEN), id__gte=since),
+        "first": first,
+        "stops": stops,
+        "turns_url": turns(id__gte=since),
+        "stops_url": turns(stop_requested__exact=1, id__gte=since),
+    }
+
+
+def _failed(failure: overview.Failure, since: UUID) -> str:
+    model = {"model__id__exact": failure.model_id} if failure.model_id is not None else {"model__isnull": "True"}
+    return turns(status__in=",".join(Turn.BROKEN), error=failure.code, id__gte=since, **model)
+
+
+def _queue() -> dict[str, Any] | None:
+    """None while Redis is away."""
+    try:
+        return {"length": background.TURNS.length(), "missing": background.missing_queues()}
+    except (RedisError, OSError):
+        return None
+
+
+def _runs() -> list[tuple[Any, int, str]]:
+    """The label of each status that a run can be in that is not over, how many there are, and their list."""
+    found = overview.open_runs()
+    return [
+        (Run.Status(status).label, found.get(status, 0), _list("chat_run", {"status__exact": status}))
+        for status in Run.OPEN
+    ]
+
+
+def _storage() -> dict[str, Any]:
+    files = File.objects.aggregate(count=Count("pk"), size=Sum("size", default=0))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_database_size(current_database())")
+        database = cursor.fetchone()[0]
+    try:
+        free = shutil.disk_usage(settings.MEDIA_ROOT).free
+    except OSError:
+        free = None
+    return {
+        **files,
+        "imports": Import.objects.aggregate(size=Sum("size", default=0))["size"],
+        "database": database,
+        "free": free,
+        "url": reverse("admin:files_file_changelist"),
+        "imports_url": reverse("admin:chat_import_changelist"),
+    }
+
+
+def doctor(request: HttpRequest) -> HttpResponse:
+    """What `manage.py doctor` finds, as a piece of the start page; “again” in the address checks anew."""
+    if not acting(request).is_superuser:
+        raise PermissionDenied
+    found = cache.get(FOUND) if "again" not in request.GET else None
+    if found is None:
+        found = {"at": timezone.now(), "findings": list(findings())}
+        cache.set(FOUND, found, FOUND_FOR)
+    wrong = [each for each in found["findings"] if each.state != "ok"]
+    context = {
+        "at": found["at"],
+        "wrong": sorted(wrong, key=lambda each: each.state),
+        "fine": [each for each in found["findings"] if each.state == "ok"],
+        "versions": {"Python": platform.python_version(), "Django": django.get_version()},
+    }
+    return TemplateResponse(request, "admin/doctor.html", context)
+
+
+doctor_page = admin.site.admin_view(doctor)
