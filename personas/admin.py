@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import partial
 from itertools import zip_longest
 from typing import Any, cast
 
@@ -176,20 +177,25 @@ class PromptAdmin(RowAdmin):
     list_select_related = ("author",)
     search_fields = ("text", "note")
     actions = ("compare_selected",)
-    actions_detail = ("activate", "compare_with_active")
+    actions_detail = ("edit", "activate", "compare_with_active")
+    add_form_template = "admin/personas/prompt/add_form.html"
 
     @property
     def rows(self) -> "QuerySet[PromptVersion]":
         return cast("QuerySet[PromptVersion]", self.model._default_manager.all())
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        return modelform_factory(self.model, PromptForm, fields=("text", "note"))
+        styled = partial(self.formfield_for_dbfield, request=request)
+        return modelform_factory(self.model, PromptForm, fields=("text", "note"), formfield_callback=styled)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+    def has_begin_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_add_permission(request)
 
     def has_activate_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return acting(request).has_perm(f"personas.change_{self.opts.model_name}")
@@ -203,9 +209,15 @@ class PromptAdmin(RowAdmin):
         return self.get_fields(request, obj) if obj else ()
 
     def get_changeform_initial_data(self, request: HttpRequest) -> Any:
+        """The text of the version `?from=`, else of the active one."""
         active = self.rows.filter(active=True).first()
-        start = {"text": active.text, "based_on": active.version} if active else {"based_on": 0}
-        return start | super().get_changeform_initial_data(request)
+        chosen = request.GET.get("from", "")
+        start = self.rows.filter(version=chosen).first() if chosen.isdecimal() and len(chosen) < 10 else active
+        return {"text": start.text if start else "", "based_on": active.version if active else 0}
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
+        context = {"count_url": reverse(f"admin:personas_{self.opts.model_name}_count"), **(extra_context or {})}
+        return super().add_view(request, form_url, context)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         given = form.cleaned_data
@@ -231,6 +243,12 @@ class PromptAdmin(RowAdmin):
             return None
         return HttpResponseRedirect(self.comparison_url(*versions))
 
+    @button("Edit", icon="edit", permission="begin")
+    def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """A version never changes: the form for the next one, with this one's text."""
+        prompt: PromptVersion = self.row(request, object_id)
+        return HttpResponseRedirect(reverse(f"admin:personas_{self.opts.model_name}_add") + f"?from={prompt.version}")
+
     @button("Compare with the active one", icon="compare_arrows", permission="view")
     def compare_with_active(self, request: HttpRequest, object_id: str) -> HttpResponse:
         prompt: PromptVersion = self.row(request, object_id)
@@ -252,7 +270,18 @@ class PromptAdmin(RowAdmin):
         return go(reverse(f"admin:personas_{self.opts.model_name}_changelist"))
 
     def get_custom_urls(self) -> Any:
-        return (("compare/", f"personas_{self.opts.model_name}_compare", self.compare_view),)
+        name = f"personas_{self.opts.model_name}"
+        return (
+            ("compare/", f"{name}_compare", self.compare_view),
+            ("count/", f"{name}_count", self.count_view),
+        )
+
+    def count_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """The tokens of a text as it is being written, by the default model: a fragment."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        count = services.measured(request.POST.get("text", ""))
+        return TemplateResponse(request, "personas/_count.html", {"count": count})
 
     def compare_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """`?old=` and `?new=` are versions; whatever is no version is the newest."""

@@ -39,8 +39,9 @@ class PromptText(forms.CharField):
 
 
 def prompt_text(most: int | None = None, **options: Any) -> PromptText:
-    """The admin's field for one."""
-    return PromptText(max_length=most, widget=UnfoldAdminTextareaWidget(), **options)
+    """The admin's field for one, as wide as the page."""
+    widget = UnfoldAdminTextareaWidget(attrs={"rows": 16, "style": "max-width: none"})
+    return PromptText(max_length=most, widget=widget, **options)
 
 
 class PromptForm(forms.ModelForm[PromptVersion]):

@@ -294,6 +294,18 @@ def model_for(persona: Persona | None) -> Model:
     return model
 
 
+def measured(text: str, model: Model | None = None) -> dict[str, Any]:
+    """`text` as the model counts it: `tokens`, and what `percent` of its window that is, which is `exact` where its
+    tokenizer is known. Without a usable model, as the default one does."""
+    try:
+        counting = model_for(Persona(model=model))
+    except ProductError:
+        return {"tokens": tokens.count(text.strip())}
+    size = tokens.count(text.strip(), counting.tokenizer or tokens.CATCH_ALL)
+    percent = -(-100 * size // counting.window) if counting.window else 0
+    return {"tokens": size, "exact": bool(counting.tokenizer), "model": counting, "percent": percent}
+
+
 def one_of(usable: Sequence[Model], persona: Persona | None) -> Model:
     """As `model_for`, of those that are usable, the default first."""
     named = (model for model in usable if persona is not None and model.pk == persona.model_id)

@@ -9,8 +9,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
 from core.requests import with_row
-from llm import tokens
-from llm.models import Model, WebSearch
+from llm.models import WebSearch
 from personas import services, tools
 from personas.forms import CountForm, PersonaPageForm
 from personas.models import Persona, SavedPrompt, SystemPrompt
@@ -84,7 +83,7 @@ def _form_page(
         "form": form,
         "persona": found,
         "meanwhile": meanwhile,
-        "count": _count(form["instructions"].value() or "", model),
+        "count": services.measured(form["instructions"].value() or "", model),
         "system_prompt": SystemPrompt.objects.filter(active=True).first(),
         "default_profile": services.default_profile(),
         "searching": WebSearch.objects.filter(active=True).exists(),
@@ -109,19 +108,8 @@ def count(request: Request) -> HttpResponse:
     form = CountForm(request.POST)
     context: dict[str, Any] = {"errors": list(form.errors.values())}
     if form.is_valid():
-        context = {"count": _count(form.cleaned_data["instructions"], form.cleaned_data["model"])}
+        context = {"count": services.measured(form.cleaned_data["instructions"], form.cleaned_data["model"])}
     return render(request, "personas/_count.html", context)
-
-
-def _count(text: str, model: Model | None) -> dict[str, Any]:
-    """`text` as the model counts it, and what part of its window that is; without a usable one, as the default does."""
-    try:
-        counting = services.model_for(Persona(model=model))
-    except ProductError:
-        return {"tokens": tokens.count(text.strip())}
-    size = tokens.count(text.strip(), counting.tokenizer or tokens.CATCH_ALL)
-    percent = -(-100 * size // counting.window) if counting.window else 0
-    return {"tokens": size, "exact": bool(counting.tokenizer), "model": counting, "percent": percent}
 
 
 @require_GET

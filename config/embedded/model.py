@@ -7,7 +7,7 @@ too.
 
 It gives way to everything else on the machine: one thread, nice 10, prompts read 128 tokens at a time, and a prompt
 cache of 64 MiB in the place of the 8 GiB that llama.cpp takes by default. Two requests at a time, a window of 4,096
-tokens each.
+tokens each, whose keys and values are kept in 8 bits: in 16 they take 190 MB from the start.
 """
 
 import os
@@ -39,6 +39,7 @@ def main(port: int, weights: str, name: str, prefix: str) -> None:
     params.n_ctx = SLOTS * WINDOW
     params.cache_ram_mib = CACHE_MIB
     params.n_ubatch = AT_ONCE
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_Q8_0
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.n_gpu_layers = 0
     params.ui = params.endpoint_slots = False

@@ -307,3 +307,25 @@ def test_other_peoples_private_personas_and_reminders_are_theirs_alone(admin_cli
     assert "private words" not in page
     admin_client.post(reverse("admin:personas_persona_delete", args=[private.pk]), {"post": "yes"})
     assert Persona.objects.filter(pk=private.pk).exists()
+
+
+@pytest.mark.django_db
+def test_any_version_is_where_the_next_one_may_start(admin_client: Client) -> None:
+    first = save_prompt(user=None, kind=SystemPrompt, text="One.")
+    save_prompt(user=None, kind=SystemPrompt, text="Two.")
+    edit = admin_client.get(reverse("admin:personas_systemprompt_edit", args=[first.pk]))
+    form = admin_client.get(edit.headers["Location"]).context["adminform"].form
+    assert (form["text"].value(), form["based_on"].value()) == ("One.", 2)
+    for unknown in ("7", "x", "9" * 30):
+        form = admin_client.get(reverse(ADD), {"from": unknown}).context["adminform"].form
+        assert form["based_on"].value() == 2
+    assert SystemPrompt.objects.count() == 2
+
+
+@pytest.mark.django_db
+def test_a_prompt_is_counted_while_it_is_written(admin_client: Client, client: Client) -> None:
+    page = admin_client.get(reverse(ADD))
+    counted = admin_client.post(page.context["count_url"], {"text": "one two three"}).content.decode()
+    assert "3" in counted and "tokens" in counted
+    assert all("border" in str(page.context["adminform"].form[name]) for name in ("text", "note"))
+    assert client.post(page.context["count_url"], {"text": "one"}).status_code == 302
