@@ -185,7 +185,7 @@ class PromptAdmin(RowAdmin):
         return cast("QuerySet[PromptVersion]", self.model._default_manager.all())
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        styled = partial(self.formfield_for_dbfield, request=request)
+        styled: Any = partial(self.formfield_for_dbfield, request=request)
         return modelform_factory(self.model, PromptForm, fields=("text", "note"), formfield_callback=styled)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
