@@ -36,6 +36,20 @@ from files.models import File
 from personas.models import Persona
 
 CHOICES = (7, 30, 90)  # days
+GREY = {"color": "#8b93a1"}  # reads on white and on black
+CHART = json.dumps(
+    {
+        "animation": False,
+        "responsive": True,
+        "maintainAspectRatio": False,
+        "datasets": {"bar": {"maxBarThickness": 14}},
+        "plugins": {"legend": {"align": "end", "labels": {"boxHeight": 8, "boxWidth": 8, **GREY}}},
+        "scales": {
+            "x": {"grid": {"display": False}, "ticks": {"maxTicksLimit": 10, **GREY}},
+            "y": {"beginAtZero": True, "grid": {"display": True}, "ticks": {"maxTicksLimit": 5, **GREY}},
+        },
+    }
+)
 FOUND_FOR = 300  # seconds; the checks ask providers
 FOUND = "admin:doctor"  # the key of what they found
 
@@ -99,6 +113,7 @@ def _usage(days: Days) -> dict[str, Any]:
         "url": calls(created__gte=since),
         "days": [(row, _calls_of(row.day, days)) for row in reversed(rows)],
         "charts": _charts(rows),
+        "chart": CHART,
         "tables": tables,
         "sums_url": reverse("admin:chat_modelcall_sums"),
     }

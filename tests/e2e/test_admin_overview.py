@@ -1,0 +1,65 @@
+"""An administrator finds why answers failed and what they cost, on a desktop and on a phone."""
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+from playwright.sync_api import expect
+
+from accounts.models import User
+from chat.models import Conversation, Message, ModelCall, Turn
+from llm.models import Model
+from tests.conftest import Person
+from tests.e2e.conftest import Look, elsewhere
+from tests.e2e.test_accessibility import AXE
+
+pytestmark = [pytest.mark.browser, pytest.mark.product]
+
+# Of what is ours on the page: Unfold's own frame, lists and widgets are not.
+OURS = """async (place) => (await axe.run(place, {
+  runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], resultTypes: ["violations"]
+})).violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`))"""
+SENTENCE = "The provider has reached its limit. Try again in a minute."
+
+
+@pytest.fixture
+def admin(look: Look, person: Person) -> Iterator[Look]:
+    """The person of the look administers everything."""
+    elsewhere(lambda: User.objects.filter(pk=person.user.pk).update(is_superuser=True, is_staff=True))
+    yield look
+    elsewhere(lambda: User.objects.filter(pk=person.user.pk).update(is_superuser=False, is_staff=False))
+
+
+def failed(person: Person) -> None:
+    model = Model.objects.select_related("provider").get(name="scripted")
+    place = Conversation.objects.create(owner=person.user)
+    asked = Message.objects.create(conversation=place, role="user")
+    answer = Message.objects.create(
+        conversation=place, parent=asked, depth=1, role="assistant", error_code="seldom_seen", error_detail=SENTENCE
+    )
+    turn = Turn.objects.create(conversation=place, user_message=asked, answer=answer, model=model, status="failed")
+    names = {"model": model, "model_name": model.name, "provider_name": model.provider.name}
+    cost = Decimal("1234.5")
+    ModelCall.objects.create(person=person.user, turn=turn, purpose="answer", input=9, output=1, cost=cost, **names)
+
+
+def no_fault(look: Look, place: str) -> None:
+    look.page.evaluate(AXE)
+    assert look.page.evaluate(OURS, place) == []
+
+
+def test_why_answers_failed_and_what_they_cost(admin: Look, person: Person) -> None:
+    elsewhere(lambda: failed(person))
+    page = admin.page
+    admin.go("/admin/?days=7")
+    row = page.get_by_role("row").filter(has_text="seldom_seen").first
+    expect(row).to_contain_text(SENTENCE)
+    expect(page.get_by_role("heading", name="US dollars by day")).to_be_visible()
+    expect(page.get_by_text("Checked at")).to_be_visible()
+    no_fault(admin, ".overview")
+    admin.press(page.get_by_text("By day", exact=True))
+    expect(page.get_by_role("row").filter(has_text="$1,234.50").first).to_be_visible()
+    admin.press(row.get_by_role("link"))
+    expect(page).to_have_url(re.compile("error=seldom_seen"))
+    expect(page.locator("#result_list")).to_contain_text(person.username)
