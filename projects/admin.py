@@ -1,26 +1,129 @@
-"""Projects, tasks and their history for operators: whose, how large, how they stand. What people wrote is not shown."""
+"""Projects as administrators run them; tasks and their history for operators, without what people wrote in them."""
 
-from typing import Any
+from typing import Any, ClassVar, cast
 
+from django import forms
 from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
+from unfold.admin import TabularInline
 from unfold.decorators import display
 
-from core.admin import ReadOnlyAdmin, RecordAdmin
-from projects.models import Invitation, Project, Task, TaskChange
+from accounts.models import User
+from core.admin import RecordAdmin, RowAdmin, acting
+from core.permissions import has_right
+from personas.forms import prompt_text
+from personas.models import Persona
+from projects import services
+from projects.handing_over import hand_over_project
+from projects.models import Invitation, Membership, Project, ProjectFile, Task, TaskChange
+
+INSTRUCTIONS = "Stand in every prompt of its conversations, behind the system prompt and the persona."
 
 STATES = {"doing": "info", "waiting": "warning", "done": "success", "dropped": "danger"}
 WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields whose values people wrote
 
 
+class ProjectForm(forms.ModelForm[Project]):
+    """`based_on`: the version of the instructions that the writer had before them."""
+
+    instructions = prompt_text(services.MAX_INSTRUCTIONS, required=False, help_text=INSTRUCTIONS)
+    based_on = forms.IntegerField(required=False, widget=forms.HiddenInput())
+
+    class Meta:
+        model = Project
+        fields: ClassVar = ["name", "instructions", "persona", "owner", "web"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        new = self.instance._state.adding
+        if "persona" in self.fields:  # whoever may only look sees no fields
+            rows = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE)
+            if not new:
+                chosen: Any = self.instance.persona_id
+                rows = Persona.objects.visible_to(self.instance.owner) | Persona.objects.filter(pk=chosen)
+            cast("forms.ModelChoiceField[Persona]", self.fields["persona"]).queryset = rows.distinct()
+        self.initial["based_on"] = None if new else self.instance.version
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or self.cleaned_data
+        if not self.instance._state.adding and given.get("based_on") not in (None, self.instance.version):
+            raise forms.ValidationError(
+                "Somebody else changed the instructions while you were writing. Copy your text, open the project "
+                "again, and put both together."
+            )
+        return given
+
+
+class Part(TabularInline):
+    """Rows of a project: whoever may change it changes them."""
+
+    extra = 0
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return has_right(acting(request), "view", Project)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return has_right(acting(request), "change", Project) or has_right(acting(request), "add", Project)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return has_right(acting(request), "change", Project)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return has_right(acting(request), "change", Project)
+
+
+class Members(Part):
+    model = Membership
+    fields = ("user", "role")
+    autocomplete_fields = ("user",)
+    verbose_name_plural = "Members, beside the owner"
+
+
+class Files(Part):
+    """People add files on the project's own page, where they upload them."""
+
+    model = ProjectFile
+    fields = ("name", "state", "tokens", "owner", "pinned")
+    readonly_fields = ("name", "state", "tokens", "owner")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ProjectFile]:
+        rows: QuerySet[ProjectFile] = super().get_queryset(request)
+        return rows.select_related("file__owner")
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    @display(description="File")
+    def name(self, entry: ProjectFile) -> str:
+        return entry.file.name
+
+    @display(description="State")
+    def state(self, entry: ProjectFile) -> str:
+        return str(entry.file.get_status_display())
+
+    @display(description="Tokens")
+    def tokens(self, entry: ProjectFile) -> str:
+        return f"{entry.file.token_count:,}" if entry.file.token_count is not None else "–"
+
+    @display(description="Whose")
+    def owner(self, entry: ProjectFile) -> str:
+        return str(entry.file.owner)
+
+
 @admin.register(Project)
-class ProjectAdmin(ReadOnlyAdmin):
-    list_display = ("id", "owner", "members", "files", "web", "version", "created", "updated")
-    list_select_related = ("owner",)
-    search_fields = ("=id", "=owner__username")
-    search_help_text = "The id of a project, or a user name"
-    fields = ("id", "owner", "members", "files", "web", "version", "created", "updated")
+class ProjectAdmin(RowAdmin):
+    """Conversations are not shown. Whoever opens a project that is not their own stands in its history."""
+
+    form = ProjectForm
+    inlines = (Members, Files)
+    list_display = ("name", "owner", "persona", "members", "files", "web", "version", "updated")
+    list_select_related = ("owner", "persona")
+    list_filter = ("web",)
+    search_fields = ("name", "=id", "=owner__username")
+    search_help_text = "A name, the id of a project, or a user name"
+    autocomplete_fields = ("owner",)
+    fields = ("name", "owner", "persona", "web", "instructions", "based_on")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:
         rows: QuerySet[Project] = super().get_queryset(request)
@@ -28,11 +131,48 @@ class ProjectAdmin(ReadOnlyAdmin):
             member_count=Count("memberships", distinct=True), file_count=Count("entries", distinct=True)
         )
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        found: Project | None = super().get_object(request, object_id, from_field)
-        if found is not None:
-            found.name = f"Project {found.pk}"  # the real one is its people's own
-        return found
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.fields if self.has_change_permission(request, obj) else self.fields[:-1]
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> Any:
+        return {"owner": acting(request).pk, **super().get_changeform_initial_data(request)}
+
+    def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
+        shown = super().change_view(request, object_id, form_url, extra_context)
+        project = self.get_object(request, object_id) if request.method == "GET" else None
+        if project is not None and project.owner_id != acting(request).pk:
+            self.log_change(request, project, "Opened: its instructions and the names of its files were shown.")
+        return shown
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        user, given = cast("User", acting(request)), form.cleaned_data
+        fields = {name: given[name] for name in ("name", "instructions", "persona", "web")}
+        if not change:
+            made = services.create_project(user=user, fields=fields, owner=given["owner"])
+        else:
+            made = Project.objects.select_related("owner").get(pk=obj.pk)
+            services.update_project(user=user, project=made, fields=fields, based_on=given["based_on"])
+            if made.owner != given["owner"]:
+                hand_over_project(user=user, project=made, to=given["owner"])
+        obj.pk = made.pk
+        obj.refresh_from_db()
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: Any) -> None:
+        user, project = cast("User", acting(request)), form.instance
+        formset.save(commit=False)
+        for row in formset.deleted_objects:
+            if isinstance(row, Membership):
+                services.remove_member(user=user, project=project, member=row.user_id)
+            else:
+                services.remove_file(user=user, project=project, file=row.file_id)
+        for row in [*formset.new_objects, *(changed for changed, _ in formset.changed_objects)]:
+            if isinstance(row, Membership):
+                _set_member(user, project, row)
+            else:
+                services.change_file(user=user, project=project, file=row.file_id, pinned=row.pinned)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        services.delete_project(user=cast("User", acting(request)), project=obj)
 
     @display(description="Members", ordering="member_count")
     def members(self, project: Project) -> str:
@@ -41,6 +181,14 @@ class ProjectAdmin(ReadOnlyAdmin):
     @display(description="Files", ordering="file_count")
     def files(self, project: Project) -> str:
         return str(getattr(project, "file_count", 0))
+
+
+def _set_member(user: User, project: Project, row: Membership) -> None:
+    """Another person in a row takes the place of the one before."""
+    before = Membership.objects.filter(pk=row.pk).first()
+    if before is not None and before.user_id != row.user_id:
+        services.remove_member(user=user, project=project, member=before.user_id)
+    services.add_member(user=user, project=project, person=row.user, role=row.role)
 
 
 @admin.register(Invitation)

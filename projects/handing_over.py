@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from accounts.access.delegation import require_rank
@@ -50,6 +50,20 @@ def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Owned, User
         Project.objects.filter(pk__in=projects).update(owner=taker, updated=timezone.now())
         personas = Persona.objects.filter(owner=person).update(owner=taker, updated=timezone.now())
     return Owned(len(projects), personas, files), taker
+
+
+def hand_over_project(*, user: AbstractUser, project: Project, to: User) -> None:
+    """One project, with those files of its owner that stand in no other project of theirs. Raises as `hand_over`."""
+    person = project.owner
+    require_right(user, "change", project)
+    require_rank(user, person)
+    taker = _taker(person, to.get_username())
+    others = File.objects.filter(Q(project_entries__project__owner=person) & ~Q(project_entries__project=project))
+    own = File.objects.filter(owner=person, pk__in=project.entries.values("file")).exclude(pk__in=others)
+    with transaction.atomic():
+        own.update(owner=taker)
+        Membership.objects.filter(project=project, user=taker).delete()
+        Project.objects.filter(pk=project.pk).update(owner=taker, updated=timezone.now())
 
 
 def _files(person: User) -> QuerySet[File]:

@@ -11,6 +11,7 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.realtime import News, tell
 from core.errors import NotFound, ProductError
+from core.permissions import Action, has_right, require_right
 from core.requests import get_or_404, identifier, or_404
 from files.models import File
 from files.services import visible_file
@@ -41,7 +42,7 @@ def role_of(user: User, project: Project) -> str:
 
 
 def require_editor(*, user: User, project: Project) -> None:
-    if role_of(user, project) == Membership.Role.READER:
+    if not has_right(user, "change", project) and role_of(user, project) == Membership.Role.READER:
         raise ProductError(
             "not_editor",
             "You can read this project but not change it. Ask its owner to make you an editor.",
@@ -49,15 +50,18 @@ def require_editor(*, user: User, project: Project) -> None:
         )
 
 
-def require_owner(*, user: User, project: Project) -> None:
-    if role_of(user, project) != OWNER:
+def require_owner(*, user: User, project: Project, action: Action = "change") -> None:
+    """Its owner, or an administrator who has the right to that action."""
+    if not has_right(user, action, project) and role_of(user, project) != OWNER:
         raise ProductError("not_owner", "Only the owner of this project can do this. Ask them.", status=403)
 
 
-def create_project(*, user: User, fields: Mapping[str, Any]) -> Project:
-    """`fields`: name, and optionally instructions, persona and web."""
-    project = Project(owner=user)
-    for name, value in _checked(user, fields).items():
+def create_project(*, user: User, fields: Mapping[str, Any], owner: User | None = None) -> Project:
+    """`fields`: name, and optionally instructions, persona and web. An administrator makes one for another `owner`."""
+    project = Project(owner=owner or user)
+    if project.owner != user:
+        require_right(user, "add", project)
+    for name, value in _checked(project.owner, fields).items():
         setattr(project, name, value)
     if not project.name:
         raise _no_name()
@@ -73,7 +77,9 @@ def update_project(*, user: User, project: Project, fields: Mapping[str, Any], b
     `based_on` is the version that the writer had before them; raises `changed_meanwhile` (409) unless it is the newest.
     """
     require_editor(user=user, project=project)
-    changes = _checked(user, fields, already=project.persona_id)
+    # An administrator chooses among the owner's personas: those are the ones that may answer there.
+    choosing = project.owner if has_right(user, "change", project) else user
+    changes = _checked(choosing, fields, already=project.persona_id)
     locked = Project.objects.select_for_update().get(pk=project.pk)
     if changes.get("web", locked.web) != locked.web:
         require_owner(user=user, project=project)
@@ -115,12 +121,21 @@ def _no_name() -> ProductError:
 
 def delete_project(*, user: User, project: Project) -> None:
     """Instructions, memberships and the list of files go; files and conversations stay with those whose they are."""
-    require_owner(user=user, project=project)
+    require_owner(user=user, project=project, action="delete")
     rows = Invitation.objects.filter(project=project).exclude(person=None)
     invited = list(rows.values_list("person_id", flat=True))
     project.delete()
     for person in invited:
         tell(person, News.INVITATIONS)
+
+
+def add_member(*, user: User, project: Project, person: User, role: str) -> None:
+    """An administrator's act; others invite. Whoever is a member gets the role; the owner needs no membership."""
+    require_right(user, "change", project)
+    if person.pk != project.owner_id:
+        Membership.objects.update_or_create(project=project, user=person, defaults={"role": known_role(role)})
+        Invitation.objects.filter(project=project, person=person).delete()
+        tell(person.pk, News.INVITATIONS)
 
 
 def change_role(*, user: User, project: Project, member: object, role: str) -> Membership:
@@ -134,7 +149,7 @@ def change_role(*, user: User, project: Project, member: object, role: str) -> M
 
 def remove_member(*, user: User, project: Project, member: object) -> None:
     """The owner may remove anybody, everybody may leave. Files that the person added stay in the project."""
-    if role_of(user, project) != OWNER and identifier(member, "member") != user.pk:
+    if identifier(member, "member") != user.pk:
         require_owner(user=user, project=project)
     _membership(project, member).delete()
 
