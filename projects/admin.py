@@ -59,6 +59,7 @@ class Part(TabularInline):
     """Rows of a project: whoever may change it changes them."""
 
     extra = 0
+    hide_title = True
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return has_right(acting(request), "view", Project)
@@ -77,6 +78,7 @@ class Members(Part):
     model = Membership
     fields = ("user", "role")
     autocomplete_fields = ("user",)
+    verbose_name = "member"
     verbose_name_plural = "Members, beside the owner"
 
 
@@ -84,6 +86,7 @@ class Files(Part):
     """People add files on the project's own page, where they upload them."""
 
     model = ProjectFile
+    verbose_name_plural = "Files"
     fields = ("name", "state", "tokens", "owner", "pinned")
     readonly_fields = ("name", "state", "tokens", "owner")
 
