@@ -112,7 +112,7 @@ def listening() -> Iterator[list[Statement]]:
 def _ways(application: Application, token: str) -> Iterator[tuple[Callable[[], str], dict[str, Send]]]:
     """What makes a conversation, and how a message is sent to it: by REST, by the page, by `/v1/`."""
     browser = Client()
-    browser.force_login(User.objects.get(api_tokens__isnull=False))
+    browser.force_login(_owner())
     cookies = {settings.SESSION_COOKIE_NAME: browser.cookies[settings.SESSION_COOKIE_NAME].value, "csrftoken": "c" * 32}
     bearer = {"Authorization": f"Bearer {token}"}
     form = {"X-CSRFToken": "c" * 32, "HX-Request": "true"}
@@ -149,29 +149,36 @@ def measured(model: ScriptedModel, token: str, turns: int) -> dict[str, list[Tim
             for way, send in ways.items():
                 at = place()
                 send(at, "Say hello.").raise_for_status()
-                settled()
-                one = timed(model, heard, partial(send, at, f"{way} {number}"), f"{way} {number}")
+                settled(_owner())
+                one = timed(model, heard, _owner(), partial(send, at, f"{way} {number}"), f"{way} {number}")
                 if number > 1:
                     found.setdefault(way, []).append(one)
     return found
 
 
-def timed(model: ScriptedModel, heard: list[Statement], send: Callable[[], httpx.Response], mark: str) -> Timed:
-    """One turn, whose message has the `mark`; nothing else must be under way."""
+def _owner() -> User:
+    """The one person who has a token."""
+    return User.objects.get(api_tokens__isnull=False)
+
+
+def timed(
+    model: ScriptedModel, heard: list[Statement], owner: User, send: Callable[[], httpx.Response], mark: str
+) -> Timed:
+    """One turn of `owner`, whose message has the `mark`; nothing else must be under way."""
     heard.clear()
     cpu, posted = time.process_time(), time.time()
     send().raise_for_status()
     answered = time.time()
     record = model.finished(mark)[0]
-    settled()
+    settled(owner)
     spent = time.process_time() - cpu
     statements = sorted(heard, key=lambda each: each.began)
     return Timed(posted, answered, record.arrived, record.ended_at or record.arrived, spent, statements)
 
 
-def settled() -> None:
-    """Nothing is left of the turn before, and of what follows it."""
-    until(lambda: not Turn.objects.live().exists(), "every turn has ended")
+def settled(owner: User) -> None:
+    """Nothing is left of the turn before, and of what follows it. Turns of others may never end."""
+    until(lambda: not Turn.objects.live().filter(conversation__owner=owner).exists(), "every turn has ended")
     background.join()
 
 

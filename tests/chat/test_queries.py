@@ -201,9 +201,9 @@ def test_the_model_waits_for_seven_statements(application: Application, person: 
         place = client.post("conversations/", json={"title": "T"}).json()["id"]
         send = partial(client.post, f"conversations/{place}/turns/")
         send(json={"text": "Before."})
-        settled()
+        settled(person.user)
         with listening() as heard:
-            found = timed(application.model, heard, partial(send, json={"text": mark}), mark)
+            found = timed(application.model, heard, person.user, partial(send, json={"text": mark}), mark)
     assert found.count <= 7, [each.shortened for each in found.before]
 
 
@@ -214,9 +214,11 @@ def test_a_program_of_openais_protocol_waits_for_eight(application: Application,
     body = {"model": "scripted", "messages": [{"role": "user", "content": mark}]}
     with application.http("/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
         client.post("chat/completions", json=body | {"messages": [{"role": "user", "content": "Before."}]})
-        settled()
+        settled(person.user)
         with listening() as heard:
-            found = timed(application.model, heard, partial(client.post, "chat/completions", json=body), mark)
+            found = timed(
+                application.model, heard, person.user, partial(client.post, "chat/completions", json=body), mark
+            )
     assert found.count <= 8, [each.shortened for each in found.before]
 
 
