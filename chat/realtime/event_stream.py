@@ -222,7 +222,7 @@ class _Reader:
             asked[stream] = min(seq, asked.get(stream, seq))
         self._asked = asked
         try:
-            self._hand_out(await self._news_of(asked))
+            self._hand_out(await self._news_of(asked), asked)
         except (*CONNECTION_ERRORS, redis.BusyLoadingError):
             await asyncio.sleep(0.2)
             self._give_up()
@@ -240,8 +240,10 @@ class _Reader:
         self._knocked = news.pop(self._door, [[self._knocked]])[-1][0]
         return {stream: [_written(entry) for entry in entries] for stream, entries in news.items()}
 
-    def _hand_out(self, news: Mapping[str, list[Written]]) -> None:
+    def _hand_out(self, news: Mapping[str, list[Written]], asked: Mapping[str, int]) -> None:
         for future, (stream, seq) in list(self._waiting.items()):
+            if asked.get(stream, seq + 1) > seq:
+                continue  # who came while the read blocked lacks what is before it, which the next one brings
             later = [event for event in news.get(stream, ()) if event.seq > seq]
             if later and not future.done():
                 del self._waiting[future]

@@ -98,6 +98,22 @@ def test_who_comes_while_a_read_blocks_is_heard_and_who_has_all_hears_of_silence
     assert [event.seq for event in news] == [2, 3] and nothing == []
 
 
+def test_who_comes_while_news_are_on_their_way_gets_the_beginning_too() -> None:
+    turn = str(uuid4())
+
+    async def run() -> tuple[list[int], list[int]]:
+        await append(turn, said(turn, 1, 4))
+        early = asyncio.create_task(numbers(turn, 4))
+        await waits(turn, 4)
+        late = asyncio.create_task(numbers(turn))
+        with redis.Redis.from_url(product.STREAMS_URL) as other:  # the loop stands still: the late one comes in between
+            last = end(turn, 5)
+            other.xadd(f"turn:{turn}:wire", {"type": last.type, "wire": written(last.to_wire())}, id="5-0")
+        return await early, await late
+
+    assert submit(run()).result(60) == ([5], [1, 2, 3, 4, 5])
+
+
 def test_a_reader_that_is_slow_gets_what_it_has_not_read_when_it_asks() -> None:
     turn, last = str(uuid4()), 3 * BATCH
 

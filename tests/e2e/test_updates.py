@@ -299,7 +299,8 @@ def test_a_block_of_code_is_copied_while_the_answer_grows(visitor: Visit, person
     with updates(page, RUNS, lambda number: person.caller.get("conversations/")) as news:
         news.press(answer(page).locator("[data-copy]"))
         expect(answer(page).locator("code")).to_contain_text("line_30 ")
-    assert "line_9 = 9" in str(page.evaluate("navigator.clipboard.readText()"))
+    # A browser writes to its clipboard after the click has been dealt with.
+    until(lambda: "line_9 = 9" in str(page.evaluate("navigator.clipboard.readText()")), "the code is copied")
     page.get_by_role("button", name="Stop the answer").click()
 
 
