@@ -7,6 +7,7 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.templatetags.static import static
 from django.urls import reverse
 
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
@@ -105,7 +106,7 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> Any:
-        profile = BudgetProfile.objects.filter(pk=object_id).first() if object_id else None
+        profile = self.get_object(request, object_id) if object_id else None
         context = {**self._examples(profile or BudgetProfile()), **(extra_context or {})}
         return super().changeform_view(request, object_id, form_url, context)
 
@@ -135,8 +136,16 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
         }
 
 
+def icon(request: HttpRequest) -> str:
+    return static("icon.svg")
+
+
+def stylesheet(request: HttpRequest) -> str:
+    return static("css/admin.css")
+
+
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    """Unfold's groups of links to what this administrator may see; what has no group comes last."""
+    """The way back and Unfold's groups of links to what this administrator may see; what has no group comes last."""
     pages = {
         f"{app['app_label']}.{page['object_name']}": page
         for app in admin.site.get_app_list(request)
@@ -144,16 +153,23 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     }
     grouped = {label for labels in GROUPS.values() for label in labels}
     rest = {label: "table" for label in pages if label not in grouped}
+    above = [
+        {"title": "Back to the workspace", "icon": "arrow_back", "link": reverse("chat:home"), "active": False},
+        {"title": "Overview", "icon": "monitoring", "link": reverse("admin:index")},
+    ]
     return [
-        {
-            "title": title,
-            "separator": True,
-            "items": [
-                {"title": pages[label]["name"], "icon": icon, "link": pages[label]["admin_url"]}
-                for label, icon in labels.items()
-                if label in pages
-            ],
-        }
-        for title, labels in {**GROUPS, "More": rest}.items()
-        if any(label in pages for label in labels)
+        {"items": above},
+        *(
+            {
+                "title": title,
+                "separator": True,
+                "items": [
+                    {"title": pages[label]["name"], "icon": icon, "link": pages[label]["admin_url"]}
+                    for label, icon in labels.items()
+                    if label in pages
+                ],
+            }
+            for title, labels in {**GROUPS, "More": rest}.items()
+            if any(label in pages for label in labels)
+        ),
     ]

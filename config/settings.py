@@ -229,10 +229,24 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
 }
 
+
+def steps(colours: str) -> dict[str, str]:
+    """Eleven colours from light to dark, by the names of Tailwind's steps."""
+    names = ("50", *(str(each) for each in range(100, 1000, 100)), "950")
+    return {name: f"#{colour}" for name, colour in zip(names, colours.split(), strict=True)}
+
+
 UNFOLD = {
     "SITE_TITLE": "Glasshouse admin",
     "SITE_HEADER": "Glasshouse",
-    "SITE_SYMBOL": "visibility",
+    "SITE_ICON": "config.admin.icon",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "config.admin.icon"}],
+    "STYLES": ["config.admin.stylesheet"],
+    # The colours of static/css/tokens.css, in the steps that Unfold builds its pages of.
+    "COLORS": {
+        "base": steps("f5f5f1 eceee8 deded7 c3cbc6 9ba6a1 626b66 4a524e 3b4340 2a302d 1a1e1c 141716"),
+        "primary": steps("eef6f3 e4f0ec c2ded5 93cbbb 63c9b5 4fb8a4 0f6b5c 0c584c 0b463d 0a3831 06231f"),
+    },
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": True,
     "LOGIN": {"form": "accounts.forms.AdminSignInForm"},

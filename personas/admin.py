@@ -115,7 +115,7 @@ class ReminderAdmin(RowAdmin):
 class BudgetProfileAdmin(RowAdmin):
     """Registered by `config.admin`, which shows beside the fields what the engine makes of the numbers."""
 
-    list_display = ("name", "is_default", "policy", "layout", "window", "reserved_output", "summaries")
+    list_display = ("name", "is_default", "policy", "layout", "most", "for_the_answer")
     list_filter = ("policy", "layout")
     search_fields = ("name",)
     readonly_fields = ("is_default",)
@@ -154,6 +154,14 @@ class BudgetProfileAdmin(RowAdmin):
     @display(description="Default", ordering="default", label={"default": "success"})
     def is_default(self, profile: BudgetProfile) -> str | None:
         return "default" if profile.default else None
+
+    @display(description="Window at most", ordering="window")
+    def most(self, profile: BudgetProfile) -> str:
+        return "the model's" if profile.window is None else f"{profile.window:,}"
+
+    @display(description="For the answer", ordering="reserved_output")
+    def for_the_answer(self, profile: BudgetProfile) -> str:
+        return f"{profile.reserved_output:,}"
 
     @confirmed(
         "Make default",

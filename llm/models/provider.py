@@ -47,6 +47,7 @@ class Provider(models.Model):
     api_key = EncryptedTextField("API key", blank=True, default="")
     enabled = models.BooleanField(default=True)
     silence_timeout = models.PositiveIntegerField(
+        "longest silence",
         default=120,
         validators=[MinValueValidator(1)],
         help_text="Seconds without a byte from the provider after which an answer is given up.",
@@ -109,10 +110,10 @@ class ModelQuerySet(models.QuerySet["Model"]):
         return self.filter(enabled=True, provider__enabled=True).select_related("provider")
 
 
-def _price(help_text: str) -> "models.DecimalField[Any, Any]":
+def _price(name: str, help_text: str) -> "models.DecimalField[Any, Any]":
     not_negative = MinValueValidator(Decimal(0))
     return models.DecimalField(
-        max_digits=14, decimal_places=6, null=True, blank=True, validators=[not_negative], help_text=help_text
+        name, max_digits=14, decimal_places=6, null=True, blank=True, validators=[not_negative], help_text=help_text
     )
 
 
@@ -132,20 +133,26 @@ class Model(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     provider = models.ForeignKey(Provider, on_delete=models.CASCADE, related_name="models")
     name = models.CharField(max_length=200, help_text="The provider's own name, such as gpt-5 or llama3.2:3b.")
-    context_window = models.PositiveIntegerField(default=UNKNOWN_WINDOW, validators=[MinValueValidator(256)])
+    context_window = models.PositiveIntegerField(
+        "window",
+        default=UNKNOWN_WINDOW,
+        validators=[MinValueValidator(256)],
+        help_text="In tokens: the room that prompt and answer share.",
+    )
     max_output = models.PositiveIntegerField(
+        "longest answer",
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Most tokens of one answer; empty for no limit.",
+        help_text="In tokens; empty: the model's own, or the room that is left.",
     )
     learnt_window = models.PositiveIntegerField(
         null=True, blank=True, help_text="What the provider said its limit is, when it refused a prompt as too long."
     )
     tokenizer = models.CharField(max_length=20, choices=Tokenizer, blank=True, default=Tokenizer.CATCH_ALL)
-    vision = models.BooleanField(default=False, help_text="It can see images.")
-    tools = models.BooleanField(default=False, help_text="It can call tools.")
-    reasoning = models.BooleanField(default=False, help_text="It can reason before it answers.")
+    vision = models.BooleanField("sees images", default=False, help_text="Pictures of a message are sent to it.")
+    tools = models.BooleanField("calls tools", default=False, help_text="It can call tools.")
+    reasoning = models.BooleanField("reasons", default=False, help_text="It can reason before it answers.")
     efforts = ArrayField(
         models.CharField(max_length=LONGEST_EFFORT, choices=Effort),
         verbose_name="efforts of reasoning",
@@ -155,7 +162,9 @@ class Model(models.Model):
     )
     effort = effort_field(help_text="Where nobody chooses one; empty: as its provider does.")
     several_system_messages = models.BooleanField(
-        default=True, help_text="Off: all system messages are sent as one, at the start."
+        "takes several system messages",
+        default=True,
+        help_text="Off: all system messages are sent as one, at the start.",
     )
     fallback = models.ForeignKey(
         "self",
@@ -167,10 +176,10 @@ class Model(models.Model):
     )
     default = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
-    input_price = _price("Of prompts. Empty, here or for answers: calls have no cost.")
-    output_price = _price("Of answers, reasoning included.")
-    cached_input_price = _price("Of what the provider had in its cache. Empty: the price of prompts.")
-    cache_write_price = _price("Of what it put into its cache. Empty: the price of prompts.")
+    input_price = _price("price of prompts", "Empty, here or for answers: calls have no cost.")
+    output_price = _price("price of answers", "Reasoning included.")
+    cached_input_price = _price("price of what the provider had in its cache", "Empty: the price of prompts.")
+    cache_write_price = _price("price of what it put into its cache", "Empty: the price of prompts.")
     token_ratio = models.FloatField(
         default=1.0, editable=False, validators=[MinValueValidator(0.5), MaxValueValidator(2.0)]
     )

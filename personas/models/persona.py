@@ -19,9 +19,9 @@ from llm.tokens import CATCH_ALL
 SHARE = [MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))]
 
 
-def share(default: str, help_text: str) -> "models.DecimalField[Decimal, Decimal]":
+def share(name: str, default: str, help_text: str) -> "models.DecimalField[Decimal, Decimal]":
     return models.DecimalField(
-        max_digits=4, decimal_places=3, default=Decimal(default), validators=SHARE, help_text=help_text
+        name, max_digits=4, decimal_places=3, default=Decimal(default), validators=SHARE, help_text=help_text
     )
 
 
@@ -113,55 +113,102 @@ class BudgetProfile(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=100, unique=True)
     default = models.BooleanField(default=False)
-    policy = models.CharField(max_length=20, choices=Policy, default=Policy.RECENT)
-    layout = models.CharField(max_length=20, choices=Layout, default=Layout.NEAR_END)
-    window = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Use at most this much of the model's window; empty for all of it."
+    policy = models.CharField(
+        "what stays when not everything fits", max_length=20, choices=Policy, default=Policy.RECENT
     )
-    reserved_output = models.PositiveIntegerField(default=1024, help_text="Kept free for the answer.")
-    buffer = models.PositiveIntegerField(default=40, help_text="Kept free against small counting errors.")
-    message_overhead = models.PositiveIntegerField(default=4, help_text="What each message costs beside its text.")
-    safety_margin = share("0", "Share of the window kept free when the model's tokenizer is known exactly.")
-    catch_all_margin = share("0.05", "Share of the window kept free when tokens are counted with the catch-all.")
-    expected_user = models.PositiveIntegerField(default=512, help_text="Room planned for the message being written.")
-    ui_share = share("0.5", "Share of the room for documents that people may fill by selecting files.")
-    select_margin = models.PositiveIntegerField(default=75, help_text="Kept free below that line when selecting.")
-    project_share = share("0.6", "Project files are sent inline below this share of the room, else by search.")
-    omission_note = models.BooleanField(default=True, help_text="Tell the model when earlier messages were left out.")
-    summaries = models.BooleanField(default=True, help_text="Summarise long conversations in the background.")
+    layout = models.CharField("order of the prompt", max_length=20, choices=Layout, default=Layout.NEAR_END)
+    window = models.PositiveIntegerField(
+        "most of the model's window to use", null=True, blank=True, help_text="In tokens; empty: all of it."
+    )
+    reserved_output = models.PositiveIntegerField("kept free for the answer", default=1024, help_text="In tokens.")
+    buffer = models.PositiveIntegerField("kept free against counting errors", default=40, help_text="In tokens.")
+    message_overhead = models.PositiveIntegerField(
+        "added to each message", default=4, help_text="In tokens: what a message costs beside its text."
+    )
+    safety_margin = share(
+        "kept free where tokens are counted exactly",
+        "0",
+        "As a share of the window, 0 to 1: of models whose tokenizer is known.",
+    )
+    catch_all_margin = share(
+        "kept free where tokens are estimated",
+        "0.05",
+        "As a share of the window, 0 to 1: of models whose tokenizer is not known.",
+    )
+    expected_user = models.PositiveIntegerField(
+        "expected of the next message", default=512, help_text="In tokens: room planned for the message being written."
+    )
+    ui_share = share("share of the room that files may fill", "0.5", "0 to 1, of the room for documents.")
+    select_margin = models.PositiveIntegerField(
+        "kept free below that when files are chosen", default=75, help_text="In tokens."
+    )
+    project_share = share(
+        "share of the room up to which project files are sent whole",
+        "0.6",
+        "0 to 1. Above it the model searches them instead.",
+    )
+    omission_note = models.BooleanField(
+        "tell the model what was left out",
+        default=True,
+        help_text="A sentence in the place of earlier messages for which there is no room.",
+    )
+    summaries = models.BooleanField(
+        "summarise long conversations", default=True, help_text="In the background, before the room runs out."
+    )
     summary_model = models.ForeignKey(
         "llm.Model",
+        verbose_name="model that writes summaries",
         null=True,
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="Writes the summaries; empty: the model of the conversation.",
+        help_text="Empty: the model of the conversation.",
     )
-    ceiling = models.PositiveIntegerField(null=True, blank=True, help_text="Summarise above this; empty: by share.")
-    floor = models.PositiveIntegerField(null=True, blank=True, help_text="Summarise down to this; empty: by share.")
-    ceiling_share = share("0.65", "Ceiling as a share of the input limit.")
-    floor_share = share("0.25", "Floor as a share of the input limit.")
-    keep_recent = models.PositiveIntegerField(default=8, help_text="The newest messages that stay word for word.")
+    ceiling = models.PositiveIntegerField(
+        "summarise above (the ceiling)",
+        null=True,
+        blank=True,
+        help_text="In tokens; empty, as the number below: by the shares.",
+    )
+    floor = models.PositiveIntegerField(
+        "summarise down to (the floor)",
+        null=True,
+        blank=True,
+        help_text="In tokens; empty, as the number above: by the shares.",
+    )
+    ceiling_share = share(
+        "summarise above this share of the room (the ceiling)", "0.65", "0 to 1, of what a prompt may have."
+    )
+    floor_share = share(
+        "summarise down to this share of the room (the floor)", "0.25", "0 to 1, of what a prompt may have."
+    )
+    keep_recent = models.PositiveIntegerField(
+        "newest messages that stay word for word", default=8, help_text="How many of them no summary replaces."
+    )
     effort = effort_field(help_text="Of models that take it, where neither the person nor the persona chooses one.")
     max_cycles = models.PositiveSmallIntegerField(
+        "model calls of one turn at most",
         default=6,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
-        help_text="Model calls of one turn at most.",
+        help_text="1 to 20; after each the model may call tools.",
     )
     run_max_steps = models.PositiveSmallIntegerField(
+        "turns of one run at most",
         default=50,
         validators=[MinValueValidator(1), MaxValueValidator(1_000)],
-        help_text="Turns of one run through a task's checklist at most.",
+        help_text="1 to 1,000; a run works through a task's checklist.",
     )
     run_max_tokens = models.PositiveIntegerField(
+        "tokens of one run at most",
         default=500_000,
         validators=[MinValueValidator(1_000)],
-        help_text="Tokens in and out that a run may use before it begins another turn.",
+        help_text="Read and written; above them a run begins no other turn.",
     )
     run_max_minutes = models.PositiveSmallIntegerField(
+        "minutes of work of one run at most",
         default=60,
         validators=[MinValueValidator(1), MaxValueValidator(1_440)],
-        help_text="Minutes of work of one run at most; what it waits for a person does not count.",
+        help_text="1 to 1,440; what it waits for a person does not count.",
     )
 
     class Meta:
@@ -196,7 +243,8 @@ class BudgetProfile(models.Model):
         taken = (self.reserved_output or 0) + (self.buffer or 0)
         if self.window is not None and self.window <= taken:
             problems["window"] = (
-                f"The window must be above reserved output + buffer = {taken:,}, or nothing is left for the prompt."
+                f"The window must be above what is kept free for the answer and against errors, {taken:,} tokens, or "
+                "nothing is left for the prompt."
             )
         if (self.ceiling is None) != (self.floor is None):
             # With one number and one share a large window would turn them round.
@@ -205,7 +253,10 @@ class BudgetProfile(models.Model):
             problems["floor"] = f"The floor must be below the ceiling ({self.ceiling:,}); summarising would never end."
         if self.ceiling is not None and self.window is not None and self.ceiling + self.reserved_output >= self.window:
             room = max(0, self.window - self.reserved_output)
-            problems["ceiling"] = f"Ceiling + reserved output must stay below the window: choose less than {room:,}."
+            problems["ceiling"] = (
+                "The ceiling and what is kept free for the answer must stay below the window: choose less than "
+                f"{room:,}."
+            )
         if self.floor_share >= self.ceiling_share:
             problems["floor_share"] = "The floor's share must be below the ceiling's share."
         for name in ("safety_margin", "catch_all_margin"):

@@ -11,6 +11,7 @@ from tests.product import ROOT
 
 CSS = ROOT / "static" / "css"
 TOKENS = "tokens.css"
+WHOLE = ("app.css", "admin.css")  # what the pages of the workspace and those of the admin have
 LONGEST = 500  # lines
 SPACING = re.compile(r"(scroll-)?(margin|padding)(-[a-z-]+)?|(row-|column-)?gap|border-spacing")
 # `em` follows the text around it, and hairlines are hairlines at every size of type.
@@ -79,9 +80,10 @@ def test_every_token_is_used_and_every_one_that_is_used_is_there() -> None:
     assert set_ == used
 
 
-def test_every_stylesheet_is_part_of_the_one_that_pages_have() -> None:
-    imported = re.findall(r'^@import "([^"]+)";$', (CSS / "app.css").read_text(), re.MULTILINE)
-    assert sorted([*imported, "app.css"]) == [path.name for path in stylesheets()]
+def test_every_stylesheet_is_part_of_one_that_pages_have() -> None:
+    imported = {name: re.findall(r'^@import "([^"]+)";$', (CSS / name).read_text(), re.MULTILINE) for name in WHOLE}
+    assert sorted([*imported["app.css"], *WHOLE]) == [path.name for path in stylesheets()]
+    assert imported["admin.css"] == [TOKENS]
 
 
 def test_a_class_by_itself_is_styled_in_one_file() -> None:

@@ -161,7 +161,10 @@ def test_prompts_saved_at_once_get_versions_of_their_own_and_one_is_active(commi
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"window": 1064}, "The window must be above reserved output + buffer = 1,064"),
+        (
+            {"window": 1064},
+            "The window must be above what is kept free for the answer and against errors, 1,064 tokens",
+        ),
         ({"ceiling": 3000, "floor": 3000}, "The floor must be below the ceiling (3,000)"),
         ({"window": 8000, "ceiling": 6976, "floor": 10}, "choose less than 6,976"),
         ({"floor_share": "0.65"}, "The floor&#x27;s share must be below the ceiling&#x27;s share."),

@@ -1,0 +1,37 @@
+"""What the pages of the admin have in common: their look, the way back, and what a wrong address gets."""
+
+import re
+
+import pytest
+from django.contrib import admin
+from django.test import Client
+from django.urls import reverse
+
+from tests.product import ROOT
+
+pytestmark = pytest.mark.django_db
+
+
+def test_it_has_the_colours_icon_and_type_of_the_workspace_and_a_way_back(admin_client: Client) -> None:
+    page = admin_client.get("/admin/").content.decode()
+    accent = re.findall(r"--accent: light-dark\(#(\w+)", (ROOT / "static/css/tokens.css").read_text())
+    red, green, blue = bytes.fromhex(accent[0])
+    assert re.search(rf"--color-primary-600:\s*(rgb\()?{red},? {green},? {blue}", page), accent
+    assert 'rel="icon"' in page and re.search(r'href="/static/icon[.\w]*\.svg"', page)
+    assert re.search(r'href="/static/css/admin[.\w]*\.css"', page)
+    back = re.search(r'<a[^>]+href="/"[^>]*>(.*?)</a>', page, re.DOTALL)
+    assert back and "Back to the workspace" in back[1]
+
+
+@pytest.mark.parametrize("key", ["1", "no-key", "0190e5d8-0000-7000-8000-000000000000", "%00", "9" * 40])
+def test_a_row_that_is_not_there_is_said_to_be_so(admin_client: Client, key: str) -> None:
+    """The list says so, where Django leads back to it; a server error is no answer."""
+    wrong = {}
+    for model in admin.site._registry:
+        names = (model._meta.app_label, model._meta.model_name)
+        for action in ("change", "delete", "history"):
+            address = reverse("admin:{}_{}_{}".format(*names, action), args=["KEY"]).replace("KEY", key)
+            status = admin_client.get(address).status_code
+            if status not in (302, 403, 404):
+                wrong[address] = status
+    assert wrong == {}
