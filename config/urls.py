@@ -2,7 +2,7 @@ from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import include, path
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularSwaggerView
 from rest_framework.routers import DefaultRouter
 
 from accounts import api as accounts_api
@@ -114,7 +114,7 @@ urlpatterns = [
     path("api/v1/me/", accounts_api.MeView.as_view(), name="me"),
     path("api/v1/ag-ui/", AgUiView.as_view(), name="ag-ui"),
     path("api/v1/", include(router.urls)),
-    path("api/v1/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/v1/schema/", contracts.SchemaView.as_view(), name="schema"),
     path(
         "api/docs/", SpectacularSwaggerView.as_view(url_name="schema", http_method_names=["get", "head"]), name="docs"
     ),
