@@ -64,6 +64,7 @@ class CappedPaginator(Paginator[Any]):
 class RowAdmin(ModelAdmin):
     paginator: ClassVar[type[Paginator[Any]]] = CappedPaginator
     show_full_result_count = False
+    list_per_page = 50
     # Unfold annotates these as empty tuples.
     actions_detail: Any = ()
     actions_list: Any = ()
@@ -167,4 +168,3 @@ class RecordAdmin(ReadOnlyAdmin):
     """These tables grow without bound: nothing on their pages counts rows."""
 
     paginator = InfinitePaginator
-    list_per_page = 50
