@@ -119,31 +119,32 @@ class _Document:
     def _blocks(self, source: IO[bytes]) -> Iterator[str]:
         """One string for each paragraph and table that is in no other table."""
         tables: list[_Table] = []
-        paragraphs = fallbacks = 0
+        depths: Counter[str] = Counter()
         for event, element in events(source):
             name = _name(element)
+            depths[name] += 1 if event == "start" else -1
             if event == "start":
-                fallbacks += name == "Fallback"
-                paragraphs += name == "p"
                 if name == "tbl":
                     tables.append(_Table())
                 continue
-            fallbacks -= name == "Fallback"
-            if name == "p":
-                paragraphs -= 1
-                text = "" if fallbacks else self._paragraph(element, in_table=bool(tables))
-                if tables:
-                    tables[-1].cell.append(text)
-                elif text:
-                    yield text
-            elif name in ("tc", "tr", "tbl") and tables:
-                yield from self._part_of_table(name, element, tables)
-            elif name in ("footnote", "endnote"):
-                yield f"\0{_value(element, 'id')}\0"
-            if name in ("p", "tr", "tbl") or not (paragraphs or tables):
+            yield from self._ended(name, element, tables, hidden=bool(depths["Fallback"]))
+            apart = not (depths["p"] or tables)
+            if apart or name in ("p", "tr", "tbl"):
                 element.clear(keep_tail=True)
-                while (name == "tr" or not (paragraphs or tables)) and (before := element.getprevious()) is not None:
+                while (apart or name == "tr") and (before := element.getprevious()) is not None:
                     element.getparent().remove(before)
+
+    def _ended(self, name: str, element: Element, tables: list[_Table], *, hidden: bool) -> Iterator[str]:
+        if name == "p":
+            text = "" if hidden else self._paragraph(element, in_table=bool(tables))
+            if tables:
+                tables[-1].cell.append(text)
+            elif text:
+                yield text
+        elif name in ("tc", "tr", "tbl") and tables:
+            yield from self._part_of_table(name, element, tables)
+        elif name in ("footnote", "endnote"):
+            yield f"\0{_value(element, 'id')}\0"
 
     def _part_of_table(self, name: str, element: Element, tables: list[_Table]) -> Iterator[str]:
         table = tables[-1]
