@@ -41,6 +41,7 @@ from personas.services import model_for, offered_prompts
 from projects.models import Project
 from projects.services import visible_project
 
+ACCEPTED = "Message-Accepted"  # a header: by it the composer knows that what it has sent is stored
 DECISIONS = {"yes": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}
 
 
@@ -82,7 +83,7 @@ def send(request: Request, found: Conversation) -> HttpResponse:
     if not request.htmx:
         return redirect("chat:conversation", found.pk)
     response = render(request, "chat/_next.html", {"conversation": found, "next": next_view(found)}, status=202)
-    response["HX-Retarget"], response["HX-Reswap"] = "#next", "innerHTML"
+    response["HX-Retarget"], response["HX-Reswap"], response[ACCEPTED] = "#next", "innerHTML", "yes"
     return response
 
 
@@ -265,15 +266,15 @@ def turns_response(request: Request, found: Conversation, turns: list[Turn], *, 
     if not request.htmx:
         return redirect("chat:conversation", found.pk)
     context = {"conversation": found, "messages": pages.answers_page(turns, question=question)}
-    return render(request, "chat/_turn.html", context)
+    response = render(request, "chat/_turn.html", context)
+    response[ACCEPTED] = "yes"
+    return response
 
 
 def _go(request: Request, url: str) -> HttpResponse:
     """htmx follows a redirect inside a fragment; HX-Redirect makes the page itself go there."""
     if request.htmx:
-        response = HttpResponse(status=204)
-        response["HX-Redirect"] = url
-        return response
+        return HttpResponse(status=204, headers={"HX-Redirect": url, ACCEPTED: "yes"})
     return redirect(url)
 
 

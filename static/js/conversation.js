@@ -1,10 +1,11 @@
 /** The page of a conversation: what comes from the server finds its place, and the status line says what goes on. */
 import { Answer, equip } from "./answers.js";
-import { Composer, editNext, justAsked, refreshNext } from "./composer.js";
+import { Composer, editNext, isAccepted, justAsked, refreshNext } from "./composer.js";
 import { atRest, socket, whenReleased } from "./live.js";
 import { morph } from "./morph.js";
 import { all, announce, around, find, need, parse, say } from "./page.js";
 import { Refused } from "./socket.js";
+import { chooseModel } from "./who.js";
 
 const main = need(HTMLElement, "main");
 const conversation = main.dataset.conversation ?? "";
@@ -14,7 +15,7 @@ let title = document.title;
 /** @type {Map<string, Answer>} */
 const answers = new Map();
 let summarising = main.dataset.state === "summarising";
-const composer = new Composer(conversation, { onStop: stop, onEditLast: editLast });
+const composer = new Composer(conversation, { onStop: stop, onEditLast: editLast, onSay: tell });
 
 /** @param {string} text */
 function tell(text) {
@@ -108,10 +109,10 @@ function editLast() {
 function listen() {
   socket.addEventListener("lost", () => tell(say("lost")));
   socket.addEventListener("ended", () => tell(say("ended")));
-  socket.addEventListener(
-    "open",
-    () => status.textContent === say("lost") && tell(answers.size ? say("answering") : ""),
-  );
+  socket.addEventListener("open", () => {
+    if (status.textContent === say("lost")) tell(answers.size ? say("answering") : "");
+    need(HTMLElement, "#problem").querySelector("[data-unreachable]")?.remove();
+  });
   socket.addEventListener("next", refreshNext);
   onHint("state", onState);
   onHint("turn", ({ turn }) => onTurn(turn ?? ""));
@@ -239,11 +240,14 @@ document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
 });
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
   // A refusal that names its place is a sentence; any other page of an error has no place in this one.
-  if (detail.xhr.status < 400 || detail.xhr.getResponseHeader("HX-Retarget")) return;
+  if (detail.xhr.getResponseHeader("HX-Retarget")) return;
+  if (detail.xhr.status < 400 && (detail.requestConfig.elt !== composer.form || isAccepted(detail.xhr))) return;
   detail.shouldSwap = false;
   problem(say("refused"));
 });
-document.body.addEventListener("htmx:sendError", () => problem(say("unreachable")));
+document.body.addEventListener("htmx:sendError", () => {
+  problem(say("unreachable")).dataset.unreachable = "";
+});
 
 /** @param {string} text */
 function problem(text) {
@@ -252,6 +256,7 @@ function problem(text) {
   line.role = "alert";
   line.textContent = text;
   need(HTMLElement, "#problem").replaceChildren(line);
+  return line;
 }
 
 document.addEventListener("keydown", ({ key, target }) => {
@@ -329,11 +334,7 @@ panelBody.addEventListener("click", ({ target }) => {
   const file = around(HTMLElement, "[data-remove-file]", target)?.dataset.removeFile;
   const model = around(HTMLElement, "[data-choose-model]", target)?.dataset.chooseModel;
   if (file) document.getElementById(`chip-${file}`)?.remove();
-  const models = model && find(HTMLSelectElement, "select[name=model]", composer.form);
-  if (!models) return;
-  models.value = model;
-  models.dispatchEvent(new Event("change", { bubbles: true }));
-  announce("planchange");
+  if (model) chooseModel(composer.form, model);
 });
 
 function closePanel() {

@@ -97,15 +97,92 @@ function hideToast() {
 toast.addEventListener("htmx:afterSwap", showToast);
 showToast();
 
-// --- search ---
+// --- search and commands, and the keys that hold on every page ---
+
+const side = need(HTMLElement, "#side");
+const railSwitch = need(HTMLButtonElement, "[data-rail-switch]", side);
+railSwitch.hidden = false;
+railSwitch.addEventListener("click", switchRail);
+
+/** Kept in a cookie, so that the server writes the next page as it is. */
+function switchRail() {
+  const narrow = side.toggleAttribute("data-rail");
+  // biome-ignore lint/suspicious/noDocumentCookie: the Cookie Store exists on secure origins only
+  document.cookie = `side=${narrow ? "rail" : ""};path=/;max-age=31536000;samesite=lax`;
+}
+
+/** Asked for when it is wanted: few pages need it. */
+async function search() {
+  const { openPalette } = await import("./palette.js");
+  openPalette();
+}
+
+function showShortcuts() {
+  const sheet = need(HTMLDialogElement, "#shortcuts");
+  if (!sheet.open) sheet.showModal();
+}
+
+document.addEventListener("click", (event) => {
+  if (!around(HTMLElement, "[data-palette]", event.target) || opensElsewhere(event)) return;
+  event.preventDefault();
+  if (side.matches(":popover-open")) side.hidePopover();
+  search();
+});
+
+document.body.addEventListener("command", ({ detail }) => {
+  if (detail.does === "rail") switchRail();
+  if (detail.does === "keys") showShortcuts();
+});
+
+function toField() {
+  const field = find(HTMLTextAreaElement, "#text");
+  if (field) field.focus();
+  else search();
+}
+
+/** From one message to the next or, with -1, the one before. @param {number} step */
+function toMessage(step) {
+  const there = all(HTMLElement, "#messages article");
+  const here = around(HTMLElement, "article", document.activeElement);
+  const to = there[here ? there.indexOf(here) + step : step > 0 ? 0 : there.length - 1];
+  if (!to) return;
+  to.tabIndex = -1;
+  to.focus();
+}
+
+/** By the key, with Ctrl or the command key. @type {Record<string, () => void>} */
+const WITH_CONTROL = {
+  k: search,
+  b: switchRail,
+  ".": () => find(HTMLElement, "[data-close-panel]:not([hidden] *), .plan-line")?.click(),
+};
+/** @type {Record<string, () => void>} */
+const WITH_CONTROL_AND_SHIFT = {
+  o: () => need(HTMLAnchorElement, ".new-conversation").click(),
+  c: () => all(HTMLElement, "[data-copy-answer]").at(-1)?.click(),
+};
+/** Where nobody writes. @type {Record<string, () => void>} */
+const ALONE = {
+  "/": toField,
+  "?": showShortcuts,
+  j: () => toMessage(1),
+  k: () => toMessage(-1),
+};
 
 document.addEventListener("keydown", (event) => {
-  if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+  if (event.defaultPrevented || event.isComposing || event.altKey) return;
+  const control = event.ctrlKey || event.metaKey;
+  const writing = around(
+    HTMLElement,
+    "input:not([type=checkbox], [type=radio]), textarea, select, dialog",
+    event.target,
+  );
+  if (!control && (writing || find(HTMLElement, "#keys-opener"))) return; // tasks have keys of their own
+  const keys = control ? (event.shiftKey ? WITH_CONTROL_AND_SHIFT : WITH_CONTROL) : ALONE;
+  const key = event.key.toLowerCase();
+  if (!Object.hasOwn(keys, key)) return;
   event.preventDefault();
-  const field = need(HTMLInputElement, "#search");
-  if (!field.checkVisibility()) need(HTMLElement, "#side").showPopover();
-  field.focus();
-  field.select();
+  keys[key]();
 });
 
 // A conversation opened at one of its messages, by an address without a place in it.

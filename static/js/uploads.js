@@ -171,6 +171,10 @@ export class Attachments {
     return all(HTMLElement, ".chip", this.chips).every((chip) => chip.dataset.status === "ready");
   }
 
+  get any() {
+    return this.chips.querySelector(".chip") !== null;
+  }
+
   get whyNot() {
     return sayOfFile(this.chips.querySelector('[data-status="failed"], [data-status="too_long"]') ? "unfit" : "unread");
   }

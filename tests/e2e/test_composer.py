@@ -184,3 +184,34 @@ def test_a_message_that_did_not_arrive_comes_back_above_what_was_written_since(v
     route.abort()
     expect(field(page)).to_have_value("Two\n\nand three")
     expect(page.get_by_role("alert")).to_be_visible()
+
+
+def test_what_is_sent_after_the_session_ended_is_there_again_after_signing_in(visit: OpenBrowser) -> None:
+    opened = visit()
+    opened.expected += ["401 (Unauthorized)", "htmx:responseError"]
+    page = opened.sign_in()
+    ask(page, "One", text="First.")
+    expect_complete(page)
+    page.context.clear_cookies(name="sessionid")
+    field(page).fill("Two, and long thought of")
+    field(page).press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("You were signed out")
+    expect(field(page)).to_have_value("Two, and long thought of")
+    at = page.url
+    page.get_by_role("alert").get_by_role("link", name="Sign in").click()
+    page.get_by_label("Username").fill(opened.person.username)
+    page.get_by_label("Password").fill(opened.person.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(at)
+    expect(field(page)).to_have_value("Two, and long thought of")
+
+
+def test_what_a_page_before_the_server_answers_is_not_taken_for_the_server(page: Page) -> None:
+    ask(page, "One", text="First.")
+    expect_complete(page)
+    page.route("**/c/*/turns/", lambda route: route.fulfill(status=200, body="<h1>Welcome to the hotel</h1>"))
+    field(page).fill("Two")
+    field(page).press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Your text is kept")
+    expect(page.get_by_text("Welcome to the hotel")).to_have_count(0)
+    expect(field(page)).to_have_value("Two")

@@ -88,6 +88,9 @@ def test_search_by_keyboard_leads_to_the_message(page: Page) -> None:
     page.keyboard.press("Control+k")
     expect(page.get_by_label("Search all conversations")).to_be_focused()
     page.keyboard.type("hop dong")
+    found = page.get_by_role("group", name="Messages").get_by_role("option").first
+    expect(found.locator("mark").first).to_have_text("Hợp")
+    page.keyboard.press("ArrowUp")  # from the first to the last, which leads to all that was found
     page.keyboard.press("Enter")
     hit = page.locator(".found-messages a").last
     expect(hit.locator("mark").first).to_have_text("Hợp")
@@ -119,6 +122,7 @@ def test_without_scripts_a_conversation_is_organised_and_found(visit: OpenBrowse
     page.get_by_label("Title").fill("Fruit")
     page.get_by_role("button", name="Rename", exact=True).click()
     expect(page.get_by_role("heading", name="Fruit")).to_be_visible()
+    page.get_by_role("link", name="Search…").click()
     page.get_by_label("Search all conversations").fill("apples")
     page.keyboard.press("Enter")
     page.locator(".found-messages a").first.click()
