@@ -29,7 +29,7 @@ PAGE = 60  # conversations
 DEEPEST = 600  # that are refreshed in place; who has scrolled further gets the rest anew
 OF_PROJECT = 8  # the newest of each project
 MAX_PROJECTS = 50
-SHOWN = ("id", "title", "updated", "project")
+SHOWN = ("id", "title", "updated", "project", "state")
 
 
 class View(StrEnum):
@@ -61,7 +61,8 @@ class Side:
     def tag(self) -> str:
         """Changes with what is shown, not with every `updated`: a page that has it has nothing to put in its place."""
         rows = [
-            (group.label, group.more, [(each.pk, each.title) for each in group.conversations]) for group in self.groups
+            (group.label, group.more, [(each.pk, each.title, each.state) for each in group.conversations])
+            for group in self.groups
         ]
         return sha256(repr((self.view, bool(self.after), rows)).encode()).hexdigest()[:12]
 

@@ -33,6 +33,7 @@ from chat.turns.submit import Ask
 from chat.turns.submit import regenerate as answer_anew
 from chat.usage.services import spent
 from chat.web import messages as pages
+from chat.web.home import surroundings
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_headers, with_row
 from files.models import File
@@ -244,6 +245,7 @@ def page(request: Request, found: Conversation | None, status: int = 200, **more
         "run": run_views.of_conversation(request.user, found),
         "first": first_steps(request.user) if found is None and not request.GET else None,
         **pages.choices(request.user, scope),
+        **(surroundings(request.user, scope) if found is None else {}),
         **more,
     }
     if context["chosen_model"] and not context.get("excerpt"):

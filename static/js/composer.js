@@ -14,11 +14,18 @@ import { whoAnswers } from "./who.js";
 const ASKED = "asked";
 const touch = matchMedia("(pointer: coarse)");
 
+/**
+ * `onSay`: a sentence for the status line, or "" when it no longer holds. `onSend`: the message is on its way, with the
+ * chips of its files. `onUnsent`: it did not arrive, and is in the field again.
+ *
+ * @typedef {{onStop: () => void, onEditLast: () => void, onSay: (text: string) => void,
+ *   onSend: (text: string, chips: Element[]) => void, onUnsent: () => void}} Tell
+ */
+
 export class Composer {
   /**
    * @param {string} conversation its id, or "" for one that does not exist yet
-   * @param {{onStop: () => void, onEditLast: () => void, onSay: (text: string) => void}} tell `onSay`: a sentence for
-   *   the status line, or "" when it no longer holds
+   * @param {Tell} tell
    */
   constructor(conversation, tell) {
     this.form = need(HTMLFormElement, "#composer");
@@ -33,7 +40,7 @@ export class Composer {
     this.usable = !this.send.disabled; // without a model there is nothing to send to
     this.fits = true;
     this.whyNot = "";
-    this.say = tell.onSay;
+    this.tell = tell;
     this.said = "";
     if (!this.text.value) this.text.value = localStorage.getItem(this.draft) ?? "";
     this.#renewKey();
@@ -46,7 +53,7 @@ export class Composer {
     this.#typed();
   }
 
-  /** @param {{onStop: () => void, onEditLast: () => void, onSay: (text: string) => void}} tell */
+  /** @param {Tell} tell */
   #listen({ onStop, onEditLast }) {
     const { form } = this;
     this.text.addEventListener("input", () => this.#typed());
@@ -76,6 +83,11 @@ export class Composer {
     this.fits = line?.dataset.fits !== "false";
     this.whyNot = this.fits ? "" : (line?.textContent.trim() ?? "");
     this.#show();
+  }
+
+  /** The name of the model that will answer. */
+  get answerer() {
+    return find(HTMLInputElement, "input[name=model]:checked", this.form)?.dataset.name ?? "";
   }
 
   /** While older messages are being summarised one can write, but not send. @param {boolean} held */
@@ -117,7 +129,7 @@ export class Composer {
   /** @param {string} text */
   #tell(text) {
     this.said = text;
-    this.say(text);
+    this.tell.onSay(text);
   }
 
   #typed() {
@@ -160,6 +172,7 @@ export class Composer {
     this.attachments.hold();
     this.text.value = "";
     need(HTMLElement, "#problem").replaceChildren();
+    this.tell.onSend(this.sent, this.attachments.going);
     this.#show();
   }
 
@@ -173,7 +186,10 @@ export class Composer {
       if (opens) this.#moveTo(opens);
       this.#renewKey();
       if (!touch.matches) this.text.focus(); // on a phone it would bring the keyboard up over the answer
-    } else this.text.value = joined(sent, this.text.value);
+    } else {
+      this.text.value = joined(sent, this.text.value);
+      this.tell.onUnsent();
+    }
     this.attachments.release();
     this.#typed();
   }

@@ -15,7 +15,13 @@ let title = document.title;
 /** @type {Map<string, Answer>} */
 const answers = new Map();
 let summarising = main.dataset.state === "summarising";
-const composer = new Composer(conversation, { onStop: stop, onEditLast: editLast, onSay: tell });
+const composer = new Composer(conversation, {
+  onStop: stop,
+  onEditLast: editLast,
+  onSay: tell,
+  onSend: showSending,
+  onUnsent: takeBackSending,
+});
 
 /** @param {string} text */
 function tell(text) {
@@ -231,6 +237,38 @@ async function takeOver() {
   findPending();
 }
 
+// --- what was just sent stands in its place at once, and gives way to what the server makes of it ---
+
+/** @param {string} text @param {Element[]} chips of the files that go with it */
+function showSending(text, chips) {
+  if (answers.size) return; // it waits for the answer, above the field
+  const { content } = need(HTMLTemplateElement, "#sending");
+  const shown = /** @type {DocumentFragment} */ (content.cloneNode(true));
+  need(HTMLElement, ".said", shown).textContent = text;
+  for (const chip of chips) {
+    const copy = /** @type {Element} */ (chip.cloneNode(true));
+    copy.removeAttribute("id");
+    for (const each of copy.querySelectorAll("input, button")) each.remove();
+    need(HTMLElement, ".attached", shown).append(copy);
+  }
+  need(HTMLElement, "[data-by]", shown).textContent = composer.answerer;
+  messages.append(shown);
+  main.classList.remove("new");
+  main.classList.toggle("begun", !conversation);
+  transcript.scrollTop = 0;
+}
+
+function endSending() {
+  for (const each of all(HTMLElement, "[data-sending]", messages)) each.remove();
+}
+
+/** What could not be sent is in the field again. */
+function takeBackSending() {
+  endSending();
+  main.classList.toggle("new", !conversation);
+  main.classList.remove("begun");
+}
+
 // --- what was asked for ---
 
 document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
@@ -239,6 +277,7 @@ document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
   if (messages.querySelector(".columns:not(:last-child)")) sync(); // only the newest answers stand side by side
 });
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (detail.requestConfig.elt === composer.form && isAccepted(detail.xhr)) endSending();
   // A refusal that names its place is a sentence; any other page of an error has no place in this one.
   if (detail.xhr.getResponseHeader("HX-Retarget")) return;
   if (detail.xhr.status < 400 && (detail.requestConfig.elt !== composer.form || isAccepted(detail.xhr))) return;

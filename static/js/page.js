@@ -141,9 +141,20 @@ async function write(text) {
   if (!done) throw new Error("copying was refused");
 }
 
+/** As in RFC 4180. @param {HTMLTableElement | null} table */
+function csv(table) {
+  const cell = (/** @type {Element} */ each) => {
+    const text = (each.textContent ?? "").trim();
+    return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [...(table?.rows ?? [])].map((row) => [...row.cells].map(cell).join(",")).join("\r\n");
+}
+
 /** @param {HTMLElement} button */
 async function textFor(button) {
-  const { copyAnswer } = button.dataset;
+  const { copyAnswer, copyTable } = button.dataset;
+  if (copyTable !== undefined)
+    return csv(find(HTMLTableElement, "table", button.parentElement?.previousElementSibling));
   if (copyAnswer === undefined) return around(HTMLElement, ".code", button)?.querySelector("code")?.textContent ?? "";
   const response = await fetch(copyAnswer);
   if (!response.ok) throw new Error(`the text was refused with ${response.status}`);
@@ -151,7 +162,7 @@ async function textFor(button) {
 }
 
 document.addEventListener("click", async ({ target }) => {
-  const button = around(HTMLElement, "[data-copy], [data-copy-answer]", target);
+  const button = around(HTMLElement, "[data-copy], [data-copy-answer], [data-copy-table]", target);
   if (!button) return;
   const label = find(HTMLElement, "[data-copy-label]", button) ?? button;
   label.dataset.before ??= label.textContent;

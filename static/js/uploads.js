@@ -2,7 +2,7 @@
  * Files on their way: sent with progress, two at a time, and those that go with the next message, as chips under its
  * field.
  */
-import { all, announce, around, find, need, parse, sentences } from "./page.js";
+import { all, announce, around, find, need, opensElsewhere, parse, sentences } from "./page.js";
 
 // --- sending ---
 
@@ -339,3 +339,20 @@ class Picker {
     need(HTMLElement, "#picks", sheet).replaceChildren();
   }
 }
+
+// --- pictures, large ---
+
+document.addEventListener("click", (event) => {
+  const link = around(HTMLAnchorElement, "[data-lightbox]", event.target);
+  const dialog = find(HTMLDialogElement, "#lightbox");
+  if (!link || !dialog || opensElsewhere(event)) return;
+  event.preventDefault();
+  const picture = need(HTMLImageElement, "img", dialog);
+  picture.src = link.href;
+  picture.alt = link.closest("li")?.querySelector(".chip-name")?.textContent?.trim() ?? "";
+  dialog.showModal();
+});
+document.addEventListener("click", ({ target }) => {
+  const dialog = around(HTMLDialogElement, "#lightbox", target);
+  if (dialog && !around(Element, "img", target)) dialog.close();
+});

@@ -31,7 +31,7 @@ export function whoAnswers(form) {
   function name() {
     const [first, ...others] = chosen().map((each) => each.dataset.name ?? "");
     const more = (sheet?.dataset.more ?? "").replace("{name}", first).replace("{count}", String(others.length));
-    const as = persona?.value ? persona.selectedOptions[0].text : "";
+    const as = persona?.selectedOptions[0]?.dataset.name;
     need(HTMLElement, "[data-who]", form).textContent = [others.length ? more : first, as].filter(Boolean).join(" · ");
   }
 
