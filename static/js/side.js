@@ -10,6 +10,11 @@ const DEEPEST = 600; // rows that the server refreshes at once
 const list = need(HTMLElement, "#side-list");
 const toast = need(HTMLElement, "[data-toast]");
 
+// --- as an app: a worker that says so when there is no network ---
+
+if (isSecureContext && "serviceWorker" in navigator)
+  addEventListener("load", () => navigator.serviceWorker.register("/service-worker.js").catch(() => {}));
+
 // --- menus ---
 
 document.addEventListener("click", async (event) => {
@@ -154,7 +159,7 @@ function toMessage(step) {
 const WITH_CONTROL = {
   k: search,
   b: switchRail,
-  ".": () => find(HTMLElement, "[data-close-panel]:not([hidden] *), .plan-line")?.click(),
+  ".": () => (find(HTMLElement, "#panel:not([hidden]) [data-close-panel]") ?? find(HTMLElement, ".plan-line"))?.click(),
 };
 /** @type {Record<string, () => void>} */
 const WITH_CONTROL_AND_SHIFT = {

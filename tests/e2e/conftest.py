@@ -206,7 +206,8 @@ def visit(browser: Browser, product: Product, person: Person) -> Iterator[OpenBr
     opened: list[Visit] = []
 
     def open_(**options: Any) -> Visit:
-        options = {"viewport": DESKTOP, "reduced_motion": "reduce", **options}
+        # What a service worker asks for, a test can neither hold back nor see.
+        options = {"viewport": DESKTOP, "reduced_motion": "reduce", "service_workers": "block", **options}
         scripts = bool(options.get("java_script_enabled", True))
         opened.append(Visit(product, person, browser.new_context(**options), scripts=scripts))
         return opened[-1]

@@ -160,3 +160,16 @@ def test_an_unknown_address_is_answered_in_the_look_of_the_product(visit: OpenBr
     expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
     page.get_by_role("link", name="To your conversations").click()
     expect(field(page)).to_be_visible()
+
+
+def test_without_a_network_the_page_says_so(visit: OpenBrowser) -> None:
+    opened = visit(service_workers="allow")
+    opened.expected += ["net::ERR", "htmx:sendError"]
+    page = opened.sign_in()
+    page.evaluate("navigator.serviceWorker.ready.then(() => null)")
+    opened.context.set_offline(True)
+    page.goto(opened.product.url + "/files/")
+    expect(page.get_by_role("heading", name="No network")).to_be_visible()
+    opened.context.set_offline(False)
+    page.get_by_role("link", name="Try again").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Files")
