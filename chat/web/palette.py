@@ -46,7 +46,9 @@ class Group:
 
 @require_GET
 def palette(request: Request) -> HttpResponse:
-    """A fragment. Without a query: the newest conversations, and all commands."""
+    """A fragment. Without a query: the newest conversations, and all commands; with `keys` the list of shortcuts."""
+    if "keys" in request.GET:
+        return render(request, "ui/_shortcuts.html")
     query = request.GET.get("q", "")[:LONGEST].replace("\0", " ").strip()
     words = query.lower().split()
     matching = [each for each in commands() if all(word in each.name.lower() for word in words)]

@@ -1,9 +1,9 @@
 /**
  * What is around every page: the list of conversations with its menus, changes from elsewhere, the way back after a
- * deletion, search by keyboard, and the tab's title, which says when a run waits.
+ * deletion, the palette, the keys of every page, and the tab's title, which says when a run waits.
  */
 import { onNews } from "./live.js";
-import { all, announce, around, beside, DRAFT, find, need, opensElsewhere } from "./page.js";
+import { all, announce, around, beside, DRAFT, find, need, opensElsewhere, parse } from "./page.js";
 
 const SHOWN_FOR = 15_000; // ms; whoever points at it or is in it gets longer
 const DEEPEST = 600; // rows that the server refreshes at once
@@ -102,7 +102,104 @@ function hideToast() {
 toast.addEventListener("htmx:afterSwap", showToast);
 showToast();
 
-// --- search and commands, and the keys that hold on every page ---
+// --- the palette: one field for conversations, messages, files, projects, personas and commands ---
+
+const ASK_AFTER = 100; // milliseconds without a key before the server is asked
+const palette = need(HTMLDialogElement, "#palette");
+const sought = need(HTMLInputElement, "input", palette);
+const results = need(HTMLElement, "#palette-results", palette);
+const counted = need(HTMLElement, "[data-palette-said]", palette);
+const address = need(HTMLElement, "[data-palette]").dataset.palette ?? "";
+let asking = 0;
+let askedFor = 0;
+let shownFor = ""; // the query that the results are of
+
+function openPalette() {
+  if (!palette.open) palette.showModal();
+  sought.select();
+  askPalette();
+}
+
+async function askPalette() {
+  const query = sought.value.trim();
+  const number = ++askedFor;
+  const response = await fetch(`${address}?${new URLSearchParams({ q: query })}`, {
+    headers: { "HX-Request": "true" },
+  }).catch(() => null);
+  if (number !== askedFor) return; // something else has been typed since
+  if (!response?.ok) return tellPalette(results.dataset.unfound ?? "");
+  results.replaceChildren(...parse(await response.text()).body.children);
+  shownFor = query;
+  results.scrollTop = 0;
+  choose(options()[0]);
+  counted.textContent = options()
+    .filter((each) => each.matches(".palette-all"))
+    .map((each) => each.textContent.trim())
+    .join(". ");
+}
+
+/** @param {string} text */
+function tellPalette(text) {
+  const line = document.createElement("p");
+  line.className = "muted";
+  line.textContent = text;
+  results.replaceChildren(line);
+  counted.textContent = text;
+  sought.removeAttribute("aria-activedescendant");
+}
+
+function options() {
+  return all(HTMLAnchorElement, "[role=option]", results);
+}
+
+/** @param {HTMLElement | undefined} option */
+function choose(option) {
+  for (const each of options()) each.ariaSelected = String(each === option);
+  if (!option) return;
+  sought.setAttribute("aria-activedescendant", option.id);
+  option.scrollIntoView({ block: "nearest" });
+}
+
+/** @param {number} step */
+function moveChoice(step) {
+  const there = options();
+  const at = there.findIndex((each) => each.ariaSelected === "true");
+  choose(there[(at + step + there.length) % there.length]);
+}
+
+sought.addEventListener("input", () => {
+  clearTimeout(asking);
+  asking = window.setTimeout(askPalette, ASK_AFTER);
+});
+
+sought.addEventListener("keydown", (event) => {
+  if (event.isComposing) return;
+  if (event.key === "ArrowDown") moveChoice(1);
+  else if (event.key === "ArrowUp") moveChoice(-1);
+  else if (event.key === "Enter") {
+    // What was typed since is no question to these results: then the form opens the page of the search.
+    const option = find(HTMLAnchorElement, '[aria-selected="true"]', results);
+    if (!option || shownFor !== sought.value.trim()) return;
+    option.click();
+  } else return;
+  event.preventDefault();
+});
+
+results.addEventListener("click", (event) => {
+  const option = around(HTMLAnchorElement, "[role=option]", event.target);
+  if (!option || opensElsewhere(event)) return;
+  palette.close();
+  const { does } = option.dataset;
+  if (!does) return;
+  event.preventDefault();
+  announce("command", { does });
+});
+
+palette.addEventListener("click", ({ target }) => {
+  if (target === palette || around(Element, "[data-close-palette]", target)) palette.close(); // its backdrop is it, too
+});
+
+// --- the keys that hold on every page, and what they do ---
 
 const side = need(HTMLElement, "#side");
 const railSwitch = need(HTMLButtonElement, "[data-rail-switch]", side);
@@ -116,13 +213,12 @@ function switchRail() {
   document.cookie = `side=${narrow ? "rail" : ""};path=/;max-age=31536000;samesite=lax`;
 }
 
-/** Asked for when it is wanted: few pages need it. */
-async function search() {
-  const { openPalette } = await import("./palette.js");
-  openPalette();
-}
-
-function showShortcuts() {
+async function showShortcuts() {
+  if (!find(HTMLDialogElement, "#shortcuts")) {
+    const response = await fetch(`${address}?keys`).catch(() => null);
+    if (!response?.ok) return;
+    document.body.append(need(HTMLDialogElement, "#shortcuts", parse(await response.text())));
+  }
   const sheet = need(HTMLDialogElement, "#shortcuts");
   if (!sheet.open) sheet.showModal();
 }
@@ -131,7 +227,7 @@ document.addEventListener("click", (event) => {
   if (!around(HTMLElement, "[data-palette]", event.target) || opensElsewhere(event)) return;
   event.preventDefault();
   if (side.matches(":popover-open")) side.hidePopover();
-  search();
+  openPalette();
 });
 
 document.body.addEventListener("command", ({ detail }) => {
@@ -142,7 +238,7 @@ document.body.addEventListener("command", ({ detail }) => {
 function toField() {
   const field = find(HTMLTextAreaElement, "#text");
   if (field) field.focus();
-  else search();
+  else openPalette();
 }
 
 /** From one message to the next or, with -1, the one before. @param {number} step */
@@ -157,7 +253,7 @@ function toMessage(step) {
 
 /** By the key, with Ctrl or the command key. @type {Record<string, () => void>} */
 const WITH_CONTROL = {
-  k: search,
+  k: openPalette,
   b: switchRail,
   ".": () => (find(HTMLElement, "#panel:not([hidden]) [data-close-panel]") ?? find(HTMLElement, ".plan-line"))?.click(),
 };

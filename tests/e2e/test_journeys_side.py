@@ -68,7 +68,7 @@ def test_conversations_are_named_put_away_deleted_brought_back_and_found(look: L
 
     look.press(look.side().get_by_role("link", name="Search…"))
     palette = page.get_by_role("dialog", name="Search and commands")
-    palette.get_by_label("Search all conversations").fill("hop dong")
+    palette.get_by_label("Search everything").fill("hop dong")
     look.check(palette)
     look.press(palette.get_by_role("option", name="All that was found"))
     hit = page.locator(".found-messages a").last

@@ -86,7 +86,7 @@ def test_search_by_keyboard_leads_to_the_message(page: Page) -> None:
         expect_complete(page)
     talk(page, "something else")
     page.keyboard.press("Control+k")
-    expect(page.get_by_label("Search all conversations")).to_be_focused()
+    expect(page.get_by_label("Search everything")).to_be_focused()
     page.keyboard.type("hop dong")
     found = page.get_by_role("group", name="Messages").get_by_role("option").first
     expect(found.locator("mark").first).to_have_text("Hợp")
