@@ -60,6 +60,9 @@ def home(request: Request) -> HttpResponse:
 
 @with_row(visible_conversation, "GET")
 def conversation(request: Request, found: Conversation) -> HttpResponse:
+    if "since" in request.GET:
+        asked = pages.first_since(found, request.GET["since"])
+        return redirect(reverse("chat:conversation", args=[found.pk]) + f"?at={asked}#m-{asked}")
     place = request.GET.get("at") or request.GET.get("before")
     if place is None:
         return page(request, found)

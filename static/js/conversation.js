@@ -3,7 +3,7 @@ import { Answer, equip } from "./answers.js";
 import { Composer, editNext, isAccepted, justAsked, refreshNext } from "./composer.js";
 import { atRest, socket, whenReleased } from "./live.js";
 import { morph } from "./morph.js";
-import { all, announce, around, find, need, parse, say } from "./page.js";
+import { all, announce, around, find, need, notify, parse, say } from "./page.js";
 import { Refused } from "./socket.js";
 import { chooseModel } from "./who.js";
 
@@ -46,7 +46,7 @@ function findPending(root = messages) {
 /** @param {HTMLElement} article */
 function follow(article) {
   const answer = new Answer(article, {
-    onDoing: (word) => tell(say(word) || word),
+    onDoing: (word) => doing(word),
     onEnd: (how) => end(answer, how),
   });
   answers.set(answer.turn, answer);
@@ -66,6 +66,15 @@ async function end(answer, how) {
   tellEnd(answer.article, how);
   announce("planchange");
   markTitle(document.hidden ? "●" : "");
+  notify(title, status.textContent);
+}
+
+/** @param {string} word of the sentence that says what goes on, or that sentence */
+function doing(word) {
+  tell(say(word) || word);
+  if (word !== "approval") return;
+  if (document.hidden) markTitle("●");
+  notify(title, say(word));
 }
 
 /** @param {HTMLElement} article @param {string} how done, stopped, failed or interrupted */

@@ -95,6 +95,30 @@ export function sentences(id) {
 
 export const say = sentences("words");
 
+// --- what happens while somebody looks elsewhere ---
+
+const NOTIFY = "notify"; // in this browser's storage, once somebody wants it
+
+/** Asks the browser for leave, or gives it up again. @returns {Promise<boolean>} whether they come from now on */
+export async function switchNotifications() {
+  const wanted = localStorage.getItem(NOTIFY) === null;
+  const granted = wanted && "Notification" in window && (await Notification.requestPermission()) === "granted";
+  if (granted) localStorage.setItem(NOTIFY, "yes");
+  else localStorage.removeItem(NOTIFY);
+  return granted;
+}
+
+/** A word from the browser, where that is wanted and nobody looks at the page. @param {string} title @param {string} text */
+export function notify(title, text) {
+  if (!document.hidden || localStorage.getItem(NOTIFY) === null) return;
+  if (!("Notification" in window) || Notification.permission !== "granted") return;
+  const shown = new Notification(title, { body: text, tag: location.pathname });
+  shown.onclick = () => {
+    window.focus();
+    shown.close();
+  };
+}
+
 // --- places ---
 
 const GAP = 4; // pixels to what it belongs to

@@ -3,7 +3,19 @@
  * deletion, the palette, the keys of every page, and the tab's title, which says when a run waits.
  */
 import { onNews } from "./live.js";
-import { all, announce, around, beside, DRAFT, find, need, opensElsewhere, parse } from "./page.js";
+import {
+  all,
+  announce,
+  around,
+  beside,
+  DRAFT,
+  find,
+  need,
+  notify,
+  opensElsewhere,
+  parse,
+  switchNotifications,
+} from "./page.js";
 
 const SHOWN_FOR = 15_000; // ms; whoever points at it or is in it gets longer
 const DEEPEST = 600; // rows that the server refreshes at once
@@ -233,7 +245,16 @@ document.addEventListener("click", (event) => {
 document.body.addEventListener("command", ({ detail }) => {
   if (detail.does === "rail") switchRail();
   if (detail.does === "keys") showShortcuts();
+  if (detail.does === "notify") tellNotifications();
 });
+
+async function tellNotifications() {
+  const on = await switchNotifications();
+  const line = document.createElement("p");
+  line.textContent = (on ? results.dataset.notified : results.dataset.unnotified) ?? "";
+  toast.replaceChildren(line, document.createElement("form")); // what it holds is what it shows
+  showToast();
+}
 
 function toField() {
   const field = find(HTMLTextAreaElement, "#text");
@@ -301,7 +322,9 @@ function markTitle() {
   if (!mark) return;
   const bare = document.title.replaceAll(mark, "").trim();
   const wanted = runs.some((run) => run.dataset.run === "waiting") ? `${mark} ${bare}` : bare;
-  if (document.title !== wanted) document.title = wanted;
+  if (document.title === wanted) return;
+  if (wanted !== bare && !document.title.includes(mark)) notify(bare, mark);
+  document.title = wanted;
 }
 
 new MutationObserver(markTitle).observe(need(HTMLTitleElement, "title"), { childList: true });

@@ -109,7 +109,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(phone: Page) -> Non
     expect(side).to_be_hidden()
     phone.get_by_role("button", name="Conversations").click()
     expect(side).to_be_visible()
-    phone.get_by_role("link", name="New conversation").click()
+    side.get_by_role("link", name="New conversation").click()
     expect(phone.get_by_role("heading", name="What would you like to know?")).to_be_visible()
 
 
