@@ -26,8 +26,8 @@ PUBLIC = {
     "/api/v1/asyncapi/",
     "/api/docs/",
 }
-# Administrators see people's own names, and run projects; who opens one that is not theirs stands in its history.
-SHOWN = ("/accounts/user/", "/projects/project/")
+# Administrators see people's own names, and run projects and personas; who opens somebody else's stands in its history.
+SHOWN = ("/accounts/user/", "/projects/project/", "/personas/persona/")
 SIGNING_OUT = {"/logout/", "/admin/logout/"}
 # Rows of the workspace, which whoever is signed in may read.
 SHARED = ("/api/v1/models/", "/api/v1/budget-profiles/")
