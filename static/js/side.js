@@ -52,6 +52,7 @@ document.body.addEventListener("sidechange", ({ detail }) => {
   if (location.pathname === `/c/${detail.conversation}/`) announce("titlechange", detail);
 });
 onNews("conversations", refresh);
+onNews("tasks", refresh); // a run may wait for its person by now
 onNews("invitations", () => announce("invitationschange"));
 document.addEventListener("visibilitychange", refresh);
 

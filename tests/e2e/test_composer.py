@@ -216,3 +216,17 @@ def test_what_a_page_before_the_server_answers_is_not_taken_for_the_server(page:
     expect(page.get_by_role("alert")).to_contain_text("Your text is kept")
     expect(page.get_by_text("Welcome to the hotel")).to_have_count(0)
     expect(field(page)).to_have_value("Two")
+
+
+def test_the_first_message_stands_in_its_place_at_once(page: Page) -> None:
+    waiting: list[Route] = []
+    page.route("**/", lambda route: waiting.append(route) if route.request.method == "POST" else route.continue_())
+    field(page).fill(scripted("Good morning", text="Good evening."))
+    field(page).press("Enter")
+    route = until_sent(page, waiting)
+    expect(page.locator("article.question")).to_contain_text("Good morning")
+    expect(page.get_by_role("heading", name="What would you like to know?")).to_be_hidden()
+    route.continue_()
+    page.wait_for_url("**/c/*/")
+    expect(answer(page)).to_contain_text("Good evening.")
+    expect(page.locator("article.question")).to_have_count(1)

@@ -173,3 +173,14 @@ def test_without_a_network_the_page_says_so(visit: OpenBrowser) -> None:
     opened.context.set_offline(False)
     page.get_by_role("link", name="Try again").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Files")
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 430), (640, 425)], ids=["keyboard-up", "zoomed"])
+def test_half_of_a_low_window_is_conversation(visit: OpenBrowser, width: int, height: int) -> None:
+    page = visit(viewport={"width": width, "height": height}, has_touch=width < 400).sign_in()
+    ask(page, "Count", text="One two three.")
+    expect_complete(page)
+    assert 2 * page.locator("#transcript").evaluate("each => each.offsetHeight") >= height
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    who = page.locator(".who-opener")
+    expect(who).to_be_in_viewport()
