@@ -13,7 +13,7 @@ from files.extraction.readers.result import Extracted, ExtractionError
 MEMORY = 1 << 30  # bytes of address space
 CODE = (Path(__file__).parent, Path(__file__).parents[2] / "core")  # what readers import
 
-_READERS = {PDF: "pdf", DOCX: "office", PPTX: "office", XLSX: "sheets", EPUB: "markup", HTML: "markup", MAIL: "markup"}
+_READERS = {PDF: "pdf", DOCX: "word", PPTX: "slides", XLSX: "sheets", EPUB: "markup", HTML: "markup", MAIL: "markup"}
 _OF_TEXT = ("markup", "plain")  # readers of what has an encoding
 _MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB)
 

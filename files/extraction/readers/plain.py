@@ -10,7 +10,7 @@ _MAX_BYTES = 4 * MAX_CHARACTERS  # no encoding in use takes more for a character
 
 def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
     text, used = decoded(path, encoding)
-    return whole(media_type, [text], used)
+    return whole(media_type, [text], encoding=used)
 
 
 def decoded(path: Path, encoding: str = "") -> tuple[str, str]:
