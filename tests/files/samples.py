@@ -137,6 +137,26 @@ def strict(document: bytes) -> bytes:
     return archive({name: re.sub(old, new, content) for name, content in members.items()})
 
 
+OPEN = (
+    '<office:document-content xmlns:office="office" xmlns:text="text" xmlns:table="table" xmlns:draw="draw"'
+    ' xmlns:style="style" xmlns:presentation="presentation" xmlns:xlink="xlink" xmlns:dc="dc">{content}'
+    "</office:document-content>"
+)
+
+
+def open_document(kind: str, body: str, styles: str = "", **members: str) -> bytes:
+    """An OpenDocument `text`, `spreadsheet` or `presentation` with this body and these automatic styles, as XML."""
+    content = f"<office:automatic-styles>{styles}</office:automatic-styles><office:body>{body}</office:body>"
+    return archive(
+        {
+            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+            "content.xml": OPEN.format(content=content),
+            "META-INF/manifest.xml": "<manifest/>",
+            **{name.replace("_", "/", 1) + ".xml": OPEN.format(content=text) for name, text in members.items()},
+        }
+    )
+
+
 def book(chapters: Sequence[str]) -> bytes:
     """An EPUB."""
     items = "".join(
