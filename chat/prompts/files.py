@@ -23,6 +23,7 @@ from files.index.language import readable
 from files.index.search import Hit, search_many
 from files.models import File
 from personas.models import BudgetProfile
+from personas.texts import Texts
 from projects.models import ProjectFile
 
 # Above a list of files: for a model with tools, and for one without, with passages and without.
@@ -37,8 +38,7 @@ BRIEF = 3  # words of a message
 # The lists must be sent, so without a bound a project of a thousand files would leave no room for any question.
 LIST_SHARE = 10  # percent of the room, for each of the two
 FOUND_PART = 4  # passages of attachments take at most this part of the room; those of a project what its line leaves
-HEADER = 40  # tokens that are enough for what stands above a list, and for the line that says how many more there are,
-# in the built-in words
+HEADER = 40  # tokens that are enough for the built-in words above a list and for the line below it
 JOINT = 4  # texts put together may count a little more than their parts
 
 
@@ -254,8 +254,7 @@ class PromptFiles:
             ids = [UUID(file.id) for each in files.values() for file in each if file.tokens is not None]
             found = self._found(ids, min(most, left))
             header = FOUND if found else NOT_SHOWN
-        listed = [f"{self.made.texts.fill(header, whose=whose)}\n{lines}" for whose, lines in lists.items()]
-        text = "\n\n".join([*listed, found] if found else listed)
+        text = listing_text(header, lists, found, self.made.texts)
         return Block(text, self.made.tokenizer.count(text))
 
     def _described(self, attached: Sequence[File]) -> list[Document]:
@@ -270,20 +269,15 @@ class PromptFiles:
         left -= self._header
         share = min(left, limit * LIST_SHARE // 100 - self._header)
         for file in files:
-            line = self._line(file)
+            line = line_of(file, self.made.texts)
             size = self._count(f"{line}\n")
             if size > (share if lines else left):
                 break
             lines.append(line)
             share -= size
-        more = (
-            [self.made.texts.fill("more_files", count=len(files) - len(lines))] if 0 < len(lines) < len(files) else []
-        )
-        return "\n".join([*lines, *more])
-
-    def _line(self, file: Document) -> str:
-        name = "file_line" if file.tokens is not None else "image_line"
-        return self.made.texts.fill(name, title=file.title, id=file.id, tokens=file.tokens)
+        if 0 < len(lines) < len(files):
+            lines.append(self.made.texts.fill("more_files", count=len(files) - len(lines)))
+        return "\n".join(lines)
 
     @property
     def _header(self) -> int:
@@ -330,6 +324,18 @@ class PromptFiles:
 
     def _is_brief(self) -> bool:
         return len(re.findall(r"\w+", readable(self.question))) <= BRIEF
+
+
+def line_of(file: Document, texts: Texts) -> str:
+    """A file in a list; one without tokens is an image."""
+    name = "file_line" if file.tokens is not None else "image_line"
+    return texts.fill(name, title=file.title, id=file.id, tokens=file.tokens)
+
+
+def listing_text(header: str, lists: Mapping[str, str], found: str, texts: Texts) -> str:
+    """L: the lines by whose files they name, each below the `header` of this name, and what was `found` in them."""
+    listed = [f"{texts.fill(header, whose=whose)}\n{lines}" for whose, lines in lists.items()]
+    return "\n\n".join([*listed, found] if found else listed)
 
 
 def _why_searched(file: Document, project: ProjectFiles) -> Reason:

@@ -60,7 +60,7 @@ class PromptVersion(models.Model):
         """What changes with the version that is active."""
         return str(self.version)
 
-    def history(self) -> "models.QuerySet[PromptVersion]":
+    def history(self) -> "models.QuerySet[Any]":
         """All versions of what this is one of, the newest first."""
         return type(self)._default_manager.all()
 
@@ -88,7 +88,10 @@ class PromptText(PromptVersion):
             models.UniqueConstraint(fields=["name"], condition=Q(active=True), name="one_active_prompttext"),
         ]
 
-    def history(self) -> "models.QuerySet[PromptVersion]":
+    def __str__(self) -> str:
+        return f"v{self.version}" if self.version else "the built-in text"
+
+    def history(self) -> "models.QuerySet[Any]":
         return PromptText.objects.filter(name=self.name)
 
 
