@@ -61,12 +61,14 @@ FILE = {"title": "the file's name", "id": "by which tools read it"}
 COUNT = {"tokens": "how many tokens it has"}
 
 
+WHEN_TO_CALL = "When to call it: a line in the list of the tools, wherever the model may call it."
+
+
 def _guidance(tool: str, text: str) -> Text:
-    purpose = f"When to call {tool}. Stands in the list of the tools wherever the model may call it."
-    return Text(SYSTEM, f"Guidance for {tool}", purpose, text, may_be_empty=True, most=2_000)
+    return Text(SYSTEM, f"Guidance for {tool}", WHEN_TO_CALL, text, may_be_empty=True, most=2_000)
 
 
-TEXTS: Mapping[str, Text] = {
+TEXTS = {
     "tools": Text(
         SYSTEM,
         "List of the tools",
@@ -437,15 +439,16 @@ def checked(name: str, text: str) -> str:
         raise ProductError(
             "prompt_too_long", f"The text has {len(text):,} characters; “{about.title}” may have {about.most:,}."
         )
-    found = set(_PLACEHOLDER.findall(text))
+    found = _PLACEHOLDER.findall(text)
     if missing := [each for each in about.needs if each not in found]:
         named = ", ".join(f"{{{each}}} ({about.needs[each]})" for each in missing)
         raise ProductError("placeholder_missing", f"The text lacks {named}. Write it where that is to stand.")
-    if unknown := sorted(found - set(about.placeholders)):
+    if strange := [f"{{{each}}}" for each in found if each not in about.placeholders]:
         known = ", ".join(f"{{{each}}}" for each in about.placeholders)
         raise ProductError(
             "placeholder_unknown",
-            f"There is no placeholder {{{unknown[0]}}} in this text. "
-            + (f"It may have {known}." if known else "It has none; leave the braces out."),
+            f"There is no placeholder {strange[0]} in this text. It may have {known}."
+            if known
+            else f"There is no placeholder {strange[0]} in this text. It has none; leave the braces out.",
         )
     return text

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -45,6 +46,11 @@ class TextAdmin(PromptAdmin):
 
     form = TextForm
     add_form_template = "admin/personas/text/add_form.html"
+    change_form_template = "admin/personas/text/change_form.html"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PromptText]:
+        rows: QuerySet[PromptText] = super().get_queryset(request)
+        return rows.filter(name__in=TEXTS)  # of what the product has no more, nothing is known
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form: Any = super().get_form(request, obj, change, **kwargs)  # a class of its own for each request
@@ -80,11 +86,23 @@ class TextAdmin(PromptAdmin):
         return HttpResponseRedirect(self.home(obj))
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
+        if not request.GET.get("name"):
+            return HttpResponseRedirect(reverse("admin:personas_prompttext_changelist"))
         text = self.asked(request)
-        about, urls = TEXTS[text.name], {"preview_url": self.url("preview", text), "back": self.home(text)}
-        return super().add_view(
-            request, form_url, {"title": about.title, "about": about, **urls, **(extra_context or {})}
-        )
+        buttons = dict.fromkeys(("show_save_and_add_another", "show_save_and_continue"), False)
+        context = {**self._about(text), **buttons, "preview_url": self.url("preview", text)}
+        return super().add_view(request, form_url, {**context, **(extra_context or {})})
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        text = self.get_object(request, object_id)
+        context = self._about(text) if text is not None else {}
+        return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
+
+    def _about(self, text: PromptText) -> dict[str, Any]:
+        about = TEXTS.get(text.name)
+        return {"about": about, "back": self.home(text)} if about else {}
 
     def get_custom_urls(self) -> Any:
         return (
@@ -103,7 +121,14 @@ class TextAdmin(PromptAdmin):
             for name, about in TEXTS.items()
         ]
         groups = [(group, [row for row in rows if row.about.group == group]) for group in GROUPS]
-        return self._page(request, "overview", title="Texts that a model gets", groups=groups, changed=len(active))
+        return self._page(
+            request,
+            "overview",
+            title="Texts that a model gets",
+            groups=groups,
+            changed=len(active.keys() & TEXTS.keys()),
+            all=len(TEXTS),
+        )
 
     def text_view(self, request: HttpRequest, name: str, **kwargs: Any) -> HttpResponse:
         """One text: what it is for, what a model gets, and its history."""
