@@ -26,6 +26,7 @@ from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.chat.conversations import past
 from tests.chat.documents import asked, picture, upload
 from tests.conftest import Person
+from tests.product import until
 
 HOME = "admin:personas_prompttext_changelist"
 
@@ -67,7 +68,7 @@ def test_a_model_gets_what_was_written_and_the_report_names_the_versions(
     write(citation_reminder="", documents="Unterlagen:", image_unseen="(kein Bild)", title="Not in a prompt.")
     mark, later = uuid4().hex, uuid4().hex
     ask(person, place, caller_of_tools, f"Which clause? {mark}", SEARCH, ANSWER)
-    first, second = (record.body["messages"] for record in application.model.finished(mark))
+    first, second = (record.body["messages"] for record in application.model.finished(mark, 2)[:2])
     lines = first[0]["content"].splitlines()
     assert "search_files: Look there first." in lines and not any(line.startswith("read_file") for line in lines)
     assert re.fullmatch(r"Heute ist der \d{4}-\d\d-\d\d\.", lines[-1])
@@ -119,8 +120,7 @@ def test_a_title_is_asked_for_in_the_words_that_were_written(
     write(title="Name it in one word.")
     mark = uuid4().hex
     person.caller.ended(person.caller.ask(f"Name me {mark}")["id"])
-    asking = [each.body["messages"][0]["content"] for each in application.model.finished(mark)]
-    assert "Name it in one word." in asking or application.model.requests("Name it in one word.")
+    until(lambda: application.model.requests("Name it in one word."), "the title is asked for")
 
 
 def test_a_run_asks_in_the_words_that_were_written() -> None:
