@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from core.errors import ProductError
+from core.text import unix_lines
 
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 
@@ -428,7 +429,7 @@ def checked(name: str, text: str) -> str:
     Raises `empty_prompt`, `prompt_too_long`, `placeholder_missing` and `placeholder_unknown`.
     """
     about = TEXTS[name]
-    text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+    text = unix_lines(text).strip()
     if not text and about.may_be_empty:
         return text
     if not text:

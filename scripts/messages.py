@@ -25,7 +25,7 @@ APPS = ("accounts", "chat", "config", "core", "files", "llm", "personas", "proje
 PROGRAMS = re.compile(
     r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!toolbox)|\w*admin\w*\.py)"
     r"|^config/(api_docs|http/metrics|schema|service_urls|settings|static_files|templatetags)"
-    r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|models/summary)"
+    r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|texts/|models/summary)"
     r"|^files/index/indexing|^llm/(forms|agent_loop|model_facts|models|types|tokens)|^personas/(forms|models)"
 )
 MODELS = {"CONTINUE", "NOT_ALLOWED", "TEXTS", "WHEN_TO_CALL"}
