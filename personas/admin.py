@@ -229,7 +229,7 @@ class PromptAdmin(RowAdmin):
     add_form_template = "admin/personas/prompt/add_form.html"
 
     def asked(self, request: HttpRequest) -> PromptVersion:
-        """One that is not stored, of the history that the page is about."""
+        """One that is not stored, of the history that the page is about, with the text that it begins with."""
         return cast("PromptVersion", self.model())
 
     def url(self, page: str, prompt: PromptVersion, **query: object) -> str:
@@ -266,10 +266,12 @@ class PromptAdmin(RowAdmin):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> Any:
         """The text of the version `?from=`, else of the active one."""
-        versions = {str(prompt.version): prompt for prompt in self.compared(request)}
-        active = next((prompt for prompt in versions.values() if prompt.active), None)
-        start = versions.get(request.GET.get("from", ""), active)
-        return {"text": start.text if start else "", "based_on": active.version if active else 0}
+        asked = self.asked(request)
+        active = asked.history().filter(active=True).first()
+        chosen = request.GET.get("from", "")
+        named = chosen.isdecimal() and len(chosen) < 10
+        start = asked.history().filter(version=chosen).first() if named else active
+        return {"text": (start or asked).text, "based_on": active.version if active else 0}
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
         context = {"count_url": self.url("count", self.asked(request)), **(extra_context or {})}
@@ -308,8 +310,8 @@ class PromptAdmin(RowAdmin):
     @button("Compare with the active one", icon="compare_arrows", permission="view")
     def compare_with_active(self, request: HttpRequest, object_id: str) -> HttpResponse:
         prompt: PromptVersion = self.row(request, object_id)
-        active = prompt.history().filter(active=True).first() or prompt
-        old, new = sorted((prompt.version, active.version))
+        active = prompt.history().filter(active=True).first()
+        old, new = sorted((prompt.version, active.version if active else 0))
         return HttpResponseRedirect(self.url("compare", prompt, old=old, new=new))
 
     @confirmed(

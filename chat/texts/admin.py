@@ -61,7 +61,7 @@ class TextAdmin(PromptAdmin):
         name = request.GET.get("name", "")
         if name not in TEXTS:
             raise Http404
-        return PromptText(name=name)
+        return PromptText(name=name, text=TEXTS[name].built_in)
 
     def url(self, page: str, prompt: Any, **query: object) -> str:
         return super().url(page, prompt, name=prompt.name, **query)
