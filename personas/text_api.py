@@ -67,7 +67,6 @@ class PromptTextViewSet(AdminView, viewsets.GenericViewSet[PromptText]):
     serializer_class = PromptTextSerializer
     pagination_class = pages("-version")
     lookup_field = "name"
-    lookup_value_regex = "[a-z_]+"
 
     def list(self, request: Request) -> Response:
         """All of them, in the order in which they stand in a prompt; there is no other page."""

@@ -88,8 +88,7 @@ def plan(
     """The prompt for the branch that ends at `leaf`, with `added` below it: a draft, or what this turn has said so far.
 
     `files` are those of a draft, which is then the first of `added`; `later` as in `messages_of`.
-    Raises `ContextError`. The number of queries does
-    not depend on the length of the conversation.
+    Raises `ContextError`. The number of queries does not depend on the length of the conversation.
     """
     documents = context.documents()
     project = _project_files(context, documents)
