@@ -16,14 +16,13 @@ from django.db.models import CASCADE, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm
 from unfold.widgets import UnfoldAdminFileFieldWidget, UnfoldAdminTextareaWidget
 
 from accounts import people, services
 from accounts.access.delegation import outranks, require_held
 from accounts.models import User
-from core.admin import Confirmation, RowAdmin, acting, button, confirmed
+from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display
 from core.errors import ProductError
 
 MOST_AT_ONCE = 500  # people of one act in the list

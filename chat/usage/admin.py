@@ -9,12 +9,11 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.utils import timezone
-from unfold.decorators import display
 from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminTextInputWidget
 
 from chat.models import ModelCall
 from chat.usage.services import as_csv, between, spent, summed
-from core.admin import RecordAdmin, button
+from core.admin import RecordAdmin, button, display
 from core.i18n import dollars
 
 TABLES = {"day": "Day", "model": "Model", "person": "Person", "project": "Project", "purpose": "Purpose"}

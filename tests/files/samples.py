@@ -87,6 +87,28 @@ def word(paragraphs: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> bytes
     return _saved(document)
 
 
+WORD = (
+    '<w:{root} xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    ' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    ' xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships">{content}</w:{root}>'
+)
+
+
+def word_of(body: str, **parts: str) -> bytes:
+    """A Word document with this body as XML, and with these parts, such as `numbering` and `footnotes`."""
+    made = with_member(word([]), "word/document.xml", WORD.format(root="document", content=f"<w:body>{body}</w:body>"))
+    for name, content in parts.items():
+        made = with_member(made, f"word/{name}.xml", WORD.format(root=name.rstrip("1"), content=content))
+    return made
+
+
+def paragraph(text: str, style: str = "", number: tuple[int, int] | None = None) -> str:
+    """As XML, in a style, or as (list, level) of a numbering; `text` may hold XML after its first run."""
+    numbered = f'<w:numPr><w:ilvl w:val="{number[1]}"/><w:numId w:val="{number[0]}"/></w:numPr>' if number else ""
+    properties = f'<w:pPr>{f"""<w:pStyle w:val="{style}"/>""" if style else ""}{numbered}</w:pPr>'
+    return f"<w:p>{properties}<w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
 def slides(texts: Sequence[str], notes: str = "") -> bytes:
     presentation = pptx.Presentation()
     for text in texts:
@@ -113,6 +135,26 @@ def strict(document: bytes) -> bytes:
         members = {name: opened.read(name) for name in opened.namelist()}
     old, new = rb"http://schemas\.openxmlformats\.org/(\w+)/2006/", rb"http://purl.oclc.org/ooxml/\1/"
     return archive({name: re.sub(old, new, content) for name, content in members.items()})
+
+
+OPEN = (
+    '<office:document-content xmlns:office="office" xmlns:text="text" xmlns:table="table" xmlns:draw="draw"'
+    ' xmlns:style="style" xmlns:presentation="presentation" xmlns:xlink="xlink" xmlns:dc="dc">{content}'
+    "</office:document-content>"
+)
+
+
+def open_document(kind: str, body: str, styles: str = "", **members: str) -> bytes:
+    """An OpenDocument `text`, `spreadsheet` or `presentation` with this body and these automatic styles, as XML."""
+    content = f"<office:automatic-styles>{styles}</office:automatic-styles><office:body>{body}</office:body>"
+    return archive(
+        {
+            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+            "content.xml": OPEN.format(content=content),
+            "META-INF/manifest.xml": "<manifest/>",
+            **{name.replace("_", "/", 1) + ".xml": OPEN.format(content=text) for name, text in members.items()},
+        }
+    )
 
 
 def book(chapters: Sequence[str]) -> bytes:

@@ -35,7 +35,7 @@ def read(path: Path, media_type: str) -> Extracted:
     if document.get_formtype() != raw.FORMTYPE_NONE:
         logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # of a form that is XFA too, the other half is read
         document.init_forms()
-    return paged(media_type, joined(list(limited(_pages(document)))), "scans")
+    return paged(media_type, joined(list(limited(_pages(document)))), without_text="scans")
 
 
 def _pages(document: pypdfium2.PdfDocument) -> Iterator[str]:
