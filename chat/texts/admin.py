@@ -86,6 +86,8 @@ class TextAdmin(PromptAdmin):
         return HttpResponseRedirect(self.home(obj))
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
         if not request.GET.get("name"):
             return HttpResponseRedirect(reverse("admin:personas_prompttext_changelist"))
         text = self.asked(request)
