@@ -63,8 +63,6 @@ class Message(NamedTuple):
 def in_templates() -> Iterator[tuple[Message, str]]:
     for path in sorted((ROOT / "templates").rglob("*.html")):
         name = path.relative_to(ROOT / "templates").as_posix()
-        if name.startswith("admin/"):
-            continue
         template: Template = engines["django"].get_template(name).template  # type: ignore[attr-defined] # of Django's
         for tag in (TranslateNode, BlockTranslateNode):
             yield from ((_of_tag(node), f"templates/{name}") for node in template.nodelist.get_nodes_by_type(tag))

@@ -45,6 +45,14 @@ def test_columns_menu_states_and_messages(vietnamese: Client, admin_user: User) 
     assert "Other nay là hồ sơ mặc định." in page
 
 
+def test_the_overview_and_the_pages_of_people(vietnamese: Client, admin_user: User) -> None:
+    page = words(vietnamese.get("/admin/").content.decode())
+    for said in ("Tổng quan", "Token đã đọc", "Những gì thất bại", "Mọi thứ có ổn không?", "Tải lên, 0 tệp"):
+        assert said in page
+    handed = vietnamese.get(reverse("admin:accounts_user_hand_over", args=[admin_user.pk])).content.decode()
+    assert "Chuyển giao những gì admin sở hữu" in handed and "0 dự án, 0 tệp trong đó, 0 nhân vật" in handed
+
+
 def test_every_page_of_a_table_is_made(vietnamese: Client) -> None:
     Provider.objects.create(name="P")
     Reminder.objects.create(text="Be kind.")
