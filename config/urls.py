@@ -2,7 +2,7 @@ from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import include, path
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularSwaggerView
 from rest_framework.routers import DefaultRouter
 
 from accounts import api as accounts_api
@@ -25,6 +25,7 @@ from config.dashboard_admin import doctor_page
 from config.http import app, health, metrics
 from files import api
 from personas import api as personas_api
+from personas import text_api
 from projects import api as projects_api
 from projects.planner import api as task_api
 
@@ -52,6 +53,7 @@ router.register("prompts", personas_api.PromptViewSet)
 router.register("reminders", personas_api.ReminderViewSet)
 router.register("budget-profiles", personas_api.BudgetProfileViewSet)
 router.register("system-prompts", personas_api.SystemPromptViewSet)
+router.register("prompt-texts", text_api.PromptTextViewSet, "prompt-text")
 router.register("models", personas_api.ModelViewSet)
 
 handler404, handler500 = "config.http.health.not_found", "config.http.health.failed"
@@ -114,7 +116,7 @@ urlpatterns = [
     path("api/v1/me/", accounts_api.MeView.as_view(), name="me"),
     path("api/v1/ag-ui/", AgUiView.as_view(), name="ag-ui"),
     path("api/v1/", include(router.urls)),
-    path("api/v1/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/v1/schema/", contracts.SchemaView.as_view(), name="schema"),
     path(
         "api/docs/", SpectacularSwaggerView.as_view(url_name="schema", http_method_names=["get", "head"]), name="docs"
     ),
