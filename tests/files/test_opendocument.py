@@ -72,7 +72,7 @@ def test_a_chart_gives_its_numbers_and_a_picture_what_it_is_said_to_show(read: R
     chart = f"<table:table><table:table-row>{cells}</table:table-row></table:table>"
     result = read(samples.open_document("text", body, Object_content=chart))
     assert lines(result.text) == ["See", "Chart:", "| 2025 | 3 |", "| --- | --- |", "[Picture: A duck]"]
-    assert result.notes == ["1 of its pictures were left out."]
+    assert result.notes == ["Pictures that were left out: 1."]
 
 
 def test_a_protected_text_of_libreoffice_says_so(read: Read) -> None:
