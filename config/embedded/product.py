@@ -46,6 +46,7 @@ OF_WORKERS = (
     "llm.providers.responses",
 )
 ALONE = {"without_gossip": True, "without_mingle": True, "without_heartbeat": True}
+WEB_CONNECTIONS = 12  # to PostgreSQL beside us: more views at a time than processors take it no further
 TICK = 1  # seconds after which the clock looks whether it is to end
 
 logger = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ def use_model(url: str) -> None:
 
 def web(descriptor: int) -> None:
     """daphne on a listening socket it inherits."""
+    settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"] = WEB_CONNECTIONS
     import_module(SERVER).CommandLine().run(["--fd", str(descriptor), "config.asgi:application"])
 
 
