@@ -12,7 +12,6 @@ from django.db.models import F, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from unfold.decorators import display
 
 from accounts.models import User
 from chat.conversations.importing.jobs import remove_import, retry_import
@@ -20,12 +19,13 @@ from chat.models import Conversation, Import, Run, Share, Summary, SummaryJob, T
 from chat.replay import admin as replay_admin
 from chat.runs.limits import used
 from chat.runs.services import stop_run
+from chat.texts import admin as text_admin
 from chat.usage import admin as usage_admin
-from core.admin import STATES, Confirmation, RecordAdmin, acting, button, confirmed, go
+from core.admin import STATES, Confirmation, RecordAdmin, acting, button, confirmed, display, go
 from core.errors import ProductError
 from personas.models import Persona
 
-__all__ = ["replay_admin", "usage_admin"]  # Django looks for admin pages here alone
+__all__ = ["replay_admin", "text_admin", "usage_admin"]  # Django looks for admin pages here alone
 
 
 @admin.register(Conversation)
@@ -45,7 +45,7 @@ class ConversationAdmin(RecordAdmin):
         return found
 
     def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return acting(request).has_perm("chat.add_replay")
+        return self.has_view_permission(request) and acting(request).has_perm("chat.add_replay")
 
     @button("Plan its turns again", icon="science", permission="replay")
     def replay(self, request: HttpRequest, object_id: str) -> HttpResponse:

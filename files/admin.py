@@ -8,10 +8,9 @@ from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
 from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_post_parameters
-from unfold.decorators import display
 from unfold.widgets import UnfoldAdminPasswordWidget
 
-from core.admin import RecordAdmin, RowAdmin
+from core.admin import RecordAdmin, RowAdmin, display
 from core.crypto import state_of
 from files.models import Embedder, File
 
@@ -28,7 +27,7 @@ class FileAdmin(RecordAdmin):
     search_help_text = "The id or SHA-256 of a file, or a user name"
     fields = (
         *("id", "owner", "media_type", "bytes", "sha256", "status_label", "error_code", "error", "counted", "pages"),
-        *("language", "searchable", "attempt", "heartbeat", "created"),
+        *("encoding", "chosen_encoding", "language", "searchable", "attempt", "heartbeat", "created"),
     )
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:

@@ -1,7 +1,7 @@
 """Who answers, and under which rules, as administrators set it up."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
@@ -17,12 +17,11 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from unfold.decorators import display
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from accounts.models import User
-from core.admin import Confirmation, RowAdmin, acting, button, confirmed, go
-from personas import services
+from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display, go
+from personas import services, tools
 from personas.forms import PersonaForm, PromptForm, ReminderForm
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SummaryPrompt, SystemPrompt
 
@@ -41,24 +40,50 @@ def size(row: PromptVersion | Persona) -> str:
 
 @admin.register(Persona)
 class PersonaAdmin(RowAdmin):
-    """Those of the workspace and the administrator's own; other people's private ones are theirs alone."""
+    """Whoever opens a private one that is not their own stands in its history."""
 
     form = PersonaForm
     list_display = ("name", "visibility", "owner", "model", "budget_profile", "version", size, "updated")
     list_filter = ("visibility", "model", "budget_profile")
     list_select_related = ("owner", "model", "budget_profile")
-    search_fields = ("name", "description")
-    readonly_fields = ("owner", "version")
+    search_fields = ("name", "=id", "=owner__username")
+    search_help_text = "A name, the id of a persona, or a user name"
+    autocomplete_fields = ("owner",)
+    readonly_fields = ("version",)
     fieldsets = (
-        (None, {"fields": ("name", "description", "visibility", "owner", "version")}),
+        (None, {"fields": ("name", "description", "visibility", "owner", "version", "tag")}),
         ("Prompt", {"fields": ("instructions", "replaces_system_prompt", "date_awareness", "reminders")}),
         ("Answers with", {"fields": ("model", "effort", "budget_profile", "tools")}),
         ("Start", {"fields": ("starter_messages",)}),
     )
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Persona]:
-        rows: QuerySet[Persona] = super().get_queryset(request)
-        return rows.filter(pk__in=Persona.objects.visible_to(acting(request)))
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Whoever may only look has no form, and so no hidden field."""
+        if self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj):
+            return self.fieldsets
+        return [
+            (title, {"fields": [name for name in part["fields"] if name != "tag"]}) for title, part in self.fieldsets
+        ]
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        form.acting = acting(request)
+        if obj is not None and "reminders" in form.base_fields:
+            chosen = Reminder.objects.filter(personas=obj).values("pk")
+            form.base_fields["reminders"].queryset = Reminder.objects.filter(
+                Q(pk__in=reminders_for(request).values("pk")) | Q(pk__in=chosen)
+            )
+        return form
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> Any:
+        return {"owner": acting(request).pk, **super().get_changeform_initial_data(request)}
+
+    def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
+        shown = super().change_view(request, object_id, form_url, extra_context)
+        persona = self.get_object(request, object_id) if request.method == "GET" else None
+        if persona is not None and not Persona.objects.visible_to(acting(request)).filter(pk=persona.pk).exists():
+            self.log_change(request, persona, "Opened: its instructions were shown.")
+        return shown
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "reminders":
@@ -67,12 +92,15 @@ class PersonaAdmin(RowAdmin):
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        fields = {name: value for name, value in form.cleaned_data.items() if name != "reminders"}
+        given = {name: value for name, value in form.cleaned_data.items() if name != "reminders"}
+        tag, owner = given.pop("tag"), given.pop("owner")
         if change:
-            services.update_persona(user=person(request), persona=obj, fields=fields)
+            fields = given if owner is None else {**given, "owner": owner}
+            based_on = {tag} if tag else None
+            services.update_persona(user=person(request), persona=obj, fields=fields, based_on=based_on)
         else:
-            obj.pk = services.create_persona(user=person(request), fields=fields).pk
-            obj.refresh_from_db()
+            obj.pk = services.create_persona(user=person(request), fields=given, owner=owner).pk
+        obj.refresh_from_db()
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
         services.set_reminders(
@@ -81,6 +109,17 @@ class PersonaAdmin(RowAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         services.delete_persona(user=person(request), persona=obj)
+
+    def get_custom_urls(self) -> Any:
+        return (("tools/", "personas_persona_tools", self.tools_view),)
+
+    def tools_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """What can be ticked of tool servers, after asking them: a fragment. `tools` are those ticked so far."""
+        if not (self.has_change_permission(request) or self.has_add_permission(request)):
+            raise PermissionDenied
+        chosen = request.GET.getlist("tools")
+        context = {"servers": tools.tickable(tools.offers(), chosen), "chosen": chosen}
+        return TemplateResponse(request, "admin/personas/persona/servers.html", context)
 
 
 def reminders_for(request: HttpRequest) -> QuerySet[Reminder]:
@@ -188,13 +227,21 @@ class PromptAdmin(RowAdmin):
     actions_detail = ("edit", "activate", "compare_with_active")
     add_form_template = "admin/personas/prompt/add_form.html"
 
-    @property
-    def rows(self) -> "QuerySet[PromptVersion]":
-        return cast("QuerySet[PromptVersion]", self.model._default_manager.all())
+    def asked(self, request: HttpRequest) -> PromptVersion:
+        """One that is not stored, of the history that the page is about, with the text that it begins with."""
+        return cast("PromptVersion", self.model())
+
+    def url(self, page: str, prompt: PromptVersion, **query: object) -> str:
+        """Of a page about the history of this prompt."""
+        return reverse(f"admin:personas_{self.opts.model_name}_{page}", query=query or None)
+
+    def home(self, prompt: PromptVersion) -> str:
+        """The page with all of its versions."""
+        return self.url("changelist", prompt)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         styled: Any = partial(self.formfield_for_dbfield, request=request)
-        return modelform_factory(self.model, PromptForm, fields=("text", "note"), formfield_callback=styled)
+        return modelform_factory(self.model, self.form, fields=("text", "note"), formfield_callback=styled)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -218,13 +265,15 @@ class PromptAdmin(RowAdmin):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> Any:
         """The text of the version `?from=`, else of the active one."""
-        active = self.rows.filter(active=True).first()
+        asked = self.asked(request)
+        active = asked.history().filter(active=True).first()
         chosen = request.GET.get("from", "")
-        start = self.rows.filter(version=chosen).first() if chosen.isdecimal() and len(chosen) < 10 else active
-        return {"text": start.text if start else "", "based_on": active.version if active else 0}
+        named = chosen.isdecimal() and len(chosen) < 10
+        start = asked.history().filter(version=chosen).first() if named else active
+        return {"text": (start or asked).text, "based_on": active.version if active else 0}
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
-        context = {"count_url": reverse(f"admin:personas_{self.opts.model_name}_count"), **(extra_context or {})}
+        context = {"count_url": self.url("count", self.asked(request)), **(extra_context or {})}
         return super().add_view(request, form_url, context)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
@@ -249,19 +298,20 @@ class PromptAdmin(RowAdmin):
         if len(versions) != 2:
             self.message_user(request, "Select exactly two versions to compare.", messages.WARNING)
             return None
-        return HttpResponseRedirect(self.comparison_url(*versions))
+        return HttpResponseRedirect(self.url("compare", self.asked(request), old=versions[0], new=versions[1]))
 
     @button("Edit", icon="edit", permission="begin")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """A version never changes: the form for the next one, with this one's text."""
         prompt: PromptVersion = self.row(request, object_id)
-        return HttpResponseRedirect(reverse(f"admin:personas_{self.opts.model_name}_add") + f"?from={prompt.version}")
+        return HttpResponseRedirect(self.url("add", prompt, **{"from": prompt.version}))
 
     @button("Compare with the active one", icon="compare_arrows", permission="view")
     def compare_with_active(self, request: HttpRequest, object_id: str) -> HttpResponse:
         prompt: PromptVersion = self.row(request, object_id)
-        active = self.rows.filter(active=True).first() or prompt
-        return HttpResponseRedirect(self.comparison_url(*sorted((prompt.version, active.version))))
+        active = prompt.history().filter(active=True).first()
+        old, new = sorted((prompt.version, active.version if active else 0))
+        return HttpResponseRedirect(self.url("compare", prompt, old=old, new=new))
 
     @confirmed(
         "Make active",
@@ -275,7 +325,7 @@ class PromptAdmin(RowAdmin):
         services.activate_prompt(user=person(request), prompt=prompt)
         self.log_change(request, prompt, "Made active.")
         self.message_user(request, f"{prompt} is active.", messages.SUCCESS)
-        return go(reverse(f"admin:personas_{self.opts.model_name}_changelist"))
+        return go(self.home(prompt))
 
     def get_custom_urls(self) -> Any:
         name = f"personas_{self.opts.model_name}"
@@ -295,7 +345,7 @@ class PromptAdmin(RowAdmin):
         """`?old=` and `?new=` are versions; whatever is no version is the newest."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        prompts = {str(prompt.version): prompt for prompt in self.rows.select_related("author")}
+        prompts = {str(prompt.version): prompt for prompt in self.compared(request)}
         newest = next(iter(prompts.values()), self.model(version=0))
         old, new = (prompts.get(request.GET.get(name, ""), newest) for name in ("old", "new"))
         context = {
@@ -303,14 +353,16 @@ class PromptAdmin(RowAdmin):
             "title": f"Compare {old} with {new}",
             "opts": self.opts,
             "prompts": prompts.values(),
+            "text_name": getattr(old, "name", ""),
             "old": old,
             "new": new,
             "rows": compare(old.text, new.text),
         }
         return TemplateResponse(request, "admin/personas/prompt/compare.html", context)
 
-    def comparison_url(self, old: int, new: int) -> str:
-        return reverse(f"admin:personas_{self.opts.model_name}_compare") + f"?old={old}&new={new}"
+    def compared(self, request: HttpRequest) -> Sequence[PromptVersion]:
+        """What there is to compare, the newest first."""
+        return list(self.asked(request).history().select_related("author"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -15,14 +17,19 @@ from core.errors import NotFound, ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
 from core.requests import get_or_404
+from core.text import unix_lines
 from llm import tokens
 from llm.models import Model
 from llm.models.workspace import Kept
-from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SavedPrompt, SystemPrompt
+from personas.handing_over import require_hand_over
+from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SavedPrompt, SystemPrompt
+from personas.names import NAMES, free_name, require_free_name
+from personas.texts import BUILT_IN, TEXTS, Own, Texts, checked
 
 Version = TypeVar("Version", bound=PromptVersion)
 
 ONE_AT_A_TIME = "active prompts and default profile"  # two who save at once get two versions, of which one is active
+NO_VERSION = "0"  # the tag of what has no active version
 # Of a persona; everything else goes into a copy.
 NOT_COPIED = {"id", "owner", "name", "visibility", "version", "tokens", "created", "updated"}
 OFFERED = 12  # saved prompts behind a /
@@ -60,10 +67,30 @@ def save_prompt(
     if not text.strip():
         name = kind._meta.verbose_name
         raise ProductError("empty_prompt", f"The {name} is empty. Write one, or go back to an earlier version.")
+    return _next_version(user, kind(text=unix_lines(text), note=note), activate=activate, based_on=based_on)
+
+
+@transaction.atomic
+def save_text(
+    *,
+    user: User | None,
+    name: str,
+    text: str,
+    note: str = "",
+    activate: bool = True,
+    based_on: Collection[str] | None = None,
+) -> PromptText:
+    """As `save_prompt`, the next version of one of `personas.texts.TEXTS`. Raises what `checked` raises, too."""
+    require_right(user, "add", PromptText)
+    row = PromptText(name=name, text=checked(name, text), note=note)
+    return _next_version(user, row, activate=activate, based_on=based_on)
+
+
+def _next_version(user: User | None, prompt: Version, *, activate: bool, based_on: Collection[str] | None) -> Version:
     lock(ONE_AT_A_TIME)
-    _require_active(kind, based_on)
-    newest = kind._default_manager.aggregate(newest=Max("version"))["newest"] or 0
-    prompt = kind(version=newest + 1, text=text, note=note, author=user, tokens=counted(text))
+    _require_active(prompt, based_on)
+    prompt.version = 1 + (prompt.history().aggregate(newest=Max("version"))["newest"] or 0)
+    prompt.author, prompt.tokens = user, counted(prompt.text)
     prompt.save(force_insert=True)
     if activate:
         activate_prompt(user=user, prompt=prompt)
@@ -77,17 +104,27 @@ def activate_prompt(
     """Also the way back to an earlier version. `based_on` as with `save_prompt`."""
     require_right(user, "change", prompt)
     lock(ONE_AT_A_TIME)
-    _require_active(type(prompt), based_on)
-    rows = type(prompt)._default_manager
+    _require_active(prompt, based_on)
+    rows = prompt.history()
     rows.filter(active=True).exclude(pk=prompt.pk).update(active=False)
     rows.filter(pk=prompt.pk).update(active=True)
     prompt.active = True
 
 
-def _require_active(kind: type[PromptVersion], based_on: Collection[str] | None) -> None:
-    active = kind._default_manager.filter(active=True).first()
-    if based_on is not None and (active is None or active.tag not in based_on):
-        raise changed_meanwhile(f"the {kind._meta.verbose_name}")
+@transaction.atomic
+def use_built_in_text(*, user: User, name: str, based_on: Collection[str] | None = None) -> None:
+    """No version of the text is active any more; all of them stay. `based_on` as with `save_prompt`."""
+    require_right(user, "change", PromptText)
+    lock(ONE_AT_A_TIME)
+    text = PromptText(name=name)
+    _require_active(text, based_on)
+    text.history().filter(active=True).update(active=False)
+
+
+def _require_active(prompt: PromptVersion, based_on: Collection[str] | None) -> None:
+    active = prompt.history().filter(active=True).first()
+    if based_on is not None and (active.tag if active else NO_VERSION) not in based_on:
+        raise changed_meanwhile(f"the {prompt._meta.verbose_name}")
 
 
 @transaction.atomic
@@ -121,10 +158,11 @@ def delete_profile(*, user: User, profile: BudgetProfile) -> None:
 
 
 class Rules(NamedTuple):
-    """What administrators have set for every prompt: the active system prompt, and the budget profiles."""
+    """What administrators have set for every prompt: the active system prompt, the budget profiles, and the texts."""
 
     system_prompt: SystemPrompt | None
     profiles: Mapping[UUID, BudgetProfile]
+    texts: Texts
 
     def profile_of(self, persona: Persona | None) -> BudgetProfile:
         """The persona's, else the default; without any row, the documented defaults."""
@@ -134,7 +172,19 @@ class Rules(NamedTuple):
 
 
 def _read_rules() -> Rules:
-    return Rules(SystemPrompt.objects.filter(active=True).first(), BudgetProfile.objects.in_bulk())
+    texts = texts_of(PromptText.objects.filter(active=True))
+    return Rules(SystemPrompt.objects.filter(active=True).first(), BudgetProfile.objects.in_bulk(), texts)
+
+
+def texts_of(rows: Iterable[PromptText]) -> Texts:
+    """With these versions in the place of the built-in ones; a text that the product has no more is passed over."""
+    return Texts({row.name: Own(row.version, row.text) for row in rows if row.name in TEXTS})
+
+
+def texts_then(versions: Mapping[str, str]) -> Texts:
+    """As a report names them: what is not named was the built-in text. A query only where one is."""
+    named = [Q(name=name, version=number) for name, number in versions.items() if name in TEXTS]
+    return texts_of(PromptText.objects.filter(reduce(or_, named))) if named else BUILT_IN
 
 
 _rules = Kept(_read_rules)
@@ -151,9 +201,15 @@ def default_profile() -> BudgetProfile:
 
 
 @transaction.atomic
-def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "") -> Persona:
-    """`fields` were validated by the caller's form or serializer; `reminder` is the persona's own."""
-    persona = Persona(owner=user, **fields)
+def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "", owner: User | None = None) -> Persona:
+    """`fields` were validated by the caller's form or serializer; `reminder` is the persona's own. An administrator
+    makes one for another `owner`. Raises `name_taken` (409)."""
+    persona = Persona(owner=owner or user, **fields)
+    if persona.owner != user:
+        require_right(user, "add", persona)
+    lock(NAMES)
+    require_free_name(persona)
+    persona.instructions = unix_lines(persona.instructions)
     persona.tokens = counted(persona.instructions)
     persona.save()
     _set_own_reminder(persona, reminder)
@@ -177,16 +233,24 @@ def update_persona(
 ) -> Persona:
     """The persona with its changes, which make a new version; what changes nothing makes none.
 
-    `based_on`: tags of which the stored persona must have one, else `changed_meanwhile` (412).
+    `based_on`: tags of which the stored persona must have one, else `changed_meanwhile` (412). Raises `name_taken`, and
+    what `require_hand_over` raises where `fields` has another owner.
     """
     locked = _locked(user, persona, based_on)
-    changes = {name: value for name, value in fields.items() if getattr(locked, name) != value}
-    if reminder is not None and reminder.strip() != locked.own_reminder:
+    before = copy(locked)
+    given: dict[str, Any] = {
+        name: unix_lines(value) if name == "instructions" else value for name, value in fields.items()
+    }
+    changes = {name: value for name, value in given.items() if getattr(locked, name) != value}
+    if reminder is not None and unix_lines(reminder).strip() != locked.own_reminder:
         _set_own_reminder(locked, reminder)
     elif not changes:
         return locked
+    if "owner" in changes:
+        require_hand_over(user, locked, changes["owner"])
     for name, value in changes.items():
         setattr(locked, name, value)
+    require_free_name(locked, before)
     locked.tokens = counted(locked.instructions)
     locked.version += 1
     locked.save()
@@ -197,7 +261,7 @@ def duplicate_persona(*, user: User, persona: Persona) -> Persona:
     """A private copy of a persona that the user can see, with its reminders; its `version` counts anew."""
     names = [field.name for field in Persona._meta.concrete_fields if field.name not in NOT_COPIED]
     fields = {name: getattr(persona, name) for name in names}
-    fields["name"] = f"Copy of {persona.name}"[: Persona.MAX_NAME]
+    fields["name"] = free_name(f"Copy of {persona.name}", user)
     return create_persona(user=user, fields=fields, reminder=persona.own_reminder)
 
 
@@ -214,6 +278,7 @@ def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = N
     One that stands everywhere is for administrators, another for whoever may change each persona that uses it.
     """
     require_reminder(user=user, reminder=reminder, persona=persona)
+    reminder.text = unix_lines(reminder.text)
     with transaction.atomic():
         reminder.save()
         if persona is not None:
@@ -277,8 +342,9 @@ def _set_own_reminder(persona: Persona, text: str) -> None:
     before = list(persona.reminders.filter(scope=Reminder.Scope.PERSONA, enabled=True))
     persona.reminders.remove(*before)
     Reminder.objects.filter(pk__in=[reminder.pk for reminder in before], personas=None).delete()
-    if text.strip():
-        persona.reminders.add(Reminder.objects.create(text=text.strip(), scope=Reminder.Scope.PERSONA))
+    text = unix_lines(text).strip()
+    if text:
+        persona.reminders.add(Reminder.objects.create(text=text, scope=Reminder.Scope.PERSONA))
 
 
 def model_for(persona: Persona | None) -> Model:

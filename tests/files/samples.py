@@ -1,6 +1,7 @@
 """Small files of every kind, made here."""
 
 import io
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from email.message import EmailMessage
@@ -17,7 +18,8 @@ LAUGHS = '<!DOCTYPE lolz [<!ENTITY a0 "lol">{}]>'.format(
 
 
 def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") -> bytes:
-    """A PDF whose pages have these lines of text; `count` is what it says of their number."""
+    """A PDF whose pages have these lines of text, large where they begin with `# `; `count` is what it says of their
+    number."""
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -29,7 +31,10 @@ def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") ->
             "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842]"
             f" /Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * number} 0 R >>"
         )
-        lines = "".join(f"({line}) Tj T*\n" for line in page.split("\n") if line)
+        shown = (
+            f"/F1 18 Tf ({line[2:]}) Tj /F1 10 Tf" if line[:2] == "# " else f"({line}) Tj" for line in page.split("\n")
+        )
+        lines = "".join(f"{line} T*\n" for line in shown if line != "() Tj")
         content = f"BT /F1 10 Tf 12 TL 40 800 Td\n{lines}ET" if lines else ""
         objects.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
     out = io.BytesIO(b"")
@@ -44,6 +49,23 @@ def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") ->
     out.write(f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n".encode())
     out.write(f"<< /Size {size} /Root 1 0 R {trailer} >>\nstartxref\n{start}\n%%EOF\n".encode())
     return out.getvalue()
+
+
+def form() -> bytes:
+    """A PDF with a field that is filled in, a box that is checked, one that is not, and three remarks, one hidden."""
+    place = "/Rect [40 700 200 720] /F {flags} /P 4 0 R"
+    shown, hidden = place.format(flags=4), place.format(flags=6)
+    box = "/Type /Annot /Subtype /Widget /FT /Btn /AP << /N << /Yes 6 0 R /Off 6 0 R >> >>"
+    annotations = (
+        f"<< /Type /Annot /Subtype /Widget /FT /Tx /T (f1) /TU (Full name) /V (Ada Lovelace) {shown} >>",
+        f"<< {box} /T (agree) /AS /Yes /V /Yes {shown} >> << {box} /T (mail) /AS /Off /V /Off {shown} >>",
+        f"<< /Type /Annot /Subtype /FreeText /DA (/F1 9 Tf) /Contents (Ask her again) {shown} >>",
+        f"<< /Type /Annot /Subtype /Highlight /Contents (Doubtful) {shown} >>",
+        f"<< /Type /Annot /Subtype /Text /Contents (Not for others) {hidden} >>",
+    )
+    made = pdf(["The form"])
+    page = made.replace(b"/Contents 5 0 R", f"/Contents 5 0 R /Annots [{' '.join(annotations)}]".encode())
+    return page.replace(b"/Pages 2 0 R", b"/Pages 2 0 R /AcroForm << /Fields [] /DA (/F1 9 Tf) >>")
 
 
 def protected_pdf() -> bytes:
@@ -69,6 +91,28 @@ def word(paragraphs: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> bytes
     return _saved(document)
 
 
+WORD = (
+    '<w:{root} xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    ' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    ' xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships">{content}</w:{root}>'
+)
+
+
+def word_of(body: str, **parts: str) -> bytes:
+    """A Word document with this body as XML, and with these parts, such as `numbering` and `footnotes`."""
+    made = with_member(word([]), "word/document.xml", WORD.format(root="document", content=f"<w:body>{body}</w:body>"))
+    for name, content in parts.items():
+        made = with_member(made, f"word/{name}.xml", WORD.format(root=name.rstrip("1"), content=content))
+    return made
+
+
+def paragraph(text: str, style: str = "", number: tuple[int, int] | None = None) -> str:
+    """As XML, in a style, or as (list, level) of a numbering; `text` may hold XML after its first run."""
+    numbered = f'<w:numPr><w:ilvl w:val="{number[1]}"/><w:numId w:val="{number[0]}"/></w:numPr>' if number else ""
+    properties = f'<w:pPr>{f"""<w:pStyle w:val="{style}"/>""" if style else ""}{numbered}</w:pPr>'
+    return f"<w:p>{properties}<w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
 def slides(texts: Sequence[str], notes: str = "") -> bytes:
     presentation = pptx.Presentation()
     for text in texts:
@@ -87,6 +131,34 @@ def workbook(sheets: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
         for row in rows:
             sheet.append(list(row))
     return _saved(book)
+
+
+def strict(document: bytes) -> bytes:
+    """The same Office file with the names of the strict form of the standard."""
+    with zipfile.ZipFile(io.BytesIO(document)) as opened:
+        members = {name: opened.read(name) for name in opened.namelist()}
+    old, new = rb"http://schemas\.openxmlformats\.org/(\w+)/2006/", rb"http://purl.oclc.org/ooxml/\1/"
+    return archive({name: re.sub(old, new, content) for name, content in members.items()})
+
+
+OPEN = (
+    '<office:document-content xmlns:office="office" xmlns:text="text" xmlns:table="table" xmlns:draw="draw"'
+    ' xmlns:style="style" xmlns:presentation="presentation" xmlns:xlink="xlink" xmlns:dc="dc">{content}'
+    "</office:document-content>"
+)
+
+
+def open_document(kind: str, body: str, styles: str = "", **members: str) -> bytes:
+    """An OpenDocument `text`, `spreadsheet` or `presentation` with this body and these automatic styles, as XML."""
+    content = f"<office:automatic-styles>{styles}</office:automatic-styles><office:body>{body}</office:body>"
+    return archive(
+        {
+            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+            "content.xml": OPEN.format(content=content),
+            "META-INF/manifest.xml": "<manifest/>",
+            **{name.replace("_", "/", 1) + ".xml": OPEN.format(content=text) for name, text in members.items()},
+        }
+    )
 
 
 def book(chapters: Sequence[str]) -> bytes:

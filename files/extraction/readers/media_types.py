@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from files.extraction.readers import plain
 from files.extraction.readers.archive import Archive
 from files.extraction.readers.result import ExtractionError
+from files.extraction.text import encodings, rtf
 
 PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
@@ -14,6 +14,12 @@ XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 EPUB = "application/epub+zip"
 HTML = "text/html"
 MAIL = "message/rfc822"
+MBOX = "application/mbox"
+NOTEBOOK = "application/x-ipynb+json"
+RTF = "application/rtf"
+ODT, ODS, ODP = OPEN_DOCUMENTS = tuple(
+    f"application/vnd.oasis.opendocument.{kind}" for kind in ("text", "spreadsheet", "presentation")
+)
 SVG = "image/svg+xml"
 IMAGES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}  # Pillow's names
 
@@ -28,19 +34,39 @@ _PDF_MARK = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1
 _ZIP = b"PK\x03\x04"
 _COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Word 97 and its kin; and what Office wraps a protected file in
 _PROTECTED = "EncryptedPackage".encode("utf-16-le")
+_MANIFEST = "META-INF/manifest.xml"
 _PARTS = {
     "word/document.xml": DOCX,
     "ppt/presentation.xml": PPTX,
     "xl/workbook.xml": XLSX,
 }
-_BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
+# Marks of what is not read, with what it is called in `result.KINDS`.
+_UNREAD = (
+    (
+        re.compile(rb"II\*\x00|MM\x00\*|BM.{4}\x00{4}|....ftyp(?:heic|heix|heim|heis|hevc|mif1|msf1|avif|avis)", re.S),
+        "picture",
+    ),
+    (re.compile(rb"....ftypM4[AB]|ID3|\xff[\xfb\xf3\xf2]|OggS|fLaC|RIFF....WAVE|#!AMR|FORM....AIF", re.S), "audio"),
+    (re.compile(rb"....ftyp|\x1a\x45\xdf\xa3|RIFF....AVI |\x00\x00\x01[\xb3\xba]|FLV\x01", re.S), "video"),
+    (re.compile(rb"\x1f\x8b|BZh\d|\xfd7zXZ\x00|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x28\xb5\x2f\xfd", re.S), "archive"),
+    (re.compile(rb"\x7fELF|MZ.{58}|\xca\xfe\xba\xbe|\xcf\xfa\xed\xfe", re.S), "program"),
+)
+# Streams of the compound files of old Office programs (MS-CFB), by which they are told apart.
+_STREAMS = (
+    ("WordDocument", "doc"),
+    ("Workbook", "xls"),
+    ("Book", "xls"),
+    ("PowerPoint Document", "ppt"),
+    ("__nameid_version1.0", "msg"),
+)
 _HTML_MARK = re.compile(
     rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
 )
 _SVG_MARK = re.compile(rb"<(?:!DOCTYPE\s+)?svg\b", re.I)
 _XML_MARK = re.compile(rb"\s*<(?:\?xml|!DOCTYPE|svg)\b", re.I)
 _MAIL = re.compile(rb"^(?:Received|Return-Path|MIME-Version|Message-ID|From):[^\r\n]+", re.I | re.M)
-_HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
+_HEADER = re.compile(rb"[!-9;-~]+:[ \t\r\n]")
+_MBOX = re.compile(rb"From [^\r\n]+\r?\n[!-9;-~]+:[ \t]")
 _BY_NAME = {
     "c": "text/x-c",
     "cpp": "text/x-c++",
@@ -50,6 +76,7 @@ _BY_NAME = {
     "go": "text/x-go",
     "h": "text/x-c",
     "html": HTML,
+    "ipynb": NOTEBOOK,
     "htm": HTML,
     "java": "text/x-java",
     "js": "text/javascript",
@@ -82,13 +109,22 @@ def media_type(path: Path, name: str) -> str:
             return kind
     if _PDF_MARK.search(head[:1_024]):
         return PDF
+    if rtf.is_rtf(head):
+        return RTF
     if head.startswith(_ZIP):
         return _in_archive(path)
     if head.startswith(_COMPOUND):
-        raise ExtractionError("encrypted" if _PROTECTED in path.read_bytes() else "unsupported")
-    if not plain.marked(head) and _BINARY.search(head):
-        raise ExtractionError("unsupported")
+        raise _compound(path.read_bytes())
+    if not encodings.is_text(head):
+        raise ExtractionError("unsupported", next((kind for mark, kind in _UNREAD if mark.match(head)), ""))
     return _of_text(head, name)
+
+
+def _compound(content: bytes) -> ExtractionError:
+    if _PROTECTED in content:
+        return ExtractionError("encrypted")
+    named = (kind for stream, kind in _STREAMS if stream.encode("utf-16-le") + b"\0\0" in content)
+    return ExtractionError("unsupported", next(named, ""))
 
 
 def _in_archive(path: Path) -> str:
@@ -96,12 +132,21 @@ def _in_archive(path: Path) -> str:
     for part, kind in _PARTS.items():
         if part in archive.names:
             return kind
-    if "mimetype" in archive.names and archive.head("mimetype").strip() == EPUB.encode():
+    said = archive.head("mimetype").strip().decode("ascii", "replace") if "mimetype" in archive.names else ""
+    if said == EPUB:
         return EPUB
-    raise ExtractionError("unsupported")
+    for kind in OPEN_DOCUMENTS:
+        if said in (kind, f"{kind}-template"):
+            if b"encryption-data" in archive.head(_MANIFEST):
+                raise ExtractionError("encrypted")
+            return kind
+    iwork = any(name.startswith("Index/") and name.endswith(".iwa") for name in archive.names)
+    raise ExtractionError("unsupported", "iwork" if iwork or "Index.zip" in archive.names else "archive")
 
 
 def _of_text(head: bytes, name: str) -> str:
+    if _MBOX.match(head):
+        return MBOX
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
     if _HTML_MARK.match(head):
         return HTML
