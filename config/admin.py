@@ -7,19 +7,20 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.templatetags.static import static
 from django.urls import reverse
 
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
 from config import people_admin
+from config.workspace import admin as workspace_admin
 from llm.models import Model
 from personas.admin import BudgetProfileAdmin
 from personas.models import BudgetProfile
 
-__all__ = ["people_admin"]  # Django looks for admin pages here alone
+__all__ = ["people_admin", "workspace_admin"]  # Django looks for admin pages here alone
 
 # The menu, in the order in which a workspace is set up.
 GROUPS = {
+    "Workspace": {"accounts.Workspace": "settings"},
     "Models": {"llm.Provider": "dns", "llm.Model": "neurology"},
     "Prompts": {
         "personas.SystemPrompt": "history_edu",
@@ -134,14 +135,6 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
             "prompts": EXAMPLE_PROMPTS,
             "example_url": reverse("admin:personas_budgetprofile_example"),
         }
-
-
-def icon(request: HttpRequest) -> str:
-    return static("icon.svg")
-
-
-def stylesheet(request: HttpRequest) -> str:
-    return static("css/admin.css")
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max, Q
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import User, Workspace
 from core.errors import NotFound, ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
@@ -121,10 +121,11 @@ def delete_profile(*, user: User, profile: BudgetProfile) -> None:
 
 
 class Rules(NamedTuple):
-    """What administrators have set for every prompt: the active system prompt, and the budget profiles."""
+    """What administrators have set for every prompt: the active system prompt, the budget profiles, the workspace."""
 
     system_prompt: SystemPrompt | None
     profiles: Mapping[UUID, BudgetProfile]
+    workspace: Workspace
 
     def profile_of(self, persona: Persona | None) -> BudgetProfile:
         """The persona's, else the default; without any row, the documented defaults."""
@@ -134,7 +135,8 @@ class Rules(NamedTuple):
 
 
 def _read_rules() -> Rules:
-    return Rules(SystemPrompt.objects.filter(active=True).first(), BudgetProfile.objects.in_bulk())
+    workspace = Workspace.objects.first() or Workspace()
+    return Rules(SystemPrompt.objects.filter(active=True).first(), BudgetProfile.objects.in_bulk(), workspace)
 
 
 _rules = Kept(_read_rules)
