@@ -61,6 +61,8 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         profile = default_profile()
         self.initial["layout"] = profile.layout
         self.initial["default_profile"] = None if profile._state.adding else profile.pk
+        for name, field in self.fields.items():  # what another administrator changes meanwhile is not undone
+            field.show_hidden_initial = name not in ("picture", "remove_logo")
         if not self.instance.logo:
             self.fields.pop("remove_logo", None)
 
