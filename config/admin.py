@@ -12,6 +12,7 @@ from django.urls import reverse
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
 from config import people_admin
 from config.workspace import admin as workspace_admin
+from core.admin import acting
 from llm.models import Model
 from personas.admin import BudgetProfileAdmin
 from personas.models import BudgetProfile
@@ -150,6 +151,8 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
         {"title": "Back to the workspace", "icon": "arrow_back", "link": reverse("chat:home"), "active": False},
         {"title": "Overview", "icon": "monitoring", "link": reverse("admin:index")},
     ]
+    if acting(request).is_superuser:
+        above.append({"title": "Set up", "icon": "checklist", "link": reverse("setup:start"), "active": False})
     return [
         {"items": above},
         *(

@@ -222,6 +222,7 @@ SPECTACULAR_SETTINGS = {
         "MessageRole": "chat.models.Message.Role",
         "MemberRole": "projects.models.Membership.Role",
         "EffortEnum": "llm.models.Effort",
+        "LanguageEnum": LANGUAGES,
     },
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.api_docs.schema.complete"],
     "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have

@@ -7,7 +7,6 @@ from rest_framework.routers import DefaultRouter
 
 from accounts import api as accounts_api
 from accounts.access.page_throttle import limited
-from accounts.forms import SignInForm
 from accounts.views import logo, sign_in, welcome
 from accounts.webhooks import api as webhook_api
 from chat.ag_ui.api import AgUiView
@@ -23,6 +22,7 @@ from chat.usage.api import UsageView
 from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page
 from config.http import health, metrics
+from config.setup.views import SignInView
 from config.workspace.api import LogoView, WorkspaceView
 from files import api
 from personas import api as personas_api
@@ -64,12 +64,10 @@ urlpatterns = [
     path("tasks/", include("projects.planner.urls")),
     path("personas/", include("personas.urls")),
     path("settings/", include("accounts.urls")),
+    path("setup/", include("config.setup.urls")),
     path(
         "login/",
-        limited(
-            "sign-in",
-            sign_in(auth.LoginView.as_view(redirect_authenticated_user=True, authentication_form=SignInForm)),
-        ),
+        limited("sign-in", sign_in(SignInView.as_view())),
         name="login",
     ),
     path("welcome/<uuid:pk>/", limited("sign-in", welcome), name="welcome"),

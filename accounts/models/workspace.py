@@ -19,7 +19,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from core import colours
+from accounts.models import colours
 from llm.models.workspace import Kept
 
 

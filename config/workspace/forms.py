@@ -9,6 +9,7 @@ from unfold.widgets import (
     UnfoldAdminCheckboxSelectMultipleWidget,
     UnfoldAdminFileFieldWidget,
     UnfoldAdminSelectWidget,
+    UnfoldAdminTextareaWidget,
     UnfoldBooleanSwitchWidget,
 )
 
@@ -55,6 +56,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
     class Meta:
         model = Workspace
         fields: ClassVar = list(FIELDS)
+        widgets: ClassVar = {"notice": UnfoldAdminTextareaWidget(attrs={"rows": 3})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

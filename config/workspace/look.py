@@ -5,8 +5,8 @@ from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from accounts.models.colours import scale
 from accounts.models.workspace import workspace_of
-from core.colours import scale
 
 
 def _steps(colours: str) -> dict[str, str]:

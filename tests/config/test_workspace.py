@@ -18,11 +18,10 @@ from django.utils import timezone
 from PIL import Image
 
 from accounts import workspace
-from accounts.models import User, Workspace
+from accounts.models import User, Workspace, colours
 from accounts.models.workspace import workspace_at
 from chat.models import Conversation, Share
 from chat.openai_api.create_turn import forget_old
-from core import colours
 from core.errors import ProductError
 from llm.models import WorkspaceVersion
 from personas.models import BudgetProfile
