@@ -36,6 +36,11 @@ _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
+def unix_lines(text: str) -> str:
+    """Browsers send line ends as CR LF, which no model needs to read."""
+    return text.replace("\r\n", "\n")
+
+
 def clean(text: str) -> str:
     return _NO_TEXT.sub("", text)
 

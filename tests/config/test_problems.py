@@ -1,12 +1,14 @@
 """Errors that no view raises itself, as programs get them."""
 
+import asyncio
+import threading
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from asgiref.sync import async_to_sync
 from asgiref.testing import ApplicationCommunicator
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
@@ -25,7 +27,17 @@ def stopping(request: HttpRequest) -> HttpResponse:
     return next(iter(()))
 
 
-urlpatterns = [path("stops/", stopping)]
+begun, to_end = threading.Event(), threading.Event()
+
+
+def lasting(request: HttpRequest) -> HttpResponse:
+    User.objects.exists()
+    begun.set()
+    to_end.wait(60)
+    return HttpResponse()
+
+
+urlpatterns = [path("stops/", stopping), path("lasts/", lasting)]
 
 
 def test_a_body_that_is_too_large_is_refused_and_is_no_failure(settings: Settings) -> None:
@@ -69,3 +81,39 @@ def test_a_view_that_raises_stop_iteration_answers(settings: Settings) -> None:
         return (await asked.receive_output(60))["status"]
 
     assert async_to_sync(status)() == 500
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(settings: Settings, gone: bool) -> None:
+    settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
+    scope = {"type": "http", "method": "GET", "path": "/lasts/", "query_string": b"", "headers": []}
+    pool: Any = connection.pool  # type: ignore[attr-defined]  # of PostgreSQL's alone
+    begun.clear()
+    to_end.clear()
+
+    def lent() -> int:
+        numbers = pool.get_stats()
+        return int(numbers["pool_size"] - numbers["pool_available"])
+
+    before = lent()
+
+    async def give_up() -> None:
+        messages: asyncio.Queue[Any] = asyncio.Queue()
+        messages.put_nowait({"type": "http.request"})
+
+        async def send(_: object) -> None:
+            """Nobody reads."""
+
+        asked = asyncio.create_task(Handler()(scope, messages.get, send))
+        await asyncio.to_thread(begun.wait, 60)
+        if gone:
+            messages.put_nowait({"type": "http.disconnect"})
+        asked.cancel()  # as daphne does, every second until it ends
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.sleep(0)
+        to_end.set()
+        await asyncio.wait([asked])
+
+    asyncio.run(give_up())
+    assert lent() == before
