@@ -25,6 +25,12 @@ class Accent(NamedTuple):
     light_tint: str
     dark_tint: str
 
+    @property
+    def css(self) -> str:
+        """In the place of what static/css/tokens.css has."""
+        accent, tint = f"light-dark({self.light}, {self.dark})", f"light-dark({self.light_tint}, {self.dark_tint})"
+        return f":root {{ --accent: {accent}; --accent-tint: {tint}; }}"
+
 
 def contrast(one: str, other: str) -> float:
     lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)

@@ -34,6 +34,8 @@ class ConnectForm(ProviderForm):
     `of` and has no models yet.
     """
 
+    example = "http://127.0.0.1:8001/v1"  # an address
+
     of = forms.CharField(required=False)
 
     service = forms.ChoiceField(
@@ -67,7 +69,7 @@ class ConnectForm(ProviderForm):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         if cleaned.get("service") == COMPATIBLE and not cleaned.get("base_url") and "base_url" not in self.errors:
-            self.add_error("base_url", "Enter the address of the server, such as http://127.0.0.1:8001/v1.")
+            self.add_error("base_url", f"Enter the address of the server, such as {self.example}.")
         return cleaned
 
 
