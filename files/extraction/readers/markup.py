@@ -16,12 +16,15 @@ from files.extraction.readers.result import Extracted, ExtractionError, limited,
 _HEADERS = ("From", "To", "Cc", "Date", "Subject")
 
 
-def read(path: Path, media_type: str) -> Extracted:
+def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
     """Of a book one page a chapter. Of a letter the headers that people read, the plain text (else the HTML's), and
     the names of the attachments."""
     if media_type == EPUB:
         return paged(media_type, _chapters(Archive(path)))
-    return whole(media_type, _letter(path) if media_type == MAIL else _readable(decoded(path)))
+    if media_type == MAIL:
+        return whole(media_type, _letter(path))
+    source, used = decoded(path, encoding)
+    return whole(media_type, _readable(source), used)
 
 
 def _readable(source: str) -> list[str]:

@@ -25,7 +25,7 @@ def read(path: Path, media_type: str) -> Extracted:
     if media_type == DOCX:
         names = (_DOCUMENT, *(name for name in _NOTES if name in archive.names))
         return whole(media_type, chain.from_iterable(_text(archive.open(name)) for name in names))
-    return paged(media_type, (_slide(archive, name) for name in _slides(archive)))
+    return paged(media_type, (_slide(archive, name) for name in _slides(archive)), "slides")
 
 
 def _slides(archive: Archive) -> list[str]:
