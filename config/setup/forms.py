@@ -92,13 +92,12 @@ def service_of(provider: Provider | None) -> str:
 class FirstPersonaForm(PersonaPageForm):
     """For everybody of the workspace; what is not asked is as for a new persona."""
 
-    def __init__(self, data: Mapping[str, Any] | None = None) -> None:
-        if data is None:
-            super().__init__()
-            return
-        asked = {name: data.get(name, "") for name in ("name", "description", "instructions")}
-        shared = {"visibility": Persona.Visibility.WORKSPACE.value, "date_awareness": "day"}
-        super().__init__({**asked, **shared})  # type: ignore[arg-type]  # a form reads any mapping
+    def __init__(self, user: User, data: Mapping[str, Any] | None = None) -> None:
+        given: Any = None
+        if data is not None:
+            asked = {name: data.get(name, "") for name in ("name", "description", "instructions")}
+            given = {**asked, "visibility": Persona.Visibility.WORKSPACE.value, "date_awareness": "day"}
+        super().__init__(given, instance=Persona(owner=user))
 
 
 def invitation(user: AbstractUser, data: Any = None) -> "forms.ModelForm[User]":

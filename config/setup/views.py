@@ -148,7 +148,7 @@ def default(request: Request) -> HttpResponse:
 @administrators
 @require_http_methods(["GET", "POST"])
 def persona(request: Request) -> HttpResponse:
-    form = FirstPersonaForm(request.POST if request.method == "POST" else None)
+    form = FirstPersonaForm(request.user, request.POST if request.method == "POST" else None)
     if form.is_bound and form.is_valid():
         create_persona(user=request.user, fields=form.persona_fields)
         return redirect("setup:people")
