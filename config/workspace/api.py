@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.urls import reverse
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
+from rest_framework import serializers, status
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,8 +21,9 @@ from personas.services import default_profile
 
 
 class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
+    name = serializers.CharField(required=False, max_length=Workspace.MAX_NAME)
     accent = serializers.RegexField(
-        r"^(#[0-9a-fA-F]{6})?$",
+        r"^#[0-9a-fA-F]{6}$",
         required=False,
         allow_blank=True,
         help_text="Such as #0f6b5c; empty: the product's own.",
@@ -31,7 +32,10 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
     languages = serializers.ListField(child=serializers.ChoiceField(settings.LANGUAGES), required=False, min_length=1)
     logo = serializers.SerializerMethodField(help_text="Its address; null where there is none. PUT one to logo/.")
     default_profile = serializers.PrimaryKeyRelatedField[BudgetProfile](
-        queryset=BudgetProfile.objects.all(), required=False, help_text="The budget profile where a persona names none."
+        queryset=BudgetProfile.objects.all(),
+        required=False,
+        allow_null=True,
+        help_text="The budget profile where a persona names none; null where there is none yet.",
     )
     layout = serializers.ChoiceField(
         BudgetProfile.Layout.choices, required=False, help_text="The order of the prompt, of the default profile."
@@ -40,6 +44,11 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
     class Meta:
         model = Workspace
         fields: ClassVar = [*workspace.FIELDS, "default_profile", "layout", "logo"]
+
+    def validate_default_profile(self, profile: BudgetProfile | None) -> BudgetProfile:
+        if profile is None:
+            raise serializers.ValidationError("Name the profile that takes the place of the default.")
+        return profile
 
     def get_logo(self, row: Workspace) -> str | None:
         return reverse("logo", args=[row.logo_name]) if row.logo_name else None
@@ -94,8 +103,8 @@ class LogoView(WorkspaceView):
         workspace.set_logo(user=self.person, picture=valid(LogoSerializer, request)["file"])
         return self._shown()
 
-    @extend_schema(request=None, responses=WorkspaceSerializer)
+    @extend_schema(request=None, responses={204: None})
     def delete(self, request: Request) -> Response:
         """Removes the picture."""
         workspace.set_logo(user=self.person, picture=None)
-        return self._shown()
+        return Response(status=status.HTTP_204_NO_CONTENT)

@@ -118,7 +118,8 @@ def test_programs_read_and_change_them_with_the_scope_and_the_right() -> None:
         *_form({"file": SimpleUploadedFile("logo.webp", picture("WEBP"), "image/webp")}),
     )
     assert put.json()["logo"].startswith("/logo/")
-    assert program.ask("DELETE", f"{API}logo/").json()["logo"] is None
+    assert program.ask("DELETE", f"{API}logo/").status_code == 204
+    assert program.ask("GET", API).json()["logo"] is None
 
 
 def _form(fields: dict[str, Any]) -> tuple[bytes, str]:
