@@ -55,94 +55,90 @@ class Workspace(models.Model):
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=ONLY, editable=False)
     name = models.CharField(
-        _("name"),
+        "name",
         max_length=MAX_NAME,
         default="Glasshouse",
-        help_text=_("Stands in the side, on the sign-in page, in the titles of pages and in the admin."),
+        help_text="Stands in the side, on the sign-in page, in the titles of pages and in the admin.",
     )
     logo = models.BinaryField(default=bytes, editable=False)
     accent = models.CharField(
-        _("accent colour"),
+        "accent colour",
         max_length=7,
         blank=True,
-        help_text=_(
-            "Of buttons and links, such as #0f6b5c; empty: the product's own. It must be readable on light pages; the "
-            "colour for dark pages and the tints are made of it."
+        help_text=(
+            "Of buttons and links, such as #0f6b5c; empty: the product's own. It must be readable on light pages; "
+            "the colour for dark pages and the tints are made of it."
         ),
     )
     notice = models.TextField(
-        _("notice at the foot of pages"),
+        "notice at the foot of pages",
         blank=True,
         max_length=MAX_NOTICE,
-        help_text=_("At most 500 characters; addresses become links. Also on the sign-in page and on shared pages."),
+        help_text="At most 500 characters; addresses become links. Also on the sign-in page and on shared pages.",
     )
     languages = ArrayField(
         models.CharField(max_length=10),
-        verbose_name=_("languages offered"),
+        verbose_name="languages offered",
         default=all_languages,
-        help_text=_("What people can choose in their settings, and what pages follow of what a browser asks for."),
+        help_text="What people can choose in their settings, and what pages follow of what a browser asks for.",
     )
     default_language = models.CharField(
-        _("default language"),
+        "default language",
         max_length=10,
         choices=settings.LANGUAGES,
         default="en",
-        help_text=_("For whoever has chosen none and whose browser asks for none that is offered."),
+        help_text="For whoever has chosen none and whose browser asks for none that is offered.",
     )
     date_awareness = models.CharField(
-        _("date in prompts without a persona"),
+        "date in prompts without a persona",
         max_length=10,
         choices=DateAwareness,
         default=DateAwareness.DAY,
-        help_text=_("What the model is told of the time of a message. A persona says this for itself."),
+        help_text="What the model is told of the time of a message. A persona says this for itself.",
     )
     task_tools = models.BooleanField(
-        _("task tools without a persona"),
+        "task tools without a persona",
         default=False,
-        help_text=_(
-            "Models that call tools may list, make and mark the person's tasks. A persona says this for itself."
-        ),
+        help_text="Models that call tools may list, make and mark the person's tasks. A persona says this for itself.",
     )
     today_tasks = models.BooleanField(
-        _("today's tasks in prompts"),
+        "today's tasks in prompts",
         default=True,
-        help_text=_("Every prompt lists the person's tasks of the day. Off: only tasks that they mention with @ID."),
+        help_text="Every prompt lists the person's tasks of the day. Off: only tasks that they mention with @ID.",
     )
     sharing = models.BooleanField(
-        _("links to conversations"),
+        "links to conversations",
         default=True,
-        help_text=_(
-            "Whether people may share conversations by link. Off: existing links answer as if ended, until on."
-        ),
+        help_text="Whether people may share conversations by link. Off: existing links answer as if ended, until on.",
     )
     session_days = days(
-        _("days until a browser is signed out"),
+        "days until a browser is signed out",
         365,
         default=14,
-        help_text=_("1 to 365, without use. Holds for a browser from its next visit on."),
+        help_text="1 to 365, without use. Holds for a browser from its next visit on.",
     )
     password_length = models.PositiveSmallIntegerField(
-        _("least length of a password"),
+        "least length of a password",
         default=10,
         validators=[MinValueValidator(8), MaxValueValidator(64)],
-        help_text=_("8 to 64 characters, of passwords that are chosen from now on."),
+        help_text="8 to 64 characters, of passwords that are chosen from now on.",
     )
     api_conversation_days = days(
-        _("days that requests of programs are kept"),
+        "days that requests of programs are kept",
         3650,
         least=0,
         null=True,
         blank=True,
-        help_text=_(
-            "Of conversations that programs make in the OpenAI protocol, with their images; 0 is for ever. Empty: as "
-            "API_CONVERSATION_DAYS says, which is set where the product runs."
+        help_text=(
+            "Of conversations that programs make in the OpenAI protocol, with their images; 0 is for ever. Empty: "
+            "as API_CONVERSATION_DAYS says, which is set where the product runs."
         ),
     )
     setup = models.CharField(max_length=10, choices=Setup, default=Setup.NEW, editable=False)
 
     class Meta:
-        verbose_name = _("workspace settings")
-        verbose_name_plural = _("workspace settings")
+        verbose_name = "workspace settings"
+        verbose_name_plural = "workspace settings"
         constraints: ClassVar = [models.CheckConstraint(condition=Q(id=1), name="one_workspace")]
 
     def __str__(self) -> str:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, cast
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext as _
 
 from accounts import workspace
 from accounts.models import User, Workspace
@@ -20,15 +20,15 @@ class WorkspaceAdmin(RowAdmin):
 
     form = WorkspaceForm
     fieldsets: ClassVar[Any] = (
-        (_("Name and look"), {"fields": ("name", "picture", "remove_logo", "accent", "notice")}),
-        (_("Languages"), {"fields": ("languages", "default_language")}),
+        ("Name and look", {"fields": ("name", "picture", "remove_logo", "accent", "notice")}),
+        ("Languages", {"fields": ("languages", "default_language")}),
         (
-            _("Prompts"),
+            "Prompts",
             {"fields": ("default_profile", "layout", "date_awareness", "today_tasks", "task_tools")},
         ),
-        (_("Sharing"), {"fields": ("sharing",)}),
-        (_("Signing in"), {"fields": ("session_days", "password_length")}),
-        (_("What is kept"), {"fields": ("api_conversation_days",)}),
+        ("Sharing", {"fields": ("sharing",)}),
+        ("Signing in", {"fields": ("session_days", "password_length")}),
+        ("What is kept", {"fields": ("api_conversation_days",)}),
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:

@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
-from django.utils.translation import gettext_lazy as _
 from unfold.widgets import (
     UnfoldAdminCheckboxSelectMultipleWidget,
     UnfoldAdminFileFieldWidget,
@@ -30,27 +29,27 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         widget=UnfoldAdminCheckboxSelectMultipleWidget(),
     )
     picture = forms.FileField(
-        label=_("Logo"),
+        label="Logo",
         required=False,
         widget=UnfoldAdminFileFieldWidget(),
-        help_text=_(
-            "PNG, JPEG or WebP, at most 2 MB; it is kept as a PNG of at most 256 pixels a side. It stands beside the "
-            "name, and is the icon of the pages in the browser."
+        help_text=(
+            "PNG, JPEG or WebP, at most 2 MB; it is kept as a PNG of at most 256 pixels a side. It stands "
+            "beside the name, and is the icon of the pages in the browser."
         ),
     )
-    remove_logo = forms.BooleanField(label=_("Remove the logo"), required=False, widget=UnfoldBooleanSwitchWidget())
+    remove_logo = forms.BooleanField(label="Remove the logo", required=False, widget=UnfoldBooleanSwitchWidget())
     default_profile = forms.ModelChoiceField(
         BudgetProfile.objects.all(),
-        label=_("Default budget profile"),
+        label="Default budget profile",
         required=False,
         widget=UnfoldAdminSelectWidget(),
-        help_text=_("For conversations without a persona, and for personas that name none."),
+        help_text="For conversations without a persona, and for personas that name none.",
     )
     layout = forms.ChoiceField(
-        label=_("Default order of the prompt"),
+        label="Default order of the prompt",
         choices=BudgetProfile.Layout.choices,
         widget=UnfoldAdminSelectWidget(),
-        help_text=_("Of the default budget profile, on whose page it stands, too."),
+        help_text="Of the default budget profile, on whose page it stands, too.",
     )
 
     class Meta:

@@ -18,7 +18,8 @@ LAUGHS = '<!DOCTYPE lolz [<!ENTITY a0 "lol">{}]>'.format(
 
 
 def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") -> bytes:
-    """A PDF whose pages have these lines of text; `count` is what it says of their number."""
+    """A PDF whose pages have these lines of text, large where they begin with `# `; `count` is what it says of their
+    number."""
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -30,7 +31,10 @@ def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") ->
             "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842]"
             f" /Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * number} 0 R >>"
         )
-        lines = "".join(f"({line}) Tj T*\n" for line in page.split("\n") if line)
+        shown = (
+            f"/F1 18 Tf ({line[2:]}) Tj /F1 10 Tf" if line[:2] == "# " else f"({line}) Tj" for line in page.split("\n")
+        )
+        lines = "".join(f"{line} T*\n" for line in shown if line != "() Tj")
         content = f"BT /F1 10 Tf 12 TL 40 800 Td\n{lines}ET" if lines else ""
         objects.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
     out = io.BytesIO(b"")
@@ -87,6 +91,28 @@ def word(paragraphs: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> bytes
     return _saved(document)
 
 
+WORD = (
+    '<w:{root} xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    ' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    ' xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships">{content}</w:{root}>'
+)
+
+
+def word_of(body: str, **parts: str) -> bytes:
+    """A Word document with this body as XML, and with these parts, such as `numbering` and `footnotes`."""
+    made = with_member(word([]), "word/document.xml", WORD.format(root="document", content=f"<w:body>{body}</w:body>"))
+    for name, content in parts.items():
+        made = with_member(made, f"word/{name}.xml", WORD.format(root=name.rstrip("1"), content=content))
+    return made
+
+
+def paragraph(text: str, style: str = "", number: tuple[int, int] | None = None) -> str:
+    """As XML, in a style, or as (list, level) of a numbering; `text` may hold XML after its first run."""
+    numbered = f'<w:numPr><w:ilvl w:val="{number[1]}"/><w:numId w:val="{number[0]}"/></w:numPr>' if number else ""
+    properties = f'<w:pPr>{f"""<w:pStyle w:val="{style}"/>""" if style else ""}{numbered}</w:pPr>'
+    return f"<w:p>{properties}<w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
 def slides(texts: Sequence[str], notes: str = "") -> bytes:
     presentation = pptx.Presentation()
     for text in texts:
@@ -113,6 +139,26 @@ def strict(document: bytes) -> bytes:
         members = {name: opened.read(name) for name in opened.namelist()}
     old, new = rb"http://schemas\.openxmlformats\.org/(\w+)/2006/", rb"http://purl.oclc.org/ooxml/\1/"
     return archive({name: re.sub(old, new, content) for name, content in members.items()})
+
+
+OPEN = (
+    '<office:document-content xmlns:office="office" xmlns:text="text" xmlns:table="table" xmlns:draw="draw"'
+    ' xmlns:style="style" xmlns:presentation="presentation" xmlns:xlink="xlink" xmlns:dc="dc">{content}'
+    "</office:document-content>"
+)
+
+
+def open_document(kind: str, body: str, styles: str = "", **members: str) -> bytes:
+    """An OpenDocument `text`, `spreadsheet` or `presentation` with this body and these automatic styles, as XML."""
+    content = f"<office:automatic-styles>{styles}</office:automatic-styles><office:body>{body}</office:body>"
+    return archive(
+        {
+            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+            "content.xml": OPEN.format(content=content),
+            "META-INF/manifest.xml": "<manifest/>",
+            **{name.replace("_", "/", 1) + ".xml": OPEN.format(content=text) for name, text in members.items()},
+        }
+    )
 
 
 def book(chapters: Sequence[str]) -> bytes:

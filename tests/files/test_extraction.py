@@ -42,14 +42,15 @@ def test_a_page_without_text_is_counted_and_a_pdf_of_such_pages_is_refused(read:
 def test_a_word_document_gives_paragraphs_and_rows_of_tables(read: Read) -> None:
     result = read(samples.word(["One\ttab", "Two"], [["a", "b"], ["c", "d"]]), "no-suffix")
     assert result.media_type.endswith("wordprocessingml.document")
-    lines = result.text.split("\n")
-    assert lines[:2] == ["One\ttab", "Two"] and [line.split() for line in lines[2:]] == [["a", "b"], ["c", "d"]]
+    assert [line for line in result.text.split("\n") if line] == [
+        *("One\ttab", "Two", "| a | b |", "| --- | --- |", "| c | d |"),
+    ]
     assert result.spans == [] and result.page_at(5) == 0
 
 
 def test_every_slide_is_a_page_and_has_its_notes(read: Read) -> None:
     result = read(samples.slides(["Alpha", "Beta"], notes="Say it slowly."))
-    assert [page.split("\n")[0] for page in pages(result)] == ["Alpha", "Beta"]
+    assert [page.split("\n")[0] for page in pages(result)] == ["# Alpha", "# Beta"]
     assert all("Say it slowly." in page for page in pages(result))
 
 
@@ -68,7 +69,7 @@ def test_a_workbook_in_the_strict_form_of_the_standard_is_read(read: Read) -> No
 def test_every_chapter_of_a_book_is_a_page(read: Read) -> None:
     result = read(samples.book(["<h1>One</h1><p>Dawn.</p>", "<p>Dusk.</p>"]))
     assert result.media_type == "application/epub+zip"
-    assert pages(result) == ["One\n\nDawn.", "Dusk."]
+    assert pages(result) == ["# One\n\nDawn.", "Dusk."]
 
 
 def test_html_gives_what_a_reader_sees(read: Read) -> None:
@@ -80,7 +81,8 @@ def test_html_gives_what_a_reader_sees(read: Read) -> None:
     result = read(source)
     assert result.media_type == "text/html"
     assert [line for line in result.text.split("\n") if line] == [
-        "The title", "Head", "Some bold words & more", "next", "- one", "- two", "a\tb", "  kept", "  as is", "end",
+        "The title", "# Head", "Some bold words & more", "next", "- one", "- two", "| a | b |", "| --- | --- |",
+        "```", "  kept", "  as is", "```", "end",
     ]  # fmt: skip
 
 

@@ -3,9 +3,10 @@
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from types import MappingProxyType
 
 MAX_PAGES = 5_000
 MAX_CHARACTERS = 20_000_000
@@ -30,6 +31,7 @@ SENTENCES = {
 # What is said of a file that was read only in part, by what is missing.
 LEFT_OUT = {
     "scans": "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs.",
+    "pictures": "Pictures that were left out: {count}.",
     "slides": "{count} of its {pages} slides have no text. What their pictures show is left out.",
 }
 # What is said of an unsupported file whose kind is known.
@@ -94,13 +96,22 @@ def cleaned(text: str) -> str:
     return "\n".join([line.rstrip() for line in text.split("\n")]).strip("\n")
 
 
-def whole(media_type: str, parts: Iterable[str], encoding: str = "") -> Extracted:
-    """A text without pages, from its parts."""
-    return Extracted(media_type, cleaned("".join(limited(parts))), encoding=encoding)
+def whole(
+    media_type: str, parts: Iterable[str], *, encoding: str = "", left_out: Mapping[str, int] = MappingProxyType({})
+) -> Extracted:
+    """A text without pages, from its parts. `left_out` is looked at when they have been read."""
+    text = cleaned("".join(limited(parts)))
+    return Extracted(media_type, text, encoding=encoding, left_out=dict(left_out))
 
 
-def paged(media_type: str, pages: Iterable[str], without_text: str = "") -> Extracted:
-    """`without_text` is what to say of pages that have no text, as a key of `LEFT_OUT`."""
+def paged(
+    media_type: str,
+    pages: Iterable[str],
+    *,
+    without_text: str = "",
+    left_out: Mapping[str, int] = MappingProxyType({}),
+) -> Extracted:
+    """`without_text` is what to say of pages that have none, as a key of `LEFT_OUT`; `left_out` as in `whole`."""
     texts: list[str] = []
     spans: list[tuple[int, int]] = []
     position = 0
@@ -112,8 +123,8 @@ def paged(media_type: str, pages: Iterable[str], without_text: str = "") -> Extr
         position += len(text) + len(_BETWEEN_PAGES)
         texts.append(text)
     empty = sum(start == end for start, end in spans)
-    left_out = {without_text: empty} if without_text and empty else {}
-    return Extracted(media_type, _BETWEEN_PAGES.join(texts), spans, left_out=left_out)
+    told = {**({without_text: empty} if without_text and empty else {}), **left_out}
+    return Extracted(media_type, _BETWEEN_PAGES.join(texts), spans, left_out=told)
 
 
 def limited(parts: Iterable[str]) -> Iterable[str]:
