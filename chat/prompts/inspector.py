@@ -17,6 +17,7 @@ from chat.prompts import report as reports
 from chat.prompts.report import Change, ResolvedReport
 from core.i18n import dollars, grouped
 from llm.models import Effort
+from personas.texts import TEXTS
 
 SECTIONS = {
     "system": gettext_lazy("System prompt"),
@@ -99,6 +100,10 @@ VERSIONS = {
     "project": gettext_lazy("Project"),
     "summary_prompt": gettext_lazy("Summary prompt"),
 }
+
+
+def _text_named(name: str) -> str:
+    return _("Text “%(title)s”") % {"title": TEXTS[name].title if name in TEXTS else name}
 
 
 class Bar(NamedTuple):
@@ -219,7 +224,11 @@ class Panel:
 
     @property
     def versions(self) -> list[tuple[str, str]]:
-        return [(str(VERSIONS.get(name, name)), version) for name, version in self.report["versions"].items()]
+        """Of a text with its name in the admin."""
+        return [
+            (str(VERSIONS[name]) if name in VERSIONS else _text_named(name), version)
+            for name, version in self.report["versions"].items()
+        ]
 
     @property
     def effort(self) -> str:
