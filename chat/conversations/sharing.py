@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from accounts.models import User
+from accounts.models.workspace import workspace_at
 from chat.conversations.branches import CONTINUE
 from chat.models import Conversation, Message, Share
 from chat.models.conversation_state import idle, require_owner
@@ -23,8 +24,11 @@ MAX_SHARES = 50  # of one conversation
 def share(*, user: User, conversation: Conversation) -> Share:
     """A link to the branch on show as it is now.
 
-    Raises what `idle` raises, `nothing_to_share` and `too_many_shares`.
+    Raises what `idle` raises, `sharing_off` (403), `nothing_to_share` and `too_many_shares`.
     """
+    if not workspace_at().sharing:
+        sentence = "Links to conversations are switched off in this workspace. An administrator can switch them on."
+        raise ProductError("sharing_off", sentence, status=403)
     with idle(user, conversation) as locked:
         if locked.leaf_id is None:
             raise ProductError("nothing_to_share", "There is no message to share yet. Ask something first.")

@@ -6,6 +6,7 @@ from typing import ClassVar
 from django.db import models
 from uuid_utils.compat import uuid7
 
+from accounts.models import Workspace
 from chat.models.conversation import OfConversation
 
 
@@ -15,8 +16,9 @@ def new_token() -> str:
 
 class ShareQuerySet(OfConversation["Share"]):
     def readable(self) -> "ShareQuerySet":
-        """By whoever has the link."""
-        return self.filter(conversation__deleted=None, conversation__owner__is_active=True)
+        """By whoever has the link, while the workspace has links."""
+        off = models.Exists(Workspace.objects.filter(sharing=False))
+        return self.filter(~off, conversation__deleted=None, conversation__owner__is_active=True)
 
 
 class Share(models.Model):

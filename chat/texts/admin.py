@@ -89,7 +89,7 @@ class TextAdmin(PromptAdmin):
         if not self.has_add_permission(request):
             raise PermissionDenied
         if not request.GET.get("name"):
-            return HttpResponseRedirect(reverse("admin:personas_prompttext_changelist"))
+            return self.changelist_view(request)  # to choose of which
         text = self.asked(request)
         buttons = dict.fromkeys(("show_save_and_add_another", "show_save_and_continue"), False)
         context = {**self._about(text), **buttons, "preview_url": self.url("preview", text)}
