@@ -12,8 +12,8 @@ from django.urls import reverse
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
 from chat.models import Conversation
 from chat.prompts.profile_trial import trials
-from config import people_admin
 from config.workspace import admin as workspace_admin
+from config.workspace import people_admin
 from core import i18n
 from core.admin import acting
 from core.permissions import has_right
