@@ -46,7 +46,7 @@ def test_all_other_rights_open_nothing_of_a_table(household: Household, people: 
         client = staff(people, Permission.objects.exclude(about(kind)))
         for url in pages(household, kind):
             for answer in (client.get(url), client.post(url, INTRUSION)):
-                leads_back = answer.status_code == 302 and answer["Location"] == f"{url}change/"
+                leads_back = answer.status_code == 302 and answer["Location"].startswith(url)
                 if not leads_back and answer.status_code not in (403, 404, 405):
                     wrong.append((answer.request["REQUEST_METHOD"], url, answer.status_code))
     assert wrong == []
@@ -67,7 +67,7 @@ def test_one_right_shows_its_own_table_and_no_words_of_other_people(
             for url in ("/admin/", *urls):
                 answer = client.get(url)
                 words = content(answer)
-                if url == listed and (answer.status_code == 200) != (action in SEEN_BY):
+                if url == listed and answer.status_code != 302 and (answer.status_code == 200) != (action in SEEN_BY):
                     wrong.append((right.codename, url, answer.status_code))
                 if SECRET in words or (
                     PRIVATE in words and not url.startswith(tuple(f"/admin{each}" for each in SHOWN))
