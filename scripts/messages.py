@@ -54,7 +54,7 @@ FRAGMENTS = {
     "_unknown",
     "changed_meanwhile",
     "_PARTS",
-    "_ADVICE",
+    "ADVICE",
 }
 STATES = ("open", "doing", "waiting", "done", "dropped", "moved")
 GETTEXT = {
