@@ -162,6 +162,11 @@ class Panel:
         return [*filter(None, [self.report["refused"]]), *self.report.get("notes", ())]
 
     @property
+    def price(self) -> str:
+        """Of a plan, in short; empty without one."""
+        return wording.cost_ahead(cast("Mapping[str, Any]", self.report))
+
+    @property
     def ahead(self) -> str:
         """What a plan will cost, in whole sentences; empty without a price."""
         plan: Mapping[str, Any] = self.report

@@ -3,14 +3,14 @@
 import random
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from django.core.files.base import ContentFile
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
+from chat.models import Attachment, Conversation, Mark, Message, Summary
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import marks_on
 from chat.prompts import inspector, wording
@@ -28,6 +28,7 @@ from tests.chat.documents import picture
 pytestmark = pytest.mark.django_db
 
 CONVERSATIONS = 50
+WORDS = ("clause", "fee", "boat", "điều khoản", "سفينة", "of")
 
 
 class Maker:
@@ -36,10 +37,17 @@ class Maker:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.user = User.objects.create_user(f"panels-{uuid4().hex[:8]}")
-        provider = Provider.objects.create(name=f"panels-{uuid4().hex[:8]}", kind="openai", base_url="http://localhost:9")
+        provider = Provider.objects.create(
+            name=f"panels-{uuid4().hex[:8]}", kind="openai", base_url="http://localhost:9"
+        )
+        kinds: list[dict[str, Any]] = [
+            {"context_window": 4_000, "vision": False},
+            {"context_window": 8_000, "vision": True},
+            {"context_window": 32_000, "vision": True},
+        ]
         self.models = [
-            Model.objects.create(provider=provider, name=f"of-{window}", context_window=window, tools=True, vision=vision)
-            for window, vision in ((4_000, False), (8_000, True), (32_000, True))
+            Model.objects.create(provider=provider, name=f"panels-{number}", tools=True, **kind)
+            for number, kind in enumerate(kinds)
         ]
         profiles = [{"policy": policy, "layout": layout} for policy in ("recent", "priority") for layout in LAYOUTS]
         self.personas = [
@@ -53,7 +61,7 @@ class Maker:
         ]
 
     def text(self, words: int) -> str:
-        return " ".join(self.random.choice(("clause", "fee", "boat", "điều khoản", "سفينة", "of")) for _ in range(words))
+        return " ".join(self.random.choice(WORDS) for _ in range(words))
 
     def maybe(self, chance: float) -> bool:
         return self.random.random() < chance

@@ -53,7 +53,7 @@ def test_a_summary_is_shown_where_it_ends_and_can_be_edited_and_undone(
     field(page).fill("Written meanwhile.")
     expect(page.get_by_role("button", name="Send")).to_be_disabled()
     divider = page.locator("details.summary")
-    expect(divider).to_contain_text("summarised up to here")
+    expect(divider).to_contain_text("messages above as a summary")
     expect(field(page)).to_have_value("Written meanwhile.")
     expect(page.get_by_role("button", name="Send")).to_be_enabled()
     divider.locator("summary").click()
