@@ -153,25 +153,27 @@ def _too_long(error: Mapping[str, Any]) -> str:
     return f"{length} · {translated(advice) if advice else error['detail']}"
 
 
-def fate_of(report: Mapping[str, Any], whole: str) -> Fate:
-    """Of a plan or a report; `whole`: what is said where nothing was left out, shortened or summarised."""
+def fate_of(report: Mapping[str, Any], whole: str, *, names: bool = True) -> Fate:
+    """Of a plan or a report; `whole`: what is said where nothing was left out, shortened or summarised. Without `names`
+    it says how many of what, and no more."""
     # What its person leaves out is no news to them.
     sources = [source for source in report["sources"] if source.get("reason") != "by_user"]
-    said = [*_lost(sources), *_left_out(sources, report["unloaded"]), *_smaller(sources, report.get("summary"))]
+    said = [*_lost(sources, names), *_left_out(sources, report["unloaded"]), *_smaller(sources, report.get("summary"))]
     return Fate(said[0].icon, " · ".join(each.words for each in said)) if said else Fate("tick", whole)
 
 
-def _lost(sources: Sequence[SourceEntry]) -> Iterator[Fate]:
+def _lost(sources: Sequence[SourceEntry], names: bool) -> Iterator[Fate]:
     """What a person gave by name and is not there."""
     if pinned := next((source for source in sources if source.get("mark")), None):
         words = _("“%(title)s” is always to be sent, but there is no room")
         yield Fate("out", words % {"title": pinned.get("title", "")})
     lost = [source for source in sources if source["state"] == "left_out" and source["kind"] != "message"]
-    if len(lost) == 1:
+    if len(lost) == 1 and names:
         reason = REASONS[lost[0].get("reason") or "no_room"]
         yield Fate("out", _("“%(title)s” is not sent: %(reason)s") % {"title": name_of(lost[0]), "reason": reason})
     elif lost:
-        yield Fate("out", _("%(count)s files and other sources are not sent") % {"count": grouped(len(lost))})
+        words = ngettext("%(count)s file was not sent", "%(count)s files were not sent", len(lost))
+        yield Fate("out", words % {"count": grouped(len(lost))})
 
 
 def _left_out(sources: Sequence[SourceEntry], unloaded: int) -> Iterator[Fate]:

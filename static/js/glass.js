@@ -1,10 +1,10 @@
 /**
  * What the model sees, shown in the transcript: a line where its sight begins, and the light that a row of the panel, its
- * message and its piece of the bar throw on each other.
+ * message and its piece of the bar throw on each other; and the dialog in which it is shown to others.
  *
  * The server says with the plan, and with a report in the panel, where that is (templates/chat/_sight.html).
  */
-import { all, around, find, need } from "./page.js";
+import { all, around, find, need, opensElsewhere } from "./page.js";
 
 const messages = need(HTMLElement, "#messages");
 const panel = need(HTMLElement, "#panel");
@@ -63,3 +63,16 @@ function lights(target) {
 }
 
 for (const type of ["pointerover", "focusin"]) document.addEventListener(type, ({ target }) => lightUp(target));
+
+// --- the dialog over the conversation in which it is shared ---
+
+document.addEventListener("click", async (event) => {
+  const link = around(HTMLAnchorElement, "[data-share]", event.target);
+  const dialog = find(HTMLElement, "#share-dialog");
+  if (!link || !dialog || opensElsewhere(event) || !link.pathname.startsWith(location.pathname)) return;
+  event.preventDefault();
+  const body = need(HTMLElement, "#share-body", dialog);
+  await htmx.ajax("GET", link.href, { target: body, swap: "innerHTML" });
+  dialog.showPopover();
+  find(HTMLElement, "select", body)?.focus();
+});

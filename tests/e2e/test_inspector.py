@@ -55,8 +55,6 @@ def test_every_call_of_a_turn_can_be_looked_at(page: Page, place: str) -> None:
     expect(panel.locator(".prompt h4", has_text="tool")).to_have_count(1)
     calls.nth(0).click()
     expect(calls.nth(0)).to_have_attribute("aria-current", "true")
-    panel.get_by_text("For the curious").click()
-    panel.get_by_text("Show the prompt").click()
     expect(panel.locator(".prompt pre").last).to_contain_text("What is there to do?")
     expect(panel.locator(".prompt h4", has_text="tool")).to_have_count(0)
     expect(panel.get_by_text("The model's window")).to_be_visible()

@@ -149,8 +149,9 @@ def test_an_answer_opens_into_what_its_model_saw_and_what_it_did_not(look: Look,
     expect(page.locator(".message.lit")).to_have_count(1)
     look.check(panel)
 
+    look.press(panel.get_by_text("For the curious"))
     look.press(panel.get_by_text("Changed since the turn before"))
-    expect(panel.locator("details").filter(has_text="Changed since")).to_contain_text("First answer.")
+    expect(panel.locator("#panel-changes")).to_contain_text("First answer.")
     look.press(panel.get_by_text("Show the prompt"))
     prompt = panel.locator(".prompt pre")
     expect(prompt.first).to_contain_text("You are being tested.")

@@ -116,7 +116,7 @@ def test_the_context_panel_says_what_the_summary_stands_for_on_a_phone(
     ask(page, "And now?", text="Now this.")
     expect_complete(page)
     page.locator(".context-link").last.click()
-    expect(page.locator("#panel")).to_contain_text("older messages are in the summary")
+    expect(page.locator("#panel")).to_contain_text("old messages summarised")
 
 
 def test_a_day_shows_its_messages_and_summaries(page: Page, product: Product, person: Person) -> None:
