@@ -179,10 +179,8 @@ def _named(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, st
     """The files by their names, and what tools did in this answer. What its person has left out is theirs to know."""
     for source in sources:
         if source["kind"] in FILE_KINDS and source.get("reason") != "by_user":
-            title = (
-                titles.get(source.get("id") or "") or source.get("title") or wording.name_of({**source, "title": ""})
-            )
-            yield Row(title, source["state"], source.get("tokens"), words=wording.state_of(source))
+            title = titles.get(source.get("id") or "") or source.get("title") or str(wording.KINDS[source["kind"]])
+            yield Row(title, source["state"], source.get("tokens"), words=str(wording.STATES[source["state"]]))
     for message in expand(row):
         step = step_of(row, message)
         if step.role == "call":
