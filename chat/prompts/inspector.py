@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
@@ -84,20 +85,21 @@ class Panel:
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """The groups that are there, one behind the other."""
-        window, found, start = max(1, self.report["window"]), list[Segment](), 0
-        for group, tokens in cards.totals(self.report).items():
-            width = max(LEAST, round(1000 * tokens / window))
-            found.append(Segment(group, str(wording.GROUPS[group]), tokens, start, width))
-            start += width
-        return found
+        """The groups that are there, one behind the other; together they end where the room does, at most."""
+        window, totals = max(1, self.report["window"]), cards.totals(self.report)
+        widths = {group: max(LEAST, round(1000 * tokens / window)) for group, tokens in totals.items()}
+        if widths and (over := sum(widths.values()) - max(self.room, LEAST * len(widths))) > 0:
+            widths[max(widths, key=lambda group: widths[group])] -= over
+        starts = accumulate(widths.values(), initial=0)
+        return [
+            Segment(group, str(wording.GROUPS[group]), totals[group], start, width)
+            for (group, width), start in zip(widths.items(), starts, strict=False)
+        ]
 
     @property
-    def free(self) -> tuple[int, int]:
-        """Start and width of the piece of the bar that is free; behind it is what is kept for the answer."""
-        start = sum(segment.width for segment in self.segments)
-        end = round(1000 * self.report["limit"] / max(1, self.report["window"]))
-        return start, max(0, end - start)
+    def room(self) -> int:
+        """Where on the bar the room ends, in thousandths; behind that is what is kept for the answer."""
+        return round(1000 * max(0, self.report["limit"]) / max(1, self.report["window"]))
 
     @property
     def kept(self) -> int:

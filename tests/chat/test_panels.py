@@ -178,6 +178,8 @@ def added_up(panel: Panel) -> None:
         assert all((row.tokens or 0) >= 0 for row in leaves(card.rows)), card
     assert [segment.group for segment in panel.segments] == [card.group for card in panel.cards if card.tokens]
     assert sum(segment.tokens for segment in panel.segments) == report["used"]
+    assert all(segment.width > 0 for segment in panel.segments)
+    assert sum(segment.width for segment in panel.segments) <= panel.room
     assert panel.percent == percent(report["used"], report["limit"])
     shown = [row for card in panel.cards for row in leaves(card.rows)]
     for source in report["sources"]:
