@@ -10,7 +10,7 @@ from django.core.files.base import ContentFile
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models import Attachment, Conversation, Mark, Message, Summary
+from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import marks_on
 from chat.prompts import inspector, wording
@@ -208,4 +208,11 @@ def test_every_panel_adds_up_to_its_report(seed: int) -> None:
         added_up(panel)
         assert line.words.endswith(f"{panel.percent} used")
         assert panel.fate.words in line.words
+        if place.leaf is not None:
+            stored = Turn(
+                conversation=place, user_message=place.leaf.parent, answer=place.leaf, report={"calls": [plan]}
+            )
+            seen = inspector.of_turn(stored)
+            assert seen is not None and seen.percent == panel.percent
+            added_up(seen)
     assert planned >= 5
