@@ -45,7 +45,7 @@ class ConversationAdmin(RecordAdmin):
         return found
 
     def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return acting(request).has_perm("chat.add_replay")
+        return self.has_view_permission(request) and acting(request).has_perm("chat.add_replay")
 
     @button("Plan its turns again", icon="science", permission="replay")
     def replay(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -11,7 +11,11 @@ from django.templatetags.static import static
 from django.urls import reverse
 
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
+from chat.models import Conversation
+from chat.prompts.profile_trial import trials
 from config import people_admin
+from core.admin import acting
+from core.permissions import has_right
 from llm.models import Model
 from personas.admin import BudgetProfileAdmin
 from personas.models import BudgetProfile
@@ -108,10 +112,16 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
     ) -> Any:
         profile = self.get_object(request, object_id) if object_id else None
         context = {**self._examples(profile or BudgetProfile()), **(extra_context or {})}
+        if has_right(acting(request), "view", Conversation):
+            which = {"profile": object_id or ""}
+            context["trials_url"] = reverse("admin:personas_budgetprofile_conversations", query=which)
         return super().changeform_view(request, object_id, form_url, context)
 
     def get_custom_urls(self) -> Any:
-        return (("example/", "personas_budgetprofile_example", self.example_view),)
+        return (
+            ("example/", "personas_budgetprofile_example", self.example_view),
+            ("conversations/", "personas_budgetprofile_conversations", self.conversations_view),
+        )
 
     def example_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """The example for the numbers in the form as they are now, or what is wrong with them: a fragment."""
@@ -122,6 +132,22 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
         errors = [error for name, found in form.errors.items() if name != "name" for error in found]
         context = {"errors": errors} if errors else self._examples(form.instance)
         return TemplateResponse(request, "admin/personas/budgetprofile/example.html", context)
+
+    def conversations_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """What the numbers in the form would make of three conversations, without a word of them: a fragment.
+
+        Whoever may only look has no form: for them it is the stored `?profile=`.
+        """
+        if not (self.has_view_permission(request) and has_right(acting(request), "view", Conversation)):
+            raise PermissionDenied
+        if self.has_change_permission(request) or self.has_add_permission(request):
+            form = self.get_form(request, None)(request.POST)
+            form.is_valid()
+            wrong, profile = set(form.errors) - {"name"}, form.instance
+        else:
+            wrong, profile = set(), self.row(request, request.GET.get("profile", ""))
+        context = {"incomplete": True} if wrong else {"trials": trials(profile)}
+        return TemplateResponse(request, "admin/personas/budgetprofile/conversations.html", context)
 
     def _examples(self, profile: BudgetProfile) -> dict[str, Any]:
         examples = [worked_example(profile, "A window of 8,000", EXAMPLE_WINDOW)]

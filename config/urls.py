@@ -28,7 +28,7 @@ from personas import api as personas_api
 from projects import api as projects_api
 from projects.planner import api as task_api
 
-__all__ = ["handler404", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
+__all__ = ["handler404", "handler500", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
 
 router = DefaultRouter()
 router.include_root_view = False
@@ -54,7 +54,7 @@ router.register("budget-profiles", personas_api.BudgetProfileViewSet)
 router.register("system-prompts", personas_api.SystemPromptViewSet)
 router.register("models", personas_api.ModelViewSet)
 
-handler404 = "config.http.health.not_found"
+handler404, handler500 = "config.http.health.not_found", "config.http.health.failed"
 
 urlpatterns = [
     path("", include("chat.urls")),

@@ -6,10 +6,10 @@ they need minutes.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from html import unescape
-from types import MappingProxyType
+from typing import NamedTuple
 
 # What is never seen. The end tags of these may not be left out.
 _HIDDEN = frozenset({"template", "noscript", "svg", "math", "object", "select", "datalist"})
@@ -19,9 +19,22 @@ _AROUND = frozenset({"dialog", "nav", "footer", "aside", "button"})
 _RAW = frozenset({"script", "style", "iframe", "noembed", "noframes", "title", "textarea"})
 _BLOCKS = frozenset(
     {
-        *("address", "article", "aside", "blockquote", "body", "dd", "details", "div", "dl", "dt", "fieldset"),
-        *("figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main"),
-        *("nav", "ol", "p", "pre", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul"),
+        *(
+            "address",
+            "article",
+            "aside",
+            "blockquote",
+            "body",
+            "caption",
+            "dd",
+            "details",
+            "div",
+            "dl",
+            "dt",
+            "fieldset",
+        ),
+        *("figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li"),
+        *("main", "nav", "ol", "p", "pre", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul"),
     }
 )
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
@@ -30,10 +43,22 @@ _ENOUGH = 200  # characters; a main part with less is a frame that a script woul
 _MARKUP = re.compile(r"<(?=[!?]|/?[a-zA-Z])")
 # A quote counts only after an equals sign. Possessive, so that what does not match is not tried in other ways.
 _TAG = re.compile(r"""<(/?)([^\s/>]++)((?:[^>=]++|=\s*+"[^"]*+"|=\s*+'[^']*+'|=)*+)>""")
+# Started only where a name can begin, so that no run of letters is tried from each of them.
+_ATTRIBUTE = re.compile(r"""(?<![\w:-])([\w:-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""")
+_LONGEST_ATTRIBUTES = 4_000  # characters of a tag; what is longer has none that are looked at
+_DEEPEST = 40  # of tables, quotations and links in each other; what is deeper is read as if it were outside
+_LONGEST_CELL = 400  # characters of a cell with headings or tables in it; a longer one is a part of a page
+_BLOCK_MARKS = re.compile(r"^#{1,6} |^\|(?: --- \|)+$|\|", re.M)
+_ADDRESSES = ("http:", "https:", "mailto:")
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 # Control characters and lone surrogates: not text, and PostgreSQL stores none of them.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+def unix_lines(text: str) -> str:
+    """Browsers send line ends as CR LF, which no model needs to read."""
+    return text.replace("\r\n", "\n")
 
 
 def clean(text: str) -> str:
@@ -44,7 +69,8 @@ def clean(text: str) -> str:
 class HtmlText:
     """What a reader sees of HTML: blocks on lines of their own, list items after a dash.
 
-    `parts` are the text in pieces; `main` are those of its first main element or its only article, if it has one.
+    `parts` are the text in pieces; `main` are those of its first main element or its only article, if it has one (of a
+    page of the web).
     """
 
     title: str
@@ -52,15 +78,27 @@ class HtmlText:
     main: list[str]
 
 
-def html_text(source: str) -> HtmlText:
-    """A document as it is: all of it, the cells of a table divided by tabs."""
-    return _Scanner(source, hidden=_HIDDEN, cell="\t").scan()
+class TableCell(NamedTuple):
+    """`columns` and `rows` are the places that a cell takes."""
+
+    text: str
+    columns: int
+    rows: int
+
+
+Table = Callable[[Sequence[Sequence[TableCell]]], str]  # how the rows of a table are written
+
+
+def html_text(source: str, table: Table, *, links: bool = True) -> HtmlText:
+    """A document as it is, in Markdown: all of it, with headings, lists, quotations, code, tables and, with `links`,
+    addresses."""
+    return _DocumentScanner(source, table, links=links).scan()
 
 
 def page_text(source: str) -> tuple[str, str]:
     """Title and text of a page of the web, with headings as in Markdown: its main part if it marks one, else all of
     it but what leads through the site."""
-    page = _Scanner(source, hidden=_HIDDEN | _AROUND, cell=" | ", headings=_HEADINGS).scan()
+    page = _Scanner(source, hidden=_HIDDEN | _AROUND).scan()
     main = _tidy(page.main)
     return page.title, main if len(main) >= _ENOUGH else _tidy(page.parts)
 
@@ -77,15 +115,11 @@ def _plain(text: str) -> str:
 
 
 class _Scanner:
-    """`cell` stands after each cell of a table, a mark of `headings` before each heading."""
+    """A page of the web: cells are divided by bars, list items begin with a dash."""
 
-    def __init__(
-        self, source: str, *, hidden: frozenset[str], cell: str, headings: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, source: str, *, hidden: frozenset[str]) -> None:
         self._source = source
         self._hiding = hidden
-        self._cell = cell
-        self._headings = headings
         self._title = ""
         self._parts: list[str] = []
         self._hidden: tuple[str, int] = ("", 0)  # the element that hides what is inside, and how deep it is nested
@@ -123,7 +157,7 @@ class _Scanner:
         elif tag in _RAW and not found[3].endswith("/"):
             return self._raw(tag, found.end())
         else:
-            self._start(tag, closed=found[3].endswith("/"))
+            self._start(tag, found[3], closed=found[3].endswith("/"))
         return found.end()
 
     def _after(self, mark: str, start: int) -> int:
@@ -137,7 +171,7 @@ class _Scanner:
             self._title = _SPACE.sub(" ", _plain(self._source[start:end])).strip()
         return end
 
-    def _start(self, tag: str, *, closed: bool) -> None:
+    def _start(self, tag: str, attributes: str, *, closed: bool) -> None:
         hiding, depth = self._hidden
         if depth:
             self._hidden = (hiding, depth + (tag == hiding and not closed))
@@ -150,7 +184,7 @@ class _Scanner:
             self._preformatted += tag == "pre"
             if tag in self._starts:
                 self._starts[tag].append(len(self._parts))
-            if mark := "- " if tag == "li" else self._headings.get(tag, ""):
+            if mark := "- " if tag == "li" else _HEADINGS.get(tag, ""):
                 self._write(mark)
                 self._at_line_start = True
 
@@ -159,7 +193,7 @@ class _Scanner:
         if depth:
             self._hidden = (hiding, depth - (tag == hiding))
         elif tag in ("td", "th"):
-            self._write(self._cell)
+            self._write(" | ")
         elif tag in _BLOCKS:
             self._end_line()
             self._preformatted = max(0, self._preformatted - (tag == "pre"))
@@ -186,3 +220,142 @@ class _Scanner:
     def _end_line(self) -> None:
         if not self._at_line_start:
             self._write("\n")
+
+
+@dataclass(slots=True)
+class _Frame:
+    """What is being read apart, to be written in its own way when it ends: a quotation, a table, a cell or a link."""
+
+    tag: str
+    attributes: dict[str, str]
+    around: list[str]  # the pieces outside
+    rows: list[list[TableCell]] = field(default_factory=list)
+    is_layout: bool = False  # a table that holds headings or other tables
+
+
+class _DocumentScanner(_Scanner):
+    """A document: what is around it is part of it, too."""
+
+    def __init__(self, source: str, table: Table, *, links: bool) -> None:
+        super().__init__(source, hidden=_HIDDEN)
+        self._table = table
+        self._framed = {"blockquote", "table", *(("a",) if links else ())}
+        self._frames: list[_Frame] = []
+        self._items: list[int | None] = []  # of the lists around: the next number, None for dashes
+
+    def scan(self) -> HtmlText:
+        found = super().scan()
+        while self._frames:
+            self._close(self._frames[-1].tag)
+        return HtmlText(found.title, self._parts, [])
+
+    def _start(self, tag: str, attributes: str, *, closed: bool) -> None:
+        if not self._hidden[1]:
+            if tag == "math" and (formula := _attributes(attributes).get("alttext")):
+                self._write(f"${formula}$")
+            if tag in ("td", "th", "tr") and self._in("table"):
+                self._start_cell(tag, attributes)
+                return
+            if tag in self._framed and len(self._frames) < _DEEPEST:
+                self._open(tag, attributes)
+            if tag in ("ol", "ul"):
+                start = _attributes(attributes).get("start", "1") if tag == "ol" else ""
+                self._items.append(None if tag == "ul" else int(start) if start.isdecimal() and len(start) < 9 else 1)
+            if tag in ("table", *_HEADINGS):
+                for frame in self._frames[: -1 if tag == "table" else None]:
+                    frame.is_layout = frame.is_layout or frame.tag == "table"
+        before = len(self._parts)
+        super()._start(tag, attributes, closed=closed)
+        if tag == "li" and self._items and len(self._parts) > before:
+            self._parts[-1] = self._item()
+        if tag == "pre" and not self._hidden[1] and not self._in("table"):
+            self._write("```\n")
+
+    def _item(self) -> str:
+        number = self._items[-1]
+        if number is not None:
+            self._items[-1] = number + 1
+        return "  " * min(len(self._items) - 1, 9) + ("- " if number is None else f"{number}. ")
+
+    def _end(self, tag: str) -> None:
+        if not self._hidden[1]:
+            if tag in ("td", "th", "tr") and self._in("table"):
+                self._close_cell()
+                return
+            if tag == "pre" and self._preformatted and not self._in("table"):
+                self._end_line()
+                self._write("```\n")
+            if tag in ("ol", "ul") and self._items:
+                self._items.pop()
+            if tag in self._framed and self._in(tag):
+                while self._frames[-1].tag != tag:
+                    self._close(self._frames[-1].tag)
+                self._close(tag)
+        super()._end(tag)
+
+    def _in(self, tag: str) -> bool:
+        return any(frame.tag == tag for frame in self._frames)
+
+    def _open(self, tag: str, attributes: str) -> None:
+        if tag == "a" and self._in("a"):
+            self._end("a")
+        if tag != "a":
+            self._end_line()
+        self._frames.append(_Frame(tag, _attributes(attributes), self._parts))
+        self._parts = []
+
+    def _start_cell(self, tag: str, attributes: str) -> None:
+        """A cell or row begins, which ends the one before it, whether it says so or not."""
+        self._close_cell()
+        table = self._frames[-1]
+        if tag == "tr" or not table.rows:
+            table.rows.append([])
+        if tag != "tr":
+            self._open("td", attributes)
+
+    def _close_cell(self) -> None:
+        while self._frames[-1].tag != "table":
+            self._close(self._frames[-1].tag)
+
+    def _close(self, tag: str) -> None:
+        frame = self._frames.pop()
+        text, self._parts = "".join(self._parts), frame.around
+        if tag == "td":
+            spans = (_number(frame.attributes.get(name, "")) for name in ("colspan", "rowspan"))
+            self._frames[-1].rows[-1].append(TableCell(text.strip(), *spans))
+        elif tag == "table":
+            # A caption, or what stood in the wrong place, is between the cells.
+            caption = " ".join(text.split())
+            self._write(f"\n{caption}\n\n" if caption else "\n")
+            self._write(self._rows(frame))
+        elif tag == "blockquote":
+            self._write("\n" + "".join(f"> {line}\n" for line in text.strip().split("\n")))
+        else:
+            self._link(text, frame.attributes.get("href", ""))
+
+    def _rows(self, table: _Frame) -> str:
+        """As a table; as text one below the other where the cells hold whole parts of a page."""
+        texts = [cell.text for row in table.rows for cell in row if cell.text]
+        if not table.is_layout:
+            return self._table(table.rows)
+        if any(len(text) > _LONGEST_CELL for text in texts):
+            return "".join(f"{text}\n\n" for text in texts)
+        flat = [[cell._replace(text=_BLOCK_MARKS.sub(" ", cell.text)) for cell in row] for row in table.rows]
+        return self._table(flat)
+
+    def _link(self, text: str, target: str) -> None:
+        words = text.strip()
+        if words and "\n" not in words and target.startswith(_ADDRESSES) and target not in words:
+            text = text.replace(words, f"[{words}]({target})", 1)
+        if text:
+            self._write(text)
+
+
+def _attributes(text: str) -> dict[str, str]:
+    if len(text) > _LONGEST_ATTRIBUTES:
+        return {}
+    return {name.lower(): _plain(one or other or bare).strip() for name, one, other, bare in _ATTRIBUTE.findall(text)}
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 1

@@ -18,6 +18,7 @@ from core.errors import ProductError
 from core.i18n import translated
 from core.requests import NewestFirst
 from files import services
+from files.encodings import ENCODINGS
 from files.models import File
 from files.pages import Piece, Reading, download
 
@@ -32,13 +33,13 @@ class FileSerializer(serializers.ModelSerializer[File]):
         source="token_count", read_only=True, allow_null=True, help_text="Null until they are counted."
     )
     error = serializers.SerializerMethodField(help_text="Why it failed.")
-    note = serializers.SerializerMethodField(help_text="A remark on a file that could be read: pages without text.")
+    note = serializers.SerializerMethodField(help_text="What was left out of a file that could be read.")
 
     class Meta:
         model = File
         fields: ClassVar = [
-            "id", "name", "status", "tokens", "size", "media_type", "pages", "width", "height", "searchable",
-            "error", "note", "created",
+            "id", "name", "status", "tokens", "size", "media_type", "pages", "width", "height", "encoding",
+            "searchable", "error", "note", "created",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -48,11 +49,17 @@ class FileSerializer(serializers.ModelSerializer[File]):
         return {"code": file.error_code, "detail": translated(file.error)} if failed else None
 
     def get_note(self, file: File) -> str:
-        return "" if file.status == File.Status.FAILED else translated(file.error)
+        return "" if file.status == File.Status.FAILED else "\n".join(map(translated, file.error.splitlines()))
 
 
 class UploadSerializer(serializers.Serializer[dict[str, Any]]):
     file = serializers.FileField(allow_empty_file=True, help_text="The bytes; what it is is told from them.")
+
+
+class RereadSerializer(serializers.Serializer[dict[str, Any]]):
+    encoding = serializers.CharField(
+        required=False, allow_blank=True, help_text=f"Of a text, if the one found is wrong: {', '.join(ENCODINGS)}."
+    )
 
 
 class PieceSerializer(serializers.Serializer[Piece]):
@@ -104,6 +111,16 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         """Reads a failed file again."""
         file = self.get_object()
         services.retry(user=self.person, file=file)
+        return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=RereadSerializer, responses={202: FileSerializer})
+    @action(detail=True, methods=["post"])
+    def reread(self, request: Request, pk: str) -> Response:
+        """Reads a file once more, in another text encoding if one is given. Its text and chunks are made anew."""
+        file = self.get_object()
+        given = RereadSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        services.reread(user=self.person, file=file, encoding=given.validated_data.get("encoding", ""))
         return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
 
     @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})

@@ -28,7 +28,6 @@ RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/context.md, 
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = "Reading it was cut off twice. Try again; if that fails too, upload it in parts."
 LOST = "Its bytes are gone from the storage. Upload it again."
-PARTLY_SCANNED = "{without} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs."
 
 logger = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(SLOTS)
@@ -119,7 +118,7 @@ def _read(file: File) -> bool:
 def _outcome(file: File) -> bool:
     try:
         with storage.local_path(file) as path:
-            extracted = extract(path, file.name)
+            extracted = extract(path, file.name, file.chosen_encoding)
     except ExtractionError as error:
         return _fail(file, error.code, error.sentence)
     except FileNotFoundError:
@@ -164,7 +163,6 @@ def _store(file: File, extracted: Extracted) -> bool:
         )
         for ordinal, piece in enumerate(chunking.pieces(extracted.text))
     ]
-    without = extracted.pages_without_text
     with transaction.atomic():
         done = _finish(
             file,
@@ -175,7 +173,8 @@ def _store(file: File, extracted: Extracted) -> bool:
             width=extracted.width,
             height=extracted.height,
             error_code="",
-            error=PARTLY_SCANNED.format(without=without, pages=len(extracted.spans)) if without else "",
+            error="\n".join(extracted.notes),
+            encoding=extracted.encoding,
             heartbeat=timezone.now() if chunks else None,  # without one, the sweeper has nothing to do here
         )
         if done:

@@ -18,6 +18,8 @@ from core.errors import NotFound, ProductError
 from core.locks import lock
 from core.requests import get_or_404
 from files import ingest, storage
+from files.encodings import ENCODINGS
+from files.extraction.readers.result import SENTENCES
 from files.models import File, FileText
 from llm import tokens
 
@@ -114,6 +116,23 @@ def retry(*, user: User, file: File) -> None:
         raise ProductError("not_failed", "This file has not failed, so there is nothing to try again.", status=409)
     file.refresh_from_db()
     transaction.on_commit(partial(enqueue, task, file.pk))
+
+
+def reread(*, user: User, file: File, encoding: str = "") -> None:
+    """Reads a file once more, from its bytes: text, tokens and chunks are made anew.
+
+    `encoding` is that of a text, as a key of `ENCODINGS`; empty, it is found. Raises `unknown_encoding`, `being_read`
+    (409) for a file that is being read already.
+    """
+    _require_owner(user, file)
+    if encoding and encoding not in ENCODINGS:
+        raise ProductError("unknown_encoding", SENTENCES["unknown_encoding"])
+    mine = File.objects.filter(pk=file.pk).exclude(status__in=File.UNREAD)
+    again = {"status": File.Status.UPLOADED, "searchable": False, "error_code": "", "error": ""}
+    if not mine.update(attempt=0, heartbeat=timezone.now(), chosen_encoding=encoding, **again):
+        raise ProductError("being_read", "This file is being read at the moment. Wait until it is done.", status=409)
+    file.refresh_from_db()
+    transaction.on_commit(partial(enqueue, "files.tasks.read_file", file.pk))
 
 
 def open_blob(*, file: File) -> IO[bytes]:

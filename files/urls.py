@@ -11,6 +11,7 @@ urlpatterns = signed_in(
         path("<uuid:pk>/content/", views.content, name="content"),
         path("<uuid:pk>/chip/", views.chip, name="chip"),
         path("<uuid:pk>/retry/", views.retry, name="retry"),
+        path("<uuid:pk>/reread/", views.reread, name="reread"),
         path("<uuid:pk>/delete/", views.delete, name="delete"),
     ]
 )

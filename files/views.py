@@ -13,6 +13,7 @@ from core.errors import NotFound, ProductError
 from core.requests import with_row
 from files import services
 from files.api import whole_number
+from files.encodings import ENCODINGS, label
 from files.models import File
 from files.pages import Reading, download, file_list, with_uses
 
@@ -59,6 +60,8 @@ def file(request: Request, pk: UUID) -> HttpResponse:
         "section": "files",
         "file": with_uses(request.user, [found])[0],
         "mine": found.owner_id == request.user.pk,
+        "encoding": label(found.encoding),
+        "encodings": ENCODINGS,
         **_text(request, found),
     }
     return render(request, "files/file.html", context)
@@ -100,6 +103,12 @@ def chip(request: Request, found: File) -> HttpResponse:
 @with_row(services.visible_file)
 def retry(request: Request, found: File) -> HttpResponse:
     services.retry(user=request.user, file=found)
+    return redirect("files:file", found.pk)
+
+
+@with_row(services.visible_file)
+def reread(request: Request, found: File) -> HttpResponse:
+    services.reread(user=request.user, file=found, encoding=request.POST.get("encoding", ""))
     return redirect("files:file", found.pk)
 
 

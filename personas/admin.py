@@ -22,7 +22,7 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from accounts.models import User
 from core.admin import Confirmation, RowAdmin, acting, button, confirmed, go
-from personas import services
+from personas import services, tools
 from personas.forms import PersonaForm, PromptForm, ReminderForm
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SummaryPrompt, SystemPrompt
 
@@ -41,24 +41,50 @@ def size(row: PromptVersion | Persona) -> str:
 
 @admin.register(Persona)
 class PersonaAdmin(RowAdmin):
-    """Those of the workspace and the administrator's own; other people's private ones are theirs alone."""
+    """Whoever opens a private one that is not their own stands in its history."""
 
     form = PersonaForm
     list_display = ("name", "visibility", "owner", "model", "budget_profile", "version", size, "updated")
     list_filter = ("visibility", "model", "budget_profile")
     list_select_related = ("owner", "model", "budget_profile")
-    search_fields = ("name", "description")
-    readonly_fields = ("owner", "version")
+    search_fields = ("name", "=id", "=owner__username")
+    search_help_text = "A name, the id of a persona, or a user name"
+    autocomplete_fields = ("owner",)
+    readonly_fields = ("version",)
     fieldsets = (
-        (None, {"fields": ("name", "description", "visibility", "owner", "version")}),
+        (None, {"fields": ("name", "description", "visibility", "owner", "version", "tag")}),
         ("Prompt", {"fields": ("instructions", "replaces_system_prompt", "date_awareness", "reminders")}),
         ("Answers with", {"fields": ("model", "effort", "budget_profile", "tools")}),
         ("Start", {"fields": ("starter_messages",)}),
     )
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Persona]:
-        rows: QuerySet[Persona] = super().get_queryset(request)
-        return rows.filter(pk__in=Persona.objects.visible_to(acting(request)))
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Whoever may only look has no form, and so no hidden field."""
+        if self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj):
+            return self.fieldsets
+        return [
+            (title, {"fields": [name for name in part["fields"] if name != "tag"]}) for title, part in self.fieldsets
+        ]
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        form.acting = acting(request)
+        if obj is not None and "reminders" in form.base_fields:
+            chosen = Reminder.objects.filter(personas=obj).values("pk")
+            form.base_fields["reminders"].queryset = Reminder.objects.filter(
+                Q(pk__in=reminders_for(request).values("pk")) | Q(pk__in=chosen)
+            )
+        return form
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> Any:
+        return {"owner": acting(request).pk, **super().get_changeform_initial_data(request)}
+
+    def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
+        shown = super().change_view(request, object_id, form_url, extra_context)
+        persona = self.get_object(request, object_id) if request.method == "GET" else None
+        if persona is not None and not Persona.objects.visible_to(acting(request)).filter(pk=persona.pk).exists():
+            self.log_change(request, persona, "Opened: its instructions were shown.")
+        return shown
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "reminders":
@@ -67,12 +93,15 @@ class PersonaAdmin(RowAdmin):
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        fields = {name: value for name, value in form.cleaned_data.items() if name != "reminders"}
+        given = {name: value for name, value in form.cleaned_data.items() if name != "reminders"}
+        tag, owner = given.pop("tag"), given.pop("owner")
         if change:
-            services.update_persona(user=person(request), persona=obj, fields=fields)
+            fields = given if owner is None else {**given, "owner": owner}
+            based_on = {tag} if tag else None
+            services.update_persona(user=person(request), persona=obj, fields=fields, based_on=based_on)
         else:
-            obj.pk = services.create_persona(user=person(request), fields=fields).pk
-            obj.refresh_from_db()
+            obj.pk = services.create_persona(user=person(request), fields=given, owner=owner).pk
+        obj.refresh_from_db()
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
         services.set_reminders(
@@ -81,6 +110,17 @@ class PersonaAdmin(RowAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         services.delete_persona(user=person(request), persona=obj)
+
+    def get_custom_urls(self) -> Any:
+        return (("tools/", "personas_persona_tools", self.tools_view),)
+
+    def tools_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """What can be ticked of tool servers, after asking them: a fragment. `tools` are those ticked so far."""
+        if not (self.has_change_permission(request) or self.has_add_permission(request)):
+            raise PermissionDenied
+        chosen = request.GET.getlist("tools")
+        context = {"servers": tools.tickable(tools.offers(), chosen), "chosen": chosen}
+        return TemplateResponse(request, "admin/personas/persona/servers.html", context)
 
 
 def reminders_for(request: HttpRequest) -> QuerySet[Reminder]:

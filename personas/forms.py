@@ -1,18 +1,26 @@
 """The forms for prompts and personas: the admin's, and that of the persona's own page."""
 
+from copy import copy
 from typing import Any, ClassVar, cast
 
 from django import forms
+from django.contrib.auth.models import AbstractUser
 from django.db.models import Q
 from django.http import QueryDict
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldBooleanSwitchWidget
 
+from accounts.models import User
 from core.errors import ProductError
 from core.i18n import grouped
+from core.text import unix_lines
 from llm.models import Model
 from personas import tools
+from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder
+from personas.names import require_free_name
 from personas.services import default_profile, model_for
 
 
@@ -35,7 +43,7 @@ class PromptText(forms.CharField):
 
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value)
-        return text.replace("\r\n", "\n") if isinstance(text, str) else text
+        return unix_lines(text) if isinstance(text, str) else text
 
 
 def prompt_text(most: int | None = None, **options: Any) -> PromptText:
@@ -80,8 +88,31 @@ class ReminderForm(forms.ModelForm[Reminder]):
         fields: ClassVar = ["text", "scope", "enabled"]
 
 
+class ToolNames(forms.MultipleChoiceField):
+    """Names of tools; which there are is known only when the servers are asked."""
+
+    def valid_value(self, value: Any) -> bool:
+        return True
+
+
 class PersonaRules(forms.ModelForm[Persona]):
-    """What holds of a persona wherever it is written."""
+    """What holds of a persona wherever it is written. `tag`: the state that the form was opened with; empty for a new
+    one."""
+
+    tag = forms.CharField(required=False, widget=forms.HiddenInput())
+
+    def clean(self) -> dict[str, Any]:
+        """Says beside the name that it is taken; the service would refuse all that was written."""
+        cleaned = super().clean() or self.cleaned_data
+        wanted = copy(self.instance)
+        for name in ("name", "visibility", "owner"):
+            if name in cleaned:
+                setattr(wanted, name, cleaned[name])
+        try:
+            require_free_name(wanted, None if wanted._state.adding else self.instance)
+        except ProductError as error:
+            self.add_error("name", error.detail)
+        return cleaned
 
     def clean_tools(self) -> list[str]:
         try:
@@ -98,32 +129,64 @@ class PersonaRules(forms.ModelForm[Persona]):
         return lines
 
 
+class ToolBoxes(forms.CheckboxSelectMultiple):
+    """The tools to choose from; the page asks the servers for theirs once it is there."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        chosen = [str(each) for each in value or ()]
+        unnamed = [(each, "") for each in chosen if tools.OWN.get(each) == ""]
+        servers = tools.server_names()
+        context = {
+            "chosen": chosen,
+            "own_title": _("The product's"),
+            "own": [*((each, words) for each, words in tools.OWN.items() if words), *unnamed],
+            "servers": tools.tickable(map(tools.Offer, servers), chosen),
+            "asking": bool(servers),
+        }
+        return render_to_string("admin/personas/persona/tools.html", context)
+
+
 class PersonaForm(PersonaRules):
-    """The admin's."""
+    """The admin's. `acting` is who fills it in; the admin says so."""
+
+    acting: ClassVar[AbstractUser]
 
     instructions = prompt_text(Persona.MAX_INSTRUCTIONS, required=False)
-    tools = Lines()
+    tools = ToolNames(required=False, widget=ToolBoxes)
     starter_messages = Lines(help_text=f"Shown for a start, one a line, at most {Persona.MAX_STARTERS}.")
 
     class Meta:
         model = Persona
         fields: ClassVar = [
-            *("name", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile"),
-            *("tools", "reminders", "date_awareness", "starter_messages", "visibility"),
+            *("name", "description", "owner", "instructions", "replaces_system_prompt", "model", "effort"),
+            *("budget_profile", "tools", "reminders", "date_awareness", "starter_messages", "visibility"),
         ]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if "tools" in self.fields:  # whoever may only look sees no fields
-            known = [*tools.OWN, *(f"{name}{tools.SEPARATOR}{tools.EVERY}" for name in tools.server_names())]
-            self.fields["tools"].help_text = f"Names of the tools it may call, one a line: {', '.join(known)}."
+        if "owner" in self.fields:  # whoever may only look sees no fields
+            self.fields["owner"].required = self.instance.owner_id is not None or self.instance._state.adding
+        if "tag" in self.fields and not self.instance._state.adding:
+            self.initial["tag"] = self.instance.tag
 
+    def clean_owner(self) -> User | None:
+        """That it cannot be handed over is said beside the field."""
+        owner: User | None = self.cleaned_data["owner"]
+        if owner is not None and owner.pk != self.instance.owner_id and not self.instance._state.adding:
+            try:
+                require_hand_over(self.acting, self.instance, owner)
+            except ProductError as error:
+                raise forms.ValidationError(error.detail, code=error.code) from error
+        return owner
 
-class ToolNames(forms.MultipleChoiceField):
-    """Names of tools; which there are is known only when the servers are asked."""
-
-    def valid_value(self, value: Any) -> bool:
-        return True
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if not self.instance._state.adding and cleaned.get("tag") not in ("", None, self.instance.tag):
+            raise forms.ValidationError(
+                "Somebody else changed this persona while you were writing. Copy your text, open the persona again, "
+                "and put both together."
+            )
+        return cleaned
 
 
 class ModelField(forms.ModelChoiceField[Model]):
@@ -136,13 +199,12 @@ class ModelField(forms.ModelChoiceField[Model]):
 
 
 class PersonaPageForm(PersonaRules):
-    """A persona as its owner writes it. `tag`: the state that the form was opened with; empty for a new one."""
+    """A persona as its owner writes it."""
 
     instructions = PromptText(required=False, strip=False, max_length=Persona.MAX_INSTRUCTIONS)
     tools = ToolNames(required=False)
     reminder = PromptText(required=False, max_length=Reminder.MAX_TEXT)
     starter_messages = Lines(widget=forms.Textarea())
-    tag = forms.CharField(required=False)
 
     class Meta:
         model = Persona
@@ -152,8 +214,9 @@ class PersonaPageForm(PersonaRules):
         ]
         widgets: ClassVar = dict.fromkeys(("budget_profile", "date_awareness", "visibility"), forms.RadioSelect)
 
-    def __init__(self, data: QueryDict | None = None, *, instance: Persona | None = None) -> None:
-        initial = {"reminder": instance.own_reminder, "tag": instance.tag} if instance else {}
+    def __init__(self, data: QueryDict | None = None, *, instance: Persona) -> None:
+        stored = not instance._state.adding
+        initial = {"reminder": instance.own_reminder, "tag": instance.tag} if stored else {}
         super().__init__(data, instance=instance, initial=initial, auto_id="%s")
         usable = Q(enabled=True, provider__enabled=True) | Q(pk=self.instance.model_id)
         models = Model.objects.filter(usable).select_related("provider")

@@ -15,10 +15,13 @@ from core.errors import NotFound, ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
 from core.requests import get_or_404
+from core.text import unix_lines
 from llm import tokens
 from llm.models import Model
 from llm.models.workspace import Kept
+from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SavedPrompt, SystemPrompt
+from personas.names import NAMES, free_name, require_free_name
 
 Version = TypeVar("Version", bound=PromptVersion)
 
@@ -151,9 +154,15 @@ def default_profile() -> BudgetProfile:
 
 
 @transaction.atomic
-def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "") -> Persona:
-    """`fields` were validated by the caller's form or serializer; `reminder` is the persona's own."""
-    persona = Persona(owner=user, **fields)
+def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "", owner: User | None = None) -> Persona:
+    """`fields` were validated by the caller's form or serializer; `reminder` is the persona's own. An administrator
+    makes one for another `owner`. Raises `name_taken` (409)."""
+    persona = Persona(owner=owner or user, **fields)
+    if persona.owner != user:
+        require_right(user, "add", persona)
+    lock(NAMES)
+    require_free_name(persona)
+    persona.instructions = unix_lines(persona.instructions)
     persona.tokens = counted(persona.instructions)
     persona.save()
     _set_own_reminder(persona, reminder)
@@ -177,16 +186,24 @@ def update_persona(
 ) -> Persona:
     """The persona with its changes, which make a new version; what changes nothing makes none.
 
-    `based_on`: tags of which the stored persona must have one, else `changed_meanwhile` (412).
+    `based_on`: tags of which the stored persona must have one, else `changed_meanwhile` (412). Raises `name_taken`, and
+    what `require_hand_over` raises where `fields` has another owner.
     """
     locked = _locked(user, persona, based_on)
-    changes = {name: value for name, value in fields.items() if getattr(locked, name) != value}
-    if reminder is not None and reminder.strip() != locked.own_reminder:
+    before = copy(locked)
+    given: dict[str, Any] = {
+        name: unix_lines(value) if name == "instructions" else value for name, value in fields.items()
+    }
+    changes = {name: value for name, value in given.items() if getattr(locked, name) != value}
+    if reminder is not None and unix_lines(reminder).strip() != locked.own_reminder:
         _set_own_reminder(locked, reminder)
     elif not changes:
         return locked
+    if "owner" in changes:
+        require_hand_over(user, locked, changes["owner"])
     for name, value in changes.items():
         setattr(locked, name, value)
+    require_free_name(locked, before)
     locked.tokens = counted(locked.instructions)
     locked.version += 1
     locked.save()
@@ -197,7 +214,7 @@ def duplicate_persona(*, user: User, persona: Persona) -> Persona:
     """A private copy of a persona that the user can see, with its reminders; its `version` counts anew."""
     names = [field.name for field in Persona._meta.concrete_fields if field.name not in NOT_COPIED]
     fields = {name: getattr(persona, name) for name in names}
-    fields["name"] = f"Copy of {persona.name}"[: Persona.MAX_NAME]
+    fields["name"] = free_name(f"Copy of {persona.name}", user)
     return create_persona(user=user, fields=fields, reminder=persona.own_reminder)
 
 
@@ -214,6 +231,7 @@ def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = N
     One that stands everywhere is for administrators, another for whoever may change each persona that uses it.
     """
     require_reminder(user=user, reminder=reminder, persona=persona)
+    reminder.text = unix_lines(reminder.text)
     with transaction.atomic():
         reminder.save()
         if persona is not None:
@@ -277,8 +295,9 @@ def _set_own_reminder(persona: Persona, text: str) -> None:
     before = list(persona.reminders.filter(scope=Reminder.Scope.PERSONA, enabled=True))
     persona.reminders.remove(*before)
     Reminder.objects.filter(pk__in=[reminder.pk for reminder in before], personas=None).delete()
-    if text.strip():
-        persona.reminders.add(Reminder.objects.create(text=text.strip(), scope=Reminder.Scope.PERSONA))
+    text = unix_lines(text).strip()
+    if text:
+        persona.reminders.add(Reminder.objects.create(text=text, scope=Reminder.Scope.PERSONA))
 
 
 def model_for(persona: Persona | None) -> Model:

@@ -25,7 +25,8 @@ def personas(request: Request) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 def new(request: Request) -> HttpResponse:
-    form = PersonaPageForm(request.POST if request.method == "POST" else None)
+    data = request.POST if request.method == "POST" else None
+    form = PersonaPageForm(data, instance=Persona(owner=request.user))
     if not (form.is_bound and form.is_valid()):
         return _form_page(request, form, None)
     reminder = form.cleaned_data["reminder"]

@@ -12,6 +12,7 @@ from accounts.models import User
 from core.errors import ProductError
 from core.permissions import require_right
 from files.models import File
+from personas.handing_over import hand_over_personas
 from personas.models import Persona
 from projects.models import Membership, Project
 
@@ -48,7 +49,7 @@ def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Owned, User
         files = _files(person).update(owner=taker)  # while the projects are still the person's
         Membership.objects.filter(project__in=projects, user=taker).delete()
         Project.objects.filter(pk__in=projects).update(owner=taker, updated=timezone.now())
-        personas = Persona.objects.filter(owner=person).update(owner=taker, updated=timezone.now())
+        personas = hand_over_personas(person=person, to=taker)
     return Owned(len(projects), personas, files), taker
 
 

@@ -13,6 +13,7 @@ from accounts.realtime import News, tell
 from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right, require_right
 from core.requests import get_or_404, identifier, or_404
+from core.text import unix_lines
 from files.models import File
 from files.services import visible_file
 from personas.models import Persona
@@ -103,6 +104,8 @@ def _checked(user: User, fields: Mapping[str, Any], *, already: UUID | None = No
         changes["name"] = " ".join(changes["name"].split())[:MAX_NAME]
         if not changes["name"]:
             raise _no_name()
+    if "instructions" in changes:
+        changes["instructions"] = unix_lines(changes["instructions"])
     if len(changes.get("instructions", "")) > MAX_INSTRUCTIONS:
         raise ProductError(
             "instructions_too_long",

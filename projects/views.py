@@ -84,8 +84,7 @@ def project(request: Request, found: Project) -> HttpResponse:
 
 def _fields(request: Request, found: Project) -> dict[str, Any]:
     given = [name for name in ("name", "instructions") if name in request.POST]
-    # Forms are sent with other line ends than what is stored; that is no change.
-    fields: dict[str, Any] = {name: request.POST[name].replace("\r\n", "\n") for name in given}
+    fields: dict[str, Any] = {name: request.POST[name] for name in given}
     if "persona" in request.POST:
         visible = Persona.objects.visible_to(request.user)
         fields["persona"] = choice(visible, found.persona, request.POST["persona"], "persona")

@@ -1,5 +1,6 @@
 """Requests on the event loop."""
 
+import asyncio
 from collections.abc import Callable
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -9,11 +10,33 @@ from django.core.handlers.asgi import ASGIHandler
 
 
 class Handler(ASGIHandler):
-    """Django's, in which every view answers.
+    """Django's, in which every view answers and every request comes to its end."""
 
-    A view runs in a thread. Of all exceptions, StopIteration cannot be handed from there to the event loop: the request
-    would wait for ever.
-    """
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Also when it is cancelled: Django takes that as if the client were gone.
+
+        daphne cancels what goes on 10 seconds after its client went. The thread of a view cannot be cancelled, and only
+        at the end of the request does Django give back the thread's database connection: left alone, each such request
+        would take one from the process's pool for good.
+        """
+        given_up = asyncio.get_running_loop().create_future()
+
+        async def heard() -> Any:
+            message = asyncio.ensure_future(receive())
+            try:
+                await asyncio.wait({message, given_up}, return_when=asyncio.FIRST_COMPLETED)
+                return message.result() if message.done() else {"type": "http.disconnect"}
+            finally:
+                message.cancel()
+
+        request = asyncio.create_task(super().__call__(scope, heard, send))
+        while not request.done():
+            try:
+                await asyncio.shield(request)
+            except asyncio.CancelledError:
+                if not given_up.done():
+                    given_up.set_result(None)
+        request.result()
 
     def make_view_atomic(self, view: Callable[..., Any]) -> Callable[..., Any]:
         view = super().make_view_atomic(view)
@@ -21,6 +44,9 @@ class Handler(ASGIHandler):
 
 
 def _ending(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Of all exceptions, StopIteration cannot be handed from a view's thread to the event loop: the request would wait
+    for ever."""
+
     @wraps(view)
     def answer(*args: Any, **kwargs: Any) -> Any:
         try:

@@ -1,14 +1,17 @@
-"""For whoever runs the product: is it alive, is it ready; and the last resort for unknown addresses."""
+"""For whoever runs the product: is it alive, is it ready; and the last resort for unknown addresses and failures."""
 
-from typing import Any
+import sys
+from typing import Any, cast
 
 import redis
+from django.contrib.auth.models import AnonymousUser
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.views.defaults import server_error
 
-from config.http.problems import is_api, json_problem
+from config.http.problems import Request, foreseen, is_api, json_problem, page_problem
 from core import background
 from core.errors import ProductError
 
@@ -58,3 +61,14 @@ def not_found(request: HttpRequest, exception: Any) -> HttpResponse:
         detail = "There is nothing at this address. The API is described at /api/docs/."
         return json_problem(request, ProductError("not_found", detail, status=404))
     return render(request, "404.html", status=404)
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """What was raised outside of views, which Django handles here, is told in words where it is foreseen: no connection
+    to the database was free for whom a middleware wanted to look up."""
+    raised = sys.exc_info()[1]
+    error = foreseen(raised) if isinstance(raised, Exception) else raised
+    if not isinstance(error, ProductError):
+        return server_error(request)
+    request.user = AnonymousUser()  # to look again, for the page that says so, would wait as long again
+    return json_problem(request, error) if is_api(request.path) else page_problem(cast("Request", request), error)

@@ -1,4 +1,4 @@
-"""`python -m files.extraction PATH NAME PARENT`: confined, reads one file and writes `result.encoded` to its output."""
+"""`python -m files.extraction PATH NAME PARENT [ENCODING]`: confined, reads one file, writes `result.encoded`."""
 
 import importlib
 import sys
@@ -13,24 +13,26 @@ from files.extraction.readers.result import Extracted, ExtractionError
 MEMORY = 1 << 30  # bytes of address space
 CODE = (Path(__file__).parent, Path(__file__).parents[2] / "core")  # what readers import
 
-_READERS = {PDF: "pdf", DOCX: "office", PPTX: "office", XLSX: "sheets", EPUB: "markup", HTML: "markup", MAIL: "markup"}
+_READERS = {PDF: "pdf", DOCX: "word", PPTX: "slides", XLSX: "sheets", EPUB: "markup", HTML: "markup", MAIL: "markup"}
+_OF_TEXT = ("markup", "plain")  # readers of what has an encoding
 _MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB)
 
 
-def read(path: Path, name: str) -> Extracted:
-    """Raises `ExtractionError`."""
+def read(path: Path, name: str, encoding: str = "") -> Extracted:
+    """`encoding` is that of a plain text or HTML if it is known. Raises `ExtractionError`."""
     kind = media_type(path, name)
     reader = _READERS.get(kind) or ("images" if kind in IMAGES else "plain")
     # By name, so that a file waits only for the libraries of its own kind: openpyxl alone takes longer than most files.
-    extracted: Extracted = importlib.import_module(f"files.extraction.readers.{reader}").read(path, kind)
+    module = importlib.import_module(f"files.extraction.readers.{reader}")
+    extracted: Extracted = module.read(path, kind, *([encoding] if reader in _OF_TEXT else []))
     if not extracted.text.strip() and extracted.width is None:
         raise ExtractionError("no_text" if kind in _MAY_BE_PICTURES else "empty")
     return extracted
 
 
-def attempt(path: Path, name: str) -> Extracted | ExtractionError:
+def attempt(path: Path, name: str, encoding: str = "") -> Extracted | ExtractionError:
     try:
-        return read(path, name)
+        return read(path, name, encoding)
     except ExtractionError as error:
         return error
     except MemoryError:
@@ -42,7 +44,7 @@ def attempt(path: Path, name: str) -> Extracted | ExtractionError:
 
 
 if __name__ == "__main__":
-    where, called, parent = sys.argv[1:]
+    where, called, parent, *written_in = sys.argv[1:]
     limit(int(parent), MEMORY)
     seal((Path(where), *CODE))
-    sys.stdout.buffer.write(result.encoded(attempt(Path(where), called)))
+    sys.stdout.buffer.write(result.encoded(attempt(Path(where), called, *written_in)))

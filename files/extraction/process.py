@@ -27,14 +27,14 @@ _SIGNALS = {
 logger = logging.getLogger(__name__)
 
 
-def extract(path: Path, name: str) -> Extracted:
+def extract(path: Path, name: str, encoding: str = "") -> Extracted:
     """Raises `ExtractionError`; RuntimeError when the reading process itself is broken.
 
-    The name only tells kinds of text apart.
+    The name only tells kinds of text apart. `encoding` is that of a text if somebody has said it; else it is found.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "files.extraction", str(path.absolute()), name, str(os.getpid())],
+            [sys.executable, "-m", "files.extraction", str(path.absolute()), name, str(os.getpid()), encoding],
             cwd=ROOT,
             env=ENVIRONMENT,
             stdin=subprocess.PIPE,

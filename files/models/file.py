@@ -38,6 +38,8 @@ class File(models.Model):
     """`blob` is stored once per content: its name is the SHA-256. `tokens` maps a tokenizer's name to a count.
 
     `pages` is the number of pages or slides, 0 where there are none; `width` and `height` (pixels) of images.
+    `encoding` is the one a text was read in (Python's name), `chosen_encoding` the one that its owner said it has.
+    `error` is why reading failed, or notes on what was left out, one a line.
     `language` is PostgreSQL's text search configuration; `indexed_chunks` and `indexed_words` (with repetitions,
     without stop words) are what BM25 needs to know of the whole file.
     """
@@ -65,6 +67,8 @@ class File(models.Model):
     pages = models.PositiveIntegerField(default=0)
     width = models.PositiveIntegerField(null=True, blank=True)
     height = models.PositiveIntegerField(null=True, blank=True)
+    encoding = models.CharField(max_length=40, blank=True, db_default="", default="")
+    chosen_encoding = models.CharField(max_length=40, blank=True, db_default="", default="")
     searchable = models.BooleanField(default=False, help_text="Its chunks are in the index.")
     language = models.CharField(max_length=20, default="simple")
     indexed_chunks = models.PositiveIntegerField(default=0)

@@ -22,6 +22,7 @@ from django.views.decorators.http import require_http_methods
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
 from core.requests import choice, with_row
+from core.text import unix_lines
 from projects.models import Project
 from projects.models.task import Task
 from projects.planner import pages, services
@@ -201,7 +202,7 @@ def _back(request: Request, row: Task) -> str:
 def _fields(request: Request, row: Task) -> dict[str, Any]:
     given = [name for name in ("title", "notes", "archetype", "status") if name in request.POST]
     # Forms are sent with other line ends than what is stored; that is no change.
-    fields: dict[str, Any] = {name: request.POST[name].replace("\r\n", "\n") for name in given}
+    fields: dict[str, Any] = {name: unix_lines(request.POST[name]) for name in given}
     if "project" in request.POST:
         visible = Project.objects.visible_to(request.user)
         fields["project"] = choice(visible, row.project, request.POST["project"], "project")

@@ -15,8 +15,8 @@ from tests.config.household import PRIVATE, SECRET, Household, signed_in
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # What anybody may see: signing in, what load balancers ask, and the description of the API, which holds no data.
 PUBLIC = {"/login/", "/admin/login/", "/livez", "/readyz", "/api/v1/schema/", "/api/v1/asyncapi/", "/api/docs/"}
-# Administrators see people's own names, and run projects; who opens one that is not theirs stands in its history.
-SHOWN = ("/accounts/user/", "/projects/project/")
+# Administrators see people's own names, and run projects and personas; who opens somebody else's stands in its history.
+SHOWN = ("/accounts/user/", "/projects/project/", "/personas/persona/")
 SIGNING_OUT = {"/logout/", "/admin/logout/"}
 # Rows of the workspace, which whoever is signed in may read.
 SHARED = ("/api/v1/models/", "/api/v1/budget-profiles/")

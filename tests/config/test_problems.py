@@ -1,12 +1,15 @@
 """Errors that no view raises itself, as programs get them."""
 
+import asyncio
+import threading
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from asgiref.sync import async_to_sync
 from asgiref.testing import ApplicationCommunicator
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
@@ -19,13 +22,24 @@ from config.http.problems import handle
 from tests.accounts.programs import Program
 
 pytestmark = pytest.mark.django_db
+SCOPE = {"type": "http", "method": "GET", "query_string": b"", "headers": []}
 
 
 def stopping(request: HttpRequest) -> HttpResponse:
     return next(iter(()))
 
 
-urlpatterns = [path("stops/", stopping)]
+begun, to_end = threading.Event(), threading.Event()
+
+
+def lasting(request: HttpRequest) -> HttpResponse:
+    User.objects.exists()
+    begun.set()
+    to_end.wait(60)
+    return HttpResponse()
+
+
+urlpatterns = [path("stops/", stopping), path("lasts/", lasting)]
 
 
 def test_a_body_that_is_too_large_is_refused_and_is_no_failure(settings: Settings) -> None:
@@ -58,14 +72,71 @@ def test_a_method_that_an_address_of_the_api_does_not_know_is_a_problem_too(addr
     assert refused["Content-Type"] == "application/problem+json"
 
 
+def asked(address: str) -> dict[str, Any]:
+    """The head of the answer."""
+
+    async def head() -> Any:
+        communicator: Any = ApplicationCommunicator
+        request = communicator(Handler(), {**SCOPE, "path": address})
+        await request.send_input({"type": "http.request"})
+        return await request.receive_output(60)
+
+    return dict(async_to_sync(head)())
+
+
 def test_a_view_that_raises_stop_iteration_answers(settings: Settings) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
-    scope = {"type": "http", "method": "GET", "path": "/stops/", "query_string": b"", "headers": []}
+    assert asked("/stops/")["status"] == 500
 
-    async def status() -> object:
-        communicator: Any = ApplicationCommunicator
-        asked = communicator(Handler(), scope)
-        await asked.send_input({"type": "http.request"})
-        return (await asked.receive_output(60))["status"]
 
-    assert async_to_sync(status)() == 500
+def without_a_connection(get_response: object) -> Callable[[HttpRequest], HttpResponse]:
+    def look_up(request: HttpRequest) -> HttpResponse:
+        raise OperationalError("couldn't get a connection after 30.00 sec") from PoolTimeout()
+
+    return look_up
+
+
+@pytest.mark.parametrize(
+    ("address", "media_type"), [("/", b"text/html; charset=utf-8"), ("/api/v1/files/", b"application/problem+json")]
+)
+def test_so_is_who_cannot_even_be_looked_up(settings: Settings, address: str, media_type: bytes) -> None:
+    middleware = "django_htmx.middleware.HtmxMiddleware"
+    settings.MIDDLEWARE = [middleware, f"{__name__}.without_a_connection"]
+    answer = asked(address)
+    headers = dict(answer["headers"])
+    assert (answer["status"], headers[b"Content-Type"], headers[b"Retry-After"]) == (503, media_type, b"5")
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(settings: Settings, gone: bool) -> None:
+    settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
+    pool: Any = connection.pool  # type: ignore[attr-defined]  # of PostgreSQL's alone
+    begun.clear()
+    to_end.clear()
+
+    def lent() -> int:
+        numbers = pool.get_stats()
+        return int(numbers["pool_size"] - numbers["pool_available"])
+
+    before = lent()
+
+    async def give_up() -> None:
+        messages: asyncio.Queue[Any] = asyncio.Queue()
+        messages.put_nowait({"type": "http.request"})
+
+        async def send(_: object) -> None:
+            """Nobody reads."""
+
+        asked = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
+        await asyncio.to_thread(begun.wait, 60)
+        if gone:
+            messages.put_nowait({"type": "http.disconnect"})
+        asked.cancel()  # as daphne does, every second until it ends
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.sleep(0)
+        to_end.set()
+        await asyncio.wait([asked])
+
+    asyncio.run(give_up())
+    assert lent() == before

@@ -1,6 +1,7 @@
 """Small files of every kind, made here."""
 
 import io
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from email.message import EmailMessage
@@ -46,6 +47,23 @@ def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") ->
     return out.getvalue()
 
 
+def form() -> bytes:
+    """A PDF with a field that is filled in, a box that is checked, one that is not, and three remarks, one hidden."""
+    place = "/Rect [40 700 200 720] /F {flags} /P 4 0 R"
+    shown, hidden = place.format(flags=4), place.format(flags=6)
+    box = "/Type /Annot /Subtype /Widget /FT /Btn /AP << /N << /Yes 6 0 R /Off 6 0 R >> >>"
+    annotations = (
+        f"<< /Type /Annot /Subtype /Widget /FT /Tx /T (f1) /TU (Full name) /V (Ada Lovelace) {shown} >>",
+        f"<< {box} /T (agree) /AS /Yes /V /Yes {shown} >> << {box} /T (mail) /AS /Off /V /Off {shown} >>",
+        f"<< /Type /Annot /Subtype /FreeText /DA (/F1 9 Tf) /Contents (Ask her again) {shown} >>",
+        f"<< /Type /Annot /Subtype /Highlight /Contents (Doubtful) {shown} >>",
+        f"<< /Type /Annot /Subtype /Text /Contents (Not for others) {hidden} >>",
+    )
+    made = pdf(["The form"])
+    page = made.replace(b"/Contents 5 0 R", f"/Contents 5 0 R /Annots [{' '.join(annotations)}]".encode())
+    return page.replace(b"/Pages 2 0 R", b"/Pages 2 0 R /AcroForm << /Fields [] /DA (/F1 9 Tf) >>")
+
+
 def protected_pdf() -> bytes:
     secret = "<" + "ab" * 32 + ">"
     encrypt = f"/Encrypt << /Filter /Standard /V 1 /R 2 /O {secret} /U {secret} /P -4 >> /ID [{secret} {secret}]"
@@ -69,6 +87,28 @@ def word(paragraphs: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> bytes
     return _saved(document)
 
 
+WORD = (
+    '<w:{root} xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    ' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    ' xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships">{content}</w:{root}>'
+)
+
+
+def word_of(body: str, **parts: str) -> bytes:
+    """A Word document with this body as XML, and with these parts, such as `numbering` and `footnotes`."""
+    made = with_member(word([]), "word/document.xml", WORD.format(root="document", content=f"<w:body>{body}</w:body>"))
+    for name, content in parts.items():
+        made = with_member(made, f"word/{name}.xml", WORD.format(root=name.rstrip("1"), content=content))
+    return made
+
+
+def paragraph(text: str, style: str = "", number: tuple[int, int] | None = None) -> str:
+    """As XML, in a style, or as (list, level) of a numbering; `text` may hold XML after its first run."""
+    numbered = f'<w:numPr><w:ilvl w:val="{number[1]}"/><w:numId w:val="{number[0]}"/></w:numPr>' if number else ""
+    properties = f'<w:pPr>{f"""<w:pStyle w:val="{style}"/>""" if style else ""}{numbered}</w:pPr>'
+    return f"<w:p>{properties}<w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
 def slides(texts: Sequence[str], notes: str = "") -> bytes:
     presentation = pptx.Presentation()
     for text in texts:
@@ -87,6 +127,14 @@ def workbook(sheets: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
         for row in rows:
             sheet.append(list(row))
     return _saved(book)
+
+
+def strict(document: bytes) -> bytes:
+    """The same Office file with the names of the strict form of the standard."""
+    with zipfile.ZipFile(io.BytesIO(document)) as opened:
+        members = {name: opened.read(name) for name in opened.namelist()}
+    old, new = rb"http://schemas\.openxmlformats\.org/(\w+)/2006/", rb"http://purl.oclc.org/ooxml/\1/"
+    return archive({name: re.sub(old, new, content) for name, content in members.items()})
 
 
 def book(chapters: Sequence[str]) -> bytes:

@@ -82,6 +82,17 @@ def test_what_fails_says_why_and_can_be_tried_again(caller: Caller) -> None:
     assert caller.post(f"files/{fine['id']}/retry/", expect=409)["code"] == "not_failed"
 
 
+def test_a_text_is_read_again_in_another_encoding(caller: Caller) -> None:
+    file = uploaded(caller, "old.txt", "señor y año".encode("cp1252"))
+    assert file["encoding"] == "cp1252"
+    assert caller.post(f"files/{file['id']}/reread/", {"encoding": "cp1250"}, expect=202)["status"] == "uploaded"
+    again = read(caller, file["id"])
+    assert (again["encoding"], again["status"]) == ("cp1250", "ready")
+    assert caller.get(f"files/{file['id']}/text/")["results"][0]["text"] == "seńor y ańo"
+    refused = caller.post(f"files/{file['id']}/reread/", {"encoding": "rot13"}, expect=400)
+    assert refused["code"] == "unknown_encoding"
+
+
 def test_an_upload_without_a_file_or_with_an_empty_one_is_refused(caller: Caller) -> None:
     assert upload(caller, "empty.txt", b"", expect=400)["code"] == "empty_file"
     response = caller.http.post("files/", files={"other": ("a.txt", b"a")})

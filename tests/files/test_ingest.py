@@ -142,9 +142,29 @@ def test_what_has_not_failed_cannot_be_tried_again(person: Person) -> None:
     assert caught.value.code == "not_failed"
 
 
+def test_a_text_is_read_again_in_the_encoding_that_its_owner_says(person: Person) -> None:
+    word = f"mañana{uuid4().hex}"
+    file = settled(upload(person, f"año y {word}".encode("cp1250", "replace").replace(b"?", b"\xf1")))
+    services.reread(user=person.user, file=file, encoding="cp1250")
+    assert (settled(file).encoding, FileText.objects.get(file=file).text.count("ń")) == ("cp1250", 2)
+    services.reread(user=person.user, file=file)
+    assert (settled(file).encoding, file.chosen_encoding) == ("cp1252", "")
+    until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
+    assert [chunk.text for chunk in Chunk.objects.filter(file=file)] == [f"año y {word}"]
+
+
+def test_what_is_being_read_is_not_read_again_and_no_encoding_is_made_up(person: Person) -> None:
+    file = settled(upload(person, "Fine."))
+    File.objects.filter(pk=file.pk).update(status="processing", heartbeat=timezone.now(), searchable=False)
+    for encoding, code in (("", "being_read"), ("rot13", "unknown_encoding")):
+        with pytest.raises(ProductError) as caught:
+            services.reread(user=person.user, file=file, encoding=encoding)
+        assert caught.value.code == code
+
+
 def test_nobody_deletes_or_retries_the_file_of_another(person: Person, stranger: Person) -> None:
     file = settled(upload(person, samples.protected_pdf()))
-    for action in (services.delete, services.retry):
+    for action in (services.delete, services.retry, services.reread):
         with pytest.raises(NotFound):
             action(user=stranger.user, file=file)
     assert File.objects.get(pk=file.pk).status == "failed"

@@ -1,13 +1,15 @@
+import re
 import threading
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from llm.models import Model, Provider
+from llm.models import Model, Provider, ToolServer
 from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import activate_prompt, save_prompt, set_default_profile
 
@@ -251,29 +253,50 @@ def test_making_another_profile_the_default_moves_it(admin_client: Client) -> No
     assert (first.default, second.default) == (False, True)
 
 
+def persona_form(owner: User, **changes: Any) -> dict[str, Any]:
+    form = {"name": "Editor", "visibility": "workspace", "date_awareness": "day", "instructions": "Edit."}
+    return form | {"owner": str(owner.pk), "tools": [], "starter_messages": ""} | changes
+
+
 @pytest.mark.django_db
 def test_a_persona_of_the_workspace_is_edited_and_versioned(admin_client: Client, admin_user: User) -> None:
     used = Reminder.objects.create(text="Be kind.", scope=Reminder.Scope.PERSONA)
-    form = {"name": "Editor", "visibility": "workspace", "date_awareness": "day", "instructions": "Edit."}
-    lists = {"tools": "search_files\r\nopen_url\r\n", "starter_messages": "Shorten this, please:\nAnd this:"}
-    admin_client.post(reverse("admin:personas_persona_add"), form | lists | {"reminders": [str(used.pk)]})
+    lists = {"tools": ["search_files", "open_url"], "starter_messages": "Shorten this, please:\r\nAnd this:"}
+    form = persona_form(admin_user, **lists)
+    admin_client.post(reverse("admin:personas_persona_add"), form | {"reminders": [str(used.pk)]})
     persona = Persona.objects.get(name="Editor")
     assert persona.owner == admin_user
     assert persona.tools == ["search_files", "open_url"]
     assert persona.starter_messages == ["Shorten this, please:", "And this:"]
     assert list(persona.reminders.all()) == [used]
     change = reverse("admin:personas_persona_change", args=[persona.pk])
-    admin_client.post(change, form | lists | {"instructions": "Edit\r\nwell."})
+    admin_client.post(change, form | {"instructions": "Edit\r\nwell."})
     persona.refresh_from_db()
     assert (persona.version, persona.instructions) == (2, "Edit\nwell.")
     assert not persona.reminders.exists()
+    Persona.objects.create(name="Critic", visibility=Persona.Visibility.WORKSPACE)
     for wrong, said in (
-        ({"tools": "search_files\nwebsearch"}, "There is no tool “websearch”. The tools are: web_search"),
+        ({"tools": ["search_files", "websearch"]}, "There is no tool “websearch”. The tools are: web_search"),
         ({"starter_messages": "Hello\n" * 13}, "Write at most 12 lines"),
+        ({"name": "critic"}, "There is a persona called “critic” already."),
+        ({"tag": "1-1"}, "Somebody else changed this persona while you were writing."),
     ):
-        assert said in admin_client.post(change, form | lists | wrong).content.decode()
+        assert said in admin_client.post(change, form | wrong).content.decode()
     persona.refresh_from_db()
     assert (persona.version, persona.tools) == (2, ["search_files", "open_url"])
+
+
+@pytest.mark.django_db
+def test_the_tools_of_a_persona_are_chosen_from_a_list(admin_client: Client, admin_user: User) -> None:
+    ToolServer.objects.create(name="mail", base_url="http://127.0.0.1:9/mcp")
+    persona = Persona.objects.create(owner=admin_user, name="Clerk", tools=["open_url", "gone__send"])
+    change = reverse("admin:personas_persona_change", args=[persona.pk])
+    page = admin_client.get(change).content.decode()
+    found = re.findall(r'name="tools"\s+value="(\S+)"[^>]*?(checked)?>', page)
+    boxes = {value: bool(ticked) for value, ticked in found}
+    assert boxes == {"web_search": False, "open_url": True, "tasks": False, "mail__*": False, "gone__send": True}
+    asked = admin_client.get(reverse("admin:personas_persona_tools"), {"tools": ["mail__*"]}).content.decode()
+    assert "mail__*" in asked and "checked" in asked
 
 
 @pytest.mark.django_db
@@ -296,20 +319,41 @@ def test_the_default_profile_stays_until_another_is_the_default(admin_client: Cl
 
 
 @pytest.mark.django_db
-def test_other_peoples_private_personas_and_reminders_are_theirs_alone(admin_client: Client) -> None:
+def test_whoever_opens_somebodys_private_persona_stands_in_its_history(admin_client: Client, admin_user: User) -> None:
     other = User.objects.create_user("other")
     private = Persona.objects.create(owner=other, name="Diary helper", instructions="private words")
-    reminder = Reminder.objects.create(text="private reminder", scope=Reminder.Scope.PERSONA)
-    private.reminders.add(reminder)
-    for name in ("persona", "reminder"):
-        page = admin_client.get(reverse(f"admin:personas_{name}_changelist")).content.decode()
-        assert "Diary helper" not in page
-        assert "private reminder" not in page
-    assert "private reminder" not in admin_client.get(reverse("admin:personas_persona_add")).content.decode()
-    page = admin_client.get(reverse("admin:personas_persona_change", args=[private.pk]), follow=True).content.decode()
-    assert "private words" not in page
-    admin_client.post(reverse("admin:personas_persona_delete", args=[private.pk]), {"post": "yes"})
-    assert Persona.objects.filter(pk=private.pk).exists()
+    private.reminders.add(Reminder.objects.create(text="private reminder", scope=Reminder.Scope.PERSONA))
+    listed = admin_client.get(reverse("admin:personas_persona_changelist")).content.decode()
+    assert "Diary helper" in listed and "private words" not in listed
+    for elsewhere in ("reminder_changelist", "persona_add"):
+        assert "private reminder" not in admin_client.get(reverse(f"admin:personas_{elsewhere}")).content.decode()
+    assert not LogEntry.objects.exists()
+    page = admin_client.get(reverse("admin:personas_persona_change", args=[private.pk])).content.decode()
+    assert "private words" in page and "private reminder" in page
+    history = admin_client.get(reverse("admin:personas_persona_history", args=[private.pk])).content.decode()
+    assert "Opened: its instructions were shown." in history
+    Persona.objects.filter(pk=private.pk).update(visibility=Persona.Visibility.WORKSPACE)
+    admin_client.get(reverse("admin:personas_persona_change", args=[private.pk]))
+    assert LogEntry.objects.count() == 1  # what everybody sees is nobody's secret
+
+
+@pytest.mark.django_db
+def test_a_persona_becomes_somebody_elses(admin_client: Client, admin_user: User) -> None:
+    other, taker = User.objects.create_user("other"), User.objects.create_user("taker")
+    left = User.objects.create_user("left", is_active=False)
+    persona = Persona.objects.create(owner=other, name="Diary helper")
+    Persona.objects.create(owner=taker, name="Helper")
+    change = reverse("admin:personas_persona_change", args=[persona.pk])
+
+    def given(to: User, name: str = "Diary helper") -> str:
+        form = persona_form(to, name=name, visibility="private")
+        return admin_client.post(change, form, follow=True).content.decode()
+
+    assert "“left” is deactivated" in given(left)
+    assert "There is a persona called “Helper” already." in given(taker, "Helper")
+    given(taker)
+    persona.refresh_from_db()
+    assert persona.owner == taker
 
 
 @pytest.mark.django_db

@@ -144,8 +144,21 @@ def test_others_see_what_is_shared_and_change_nothing(olga: Program, otto: Progr
     assert Persona.objects.filter(name__in=["Diary", "House style"]).count() == 2
 
 
+def test_nobody_sees_two_personas_of_one_name(olga: Program, otto: Program) -> None:
+    pk = made(olga, name="Editor", instructions="One.\r\nTwo.", reminder="Be\r\nbrief.")
+    stored = olga.get(f"personas/{pk}/")
+    assert (stored["instructions"], stored["reminder"]) == ("One.\nTwo.", "Be\nbrief.")
+    twice = olga.post("personas/", {"name": "editor", "instructions": ""}, expect=409)
+    assert twice["code"] == "name_taken"
+    olga.patch(f"personas/{pk}/", {"name": "EDITOR"})
+    other = made(otto, name="Editor")  # which only he sees
+    assert otto.patch(f"personas/{other}/", {"visibility": "workspace"})["visibility"] == "workspace"
+    assert olga.post("personas/", {"name": "Editor", "instructions": ""}, expect=409)["code"] == "name_taken"
+    olga.patch(f"personas/{pk}/", {"description": "Mine, and called so before his was shared."})
+
+
 def test_an_administrators_program_changes_shared_personas_with_its_scope(olga: Program, admin: Program) -> None:
-    shared, private = made(olga, visibility="workspace"), made(olga)
+    shared, private = made(olga, visibility="workspace"), made(olga, name="Mine")
     assert admin.patch(f"personas/{shared}/", {"name": "Better"})["name"] == "Better"
     admin.patch(f"personas/{private}/", {"name": "Seen"}, expect=404)
     less = Program(admin.user, ["chat"])

@@ -46,6 +46,13 @@ def test_projects_their_files_and_personas_go_and_all_else_stays(admin_client: C
     assert "Handed over to taker" in history
 
 
+def test_a_persona_whose_name_the_new_owner_has_gets_a_number(admin_user: User, leaver: User) -> None:
+    taker = User.objects.get(username="taker")
+    Persona.objects.create(owner=taker, name="lawyer")
+    hand_over(user=admin_user, person=leaver, to="taker")
+    assert set(Persona.objects.filter(owner=taker).values_list("name", flat=True)) == {"lawyer", "Lawyer (2)"}
+
+
 @pytest.mark.parametrize(("to", "said"), [("nobody", "Nobody has"), ("leaver", "already"), ("off", "deactivated")])
 def test_it_goes_to_somebody_else_who_is_active(admin_client: Client, leaver: User, to: str, said: str) -> None:
     User.objects.create_user("off", is_active=False)

@@ -2,7 +2,7 @@
 
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -61,17 +61,19 @@ class Archive:
         with self.open(name) as member:
             return etree.parse(member, parser()).getroot()
 
-    def relations(self, name: str) -> dict[str, str]:
-        """Targets of a part's relationships by their ids, as names of members (OPC, part 2, section 9)."""
-        folder, _, file = name.rpartition("/")
-        source = f"{folder}/_rels/{file}.rels"
-        if source not in self.names:
-            return {}
-        return {
-            relation.get("Id", ""): resolved(folder, relation.get("Target", ""))
-            for relation in self.tree(source)
-            if relation.get("TargetMode") != "External"
-        }
+
+def relation_targets(archive: Archive, name: str) -> dict[str, str]:
+    """Targets of a part's relationships by their ids (OPC, part 2, section 9): names of members, or links outside."""
+    folder, _, file = name.rpartition("/")
+    source = f"{folder}/_rels/{file}.rels"
+    if source not in archive.names:
+        return {}
+    return {
+        relation.get("Id", ""): relation.get("Target", "")
+        if relation.get("TargetMode") == "External"
+        else resolved(folder, relation.get("Target", ""))
+        for relation in archive.tree(source)
+    }
 
 
 def resolved(folder: str, target: str) -> str:
@@ -89,16 +91,8 @@ def parser() -> etree.XMLParser:
     return etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False)
 
 
-def walk(source: IO[bytes], on_start: Callable[[str], str], on_end: Callable[[str, Element], str]) -> Iterator[str]:
-    """Text for the starts and ends of elements by their names without namespace; what was read is let go."""
-    events = ("start", "end")
+def events(source: IO[bytes]) -> "Iterator[tuple[str, Element]]":
+    """(`start` or `end`, element) of a member as it is read. Who has used an element clears it, so that memory stays
+    bounded."""
     options: dict[str, bool] = {"resolve_entities": False, "load_dtd": False, "no_network": True, "huge_tree": False}
-    for event, element in cast("Iterator[tuple[str, Element]]", etree.iterparse(source, events, **options)):
-        name = etree.QName(element).localname
-        if event == "start":
-            yield on_start(name)
-        else:
-            yield on_end(name, element)
-            element.clear(keep_tail=True)
-            while (before := element.getprevious()) is not None:
-                element.getparent().remove(before)
+    return cast("Iterator[tuple[str, Element]]", etree.iterparse(source, ("start", "end"), **options))

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from files.extraction.readers import plain
 from files.extraction.readers.archive import Archive
 from files.extraction.readers.result import ExtractionError
+from files.extraction.text import encodings
 
 PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
@@ -33,7 +33,25 @@ _PARTS = {
     "ppt/presentation.xml": PPTX,
     "xl/workbook.xml": XLSX,
 }
-_BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
+# Marks of what is not read, with what it is called in `result.KINDS`.
+_UNREAD = (
+    (
+        re.compile(rb"II\*\x00|MM\x00\*|BM.{4}\x00{4}|....ftyp(?:heic|heix|heim|heis|hevc|mif1|msf1|avif|avis)", re.S),
+        "picture",
+    ),
+    (re.compile(rb"....ftypM4[AB]|ID3|\xff[\xfb\xf3\xf2]|OggS|fLaC|RIFF....WAVE|#!AMR|FORM....AIF", re.S), "audio"),
+    (re.compile(rb"....ftyp|\x1a\x45\xdf\xa3|RIFF....AVI |\x00\x00\x01[\xb3\xba]|FLV\x01", re.S), "video"),
+    (re.compile(rb"\x1f\x8b|BZh\d|\xfd7zXZ\x00|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x28\xb5\x2f\xfd", re.S), "archive"),
+    (re.compile(rb"\x7fELF|MZ.{58}|\xca\xfe\xba\xbe|\xcf\xfa\xed\xfe", re.S), "program"),
+)
+# Streams of the compound files of old Office programs (MS-CFB), by which they are told apart.
+_STREAMS = (
+    ("WordDocument", "doc"),
+    ("Workbook", "xls"),
+    ("Book", "xls"),
+    ("PowerPoint Document", "ppt"),
+    ("__nameid_version1.0", "msg"),
+)
 _HTML_MARK = re.compile(
     rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
 )
@@ -85,10 +103,17 @@ def media_type(path: Path, name: str) -> str:
     if head.startswith(_ZIP):
         return _in_archive(path)
     if head.startswith(_COMPOUND):
-        raise ExtractionError("encrypted" if _PROTECTED in path.read_bytes() else "unsupported")
-    if not plain.marked(head) and _BINARY.search(head):
-        raise ExtractionError("unsupported")
+        raise _compound(path.read_bytes())
+    if not encodings.is_text(head):
+        raise ExtractionError("unsupported", next((kind for mark, kind in _UNREAD if mark.match(head)), ""))
     return _of_text(head, name)
+
+
+def _compound(content: bytes) -> ExtractionError:
+    if _PROTECTED in content:
+        return ExtractionError("encrypted")
+    named = (kind for stream, kind in _STREAMS if stream.encode("utf-16-le") + b"\0\0" in content)
+    return ExtractionError("unsupported", next(named, ""))
 
 
 def _in_archive(path: Path) -> str:
@@ -98,7 +123,8 @@ def _in_archive(path: Path) -> str:
             return kind
     if "mimetype" in archive.names and archive.head("mimetype").strip() == EPUB.encode():
         return EPUB
-    raise ExtractionError("unsupported")
+    iwork = any(name.startswith("Index/") and name.endswith(".iwa") for name in archive.names)
+    raise ExtractionError("unsupported", "iwork" if iwork or "Index.zip" in archive.names else "archive")
 
 
 def _of_text(head: bytes, name: str) -> str:

@@ -1,12 +1,27 @@
+"""PDFs, page by page: their text, what was filled into their forms, and what was written on them."""
+
+import ctypes
+import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pypdfium2
 from pypdfium2 import raw
 
-from files.extraction.readers.result import MAX_PAGES, Extracted, ExtractionError, paged
+from files.extraction.readers.result import MAX_PAGES, Extracted, ExtractionError, limited, paged
+from files.extraction.text.words import joined
 
-_HYPHEN = "\ufffe"  # what PDFium puts for a hyphen that divides a word at the end of a line
+_HIDDEN = raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW
+_BOXES = (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON)
+_COMMENTS = (
+    *(raw.FPDF_ANNOT_TEXT, raw.FPDF_ANNOT_FREETEXT, raw.FPDF_ANNOT_HIGHLIGHT, raw.FPDF_ANNOT_UNDERLINE),
+    *(raw.FPDF_ANNOT_SQUIGGLY, raw.FPDF_ANNOT_STRIKEOUT, raw.FPDF_ANNOT_CARET, raw.FPDF_ANNOT_STAMP),
+    *(raw.FPDF_ANNOT_SQUARE, raw.FPDF_ANNOT_CIRCLE, raw.FPDF_ANNOT_LINE, raw.FPDF_ANNOT_INK),
+    *(raw.FPDF_ANNOT_POLYGON, raw.FPDF_ANNOT_POLYLINE),
+)
+_MOST_ANNOTATIONS = 2_000  # of a page
+_MOST_UNITS = 100_000  # of UTF-16, of one value
 
 
 def read(path: Path, media_type: str) -> Extracted:
@@ -17,7 +32,10 @@ def read(path: Path, media_type: str) -> Extracted:
         raise ExtractionError("encrypted" if password else "damaged") from error
     if len(document) > MAX_PAGES:
         raise ExtractionError("too_large")
-    return paged(media_type, _pages(document))
+    if document.get_formtype() != raw.FORMTYPE_NONE:
+        logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # of a form that is XFA too, the other half is read
+        document.init_forms()
+    return paged(media_type, joined(list(limited(_pages(document)))), without_text="scans")
 
 
 def _pages(document: pypdfium2.PdfDocument) -> Iterator[str]:
@@ -29,5 +47,46 @@ def _pages(document: pypdfium2.PdfDocument) -> Iterator[str]:
         content = page.get_textpage()
         text = content.get_text_range()
         content.close()
+        text += _annotations(page, document.formenv)
         page.close()
-        yield text.replace(_HYPHEN + "\r\n", "").replace(_HYPHEN, "-")
+        yield text
+
+
+def _annotations(page: pypdfium2.PdfPage, forms: Any) -> str:
+    """What people have filled in and written on a page, as lists below its text."""
+    filled: dict[str, str] = {}
+    comments: list[str] = []
+    for number in range(min(raw.FPDFPage_GetAnnotCount(page), _MOST_ANNOTATIONS)):
+        annotation = raw.FPDFPage_GetAnnot(page, number)
+        if annotation and not raw.FPDFAnnot_GetFlags(annotation) & _HIDDEN:
+            kind = raw.FPDFAnnot_GetSubtype(annotation)
+            if kind == raw.FPDF_ANNOT_WIDGET and forms:
+                _fill(filled, annotation, forms.raw)
+            elif kind in _COMMENTS:
+                comments.append(_value(raw.FPDFAnnot_GetStringValue, annotation, b"Contents"))
+        raw.FPDFPage_CloseAnnot(annotation)
+    lists = (
+        ("Form fields:", [f"{name}: {value}" for name, value in filled.items() if value]),
+        ("Comments:", [comment for comment in comments if comment]),
+    )
+    return "".join(f"\n\n{title}" + "".join(f"\n- {line}" for line in lines) for title, lines in lists if lines)
+
+
+def _fill(filled: dict[str, str], annotation: Any, form: Any) -> None:
+    """Of the boxes of one name the one that is checked counts; a field shown in several places is one."""
+    name = _value(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation)
+    name = name or _value(raw.FPDFAnnot_GetFormFieldName, form, annotation)
+    if raw.FPDFAnnot_GetFormFieldType(form, annotation) in _BOXES:
+        if raw.FPDFAnnot_IsChecked(form, annotation):
+            value = _value(raw.FPDFAnnot_GetFormFieldExportValue, form, annotation)
+            filled[name] = "checked" if value.lower() in ("", "on", "yes", "true", "1") else f"{value} (checked)"
+    else:
+        filled[name] = filled.get(name) or _value(raw.FPDFAnnot_GetFormFieldValue, form, annotation)
+
+
+def _value(function: Any, *of: Any) -> str:
+    """A string of PDFium, which is first asked how many bytes it takes."""
+    size = min(function(*of, None, 0), 2 * _MOST_UNITS)
+    buffer = ctypes.create_string_buffer(size)
+    function(*of, ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort)), size)
+    return " ".join(buffer.raw.decode("utf-16-le", "replace").replace("\0", "").split())

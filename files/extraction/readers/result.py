@@ -3,9 +3,10 @@
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from types import MappingProxyType
 
 MAX_PAGES = 5_000
 MAX_CHARACTERS = 20_000_000
@@ -23,21 +24,43 @@ SENTENCES = {
     "too_large": "It holds more than 5,000 pages, 20 million characters or 100 million pixels. Upload it in parts.",
     "no_text": "It has no text, like a scan made of pictures. Run text recognition (OCR) on it, then upload it again.",
     "unsupported": "Files of this kind cannot be read. Save it as PDF, DOCX, XLSX, PPTX or plain text and upload that.",
+    "unknown_encoding": "There is no such text encoding. Choose another one, or let it be found.",
     "took_too_long": "Reading it took too long. Upload it in parts.",
     "too_much_memory": "Reading it took too much memory. Upload it in parts.",
+}
+# What is said of a file that was read only in part, by what is missing.
+LEFT_OUT = {
+    "scans": "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs.",
+    "pictures": "{count} of its pictures were left out.",
+    "slides": "{count} of its {pages} slides have no text. What their pictures show is left out.",
+}
+# What is said of an unsupported file whose kind is known.
+KINDS = {
+    "doc": "This is a document of Word 97 to 2003 (.doc). Save it as DOCX in Word or LibreOffice and upload that.",
+    "xls": "This is a workbook of Excel 97 to 2003 (.xls). Save it as XLSX in Excel or LibreOffice and upload that.",
+    "ppt": "This is a presentation of PowerPoint 97 to 2003 (.ppt). Save it as PPTX, and upload that.",
+    "msg": "This is a message of Outlook (.msg). Save it there as text or HTML, or print it to PDF, and upload that.",
+    "iwork": "This is a document of Pages, Numbers or Keynote. Export it there as PDF or for Office and upload that.",
+    "archive": "This is an archive of files. Unpack it and upload the files in it.",
+    "picture": "Pictures of this kind (HEIC, AVIF, TIFF, BMP) are not shown to models. Save it as JPEG or PNG and "
+    "upload that.",
+    "audio": "This is a sound recording, and sound is not read. Upload what is said in it as text.",
+    "video": "This is a video, and videos are not read. Upload what is said in it as text, or pictures of it.",
+    "program": "This is a program, not a document.",
 }
 
 
 class ExtractionError(Exception):
-    """`code` is a key of `SENTENCES`."""
+    """`code` is a key of `SENTENCES`; `kind`, if given, one of `KINDS`, which says more of an unsupported file."""
 
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
+    def __init__(self, code: str, kind: str = "") -> None:
+        super().__init__(code, kind)
         self.code = code
+        self.kind = kind
 
     @property
     def sentence(self) -> str:
-        return SENTENCES[self.code]
+        return KINDS[self.kind] if self.kind else SENTENCES[self.code]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +68,8 @@ class Extracted:
     """`spans` are the characters [start, end) of each page; an empty one is a page without text.
 
     Pages are those of a PDF, slides, sheets or chapters; there are none in other kinds. `width` and `height` (pixels)
-    are those of an image, which has no text.
+    are those of an image, which has no text. `encoding` is that of plain text, by Python's name for it. `left_out` are
+    keys of `LEFT_OUT`: what the file has besides, and how much of it.
     """
 
     media_type: str
@@ -53,10 +77,13 @@ class Extracted:
     spans: list[tuple[int, int]] = field(default_factory=list)
     width: int | None = None
     height: int | None = None
+    encoding: str = ""
+    left_out: dict[str, int] = field(default_factory=dict)
 
     @property
-    def pages_without_text(self) -> int:
-        return sum(start == end for start, end in self.spans)
+    def notes(self) -> list[str]:
+        """Sentences on what could be read only in part."""
+        return [LEFT_OUT[what].format(count=count, pages=len(self.spans)) for what, count in self.left_out.items()]
 
     def page_at(self, position: int) -> int:
         """The page that holds or follows this character, counted from 1; 0 where there are no pages."""
@@ -69,12 +96,22 @@ def cleaned(text: str) -> str:
     return "\n".join([line.rstrip() for line in text.split("\n")]).strip("\n")
 
 
-def whole(media_type: str, parts: Iterable[str]) -> Extracted:
-    """A text without pages, from its parts."""
-    return Extracted(media_type, cleaned("".join(limited(parts))))
+def whole(
+    media_type: str, parts: Iterable[str], *, encoding: str = "", left_out: Mapping[str, int] = MappingProxyType({})
+) -> Extracted:
+    """A text without pages, from its parts. `left_out` is looked at when they have been read."""
+    text = cleaned("".join(limited(parts)))
+    return Extracted(media_type, text, encoding=encoding, left_out=dict(left_out))
 
 
-def paged(media_type: str, pages: Iterable[str]) -> Extracted:
+def paged(
+    media_type: str,
+    pages: Iterable[str],
+    *,
+    without_text: str = "",
+    left_out: Mapping[str, int] = MappingProxyType({}),
+) -> Extracted:
+    """`without_text` is what to say of pages that have none, as a key of `LEFT_OUT`; `left_out` as in `whole`."""
     texts: list[str] = []
     spans: list[tuple[int, int]] = []
     position = 0
@@ -85,7 +122,9 @@ def paged(media_type: str, pages: Iterable[str]) -> Extracted:
         spans.append((position, position + len(text)))
         position += len(text) + len(_BETWEEN_PAGES)
         texts.append(text)
-    return Extracted(media_type, _BETWEEN_PAGES.join(texts), spans)
+    empty = sum(start == end for start, end in spans)
+    told = {**({without_text: empty} if without_text and empty else {}), **left_out}
+    return Extracted(media_type, _BETWEEN_PAGES.join(texts), spans, left_out=told)
 
 
 def limited(parts: Iterable[str]) -> Iterable[str]:
@@ -100,12 +139,14 @@ def limited(parts: Iterable[str]) -> Iterable[str]:
 
 def encoded(result: Extracted | ExtractionError) -> bytes:
     if isinstance(result, ExtractionError):
-        return json.dumps({"error": result.code}).encode() + b"\n"
+        return json.dumps({"error": result.code, "kind": result.kind}).encode() + b"\n"
     head = {
         "media_type": result.media_type,
         "spans": result.spans,
         "width": result.width,
         "height": result.height,
+        "encoding": result.encoding,
+        "left_out": result.left_out,
     }
     return json.dumps(head).encode() + b"\n" + result.text.encode()
 
@@ -115,6 +156,6 @@ def decoded(data: bytes) -> Extracted:
     head, _, text = data.partition(b"\n")
     fields = json.loads(head)
     if "error" in fields:
-        raise ExtractionError(fields["error"])
-    spans = [(start, end) for start, end in fields["spans"]]
-    return Extracted(fields["media_type"], text.decode(), spans, fields["width"], fields["height"])
+        raise ExtractionError(fields["error"], fields["kind"])
+    fields["spans"] = [(start, end) for start, end in fields["spans"]]
+    return Extracted(text=text.decode(), **fields)

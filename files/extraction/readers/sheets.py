@@ -1,3 +1,6 @@
+import io
+import re
+import zipfile
 from collections.abc import Iterator
 from datetime import date, datetime, time
 from pathlib import Path
@@ -10,20 +13,39 @@ from openpyxl.utils.exceptions import InvalidFileException
 from files.extraction.readers.archive import Archive
 from files.extraction.readers.result import Extracted, ExtractionError, limited, paged
 
+_WORKBOOK = "xl/workbook.xml"
+_STRICT = b"http://purl.oclc.org/ooxml/"
+_NAMESPACE = re.compile(re.escape(_STRICT) + rb"(\w+)/")
+_TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
 _BLANK_ROWS = 1_000  # so many in a row end a sheet: some programs save a million of them
 
 
 def read(path: Path, media_type: str) -> Extracted:
     """One page a sheet: its name, then its rows as lines of cells divided by tabs, formulas by their last values."""
-    Archive(path).refuse_entities()
+    archive = Archive(path)
+    archive.refuse_entities()
     try:
-        with path.open("rb") as source:  # openpyxl wants a suffix of a path, and blobs have none
+        # openpyxl wants a suffix of a path, and blobs have none.
+        with _transitional(archive) if _STRICT in archive.head(_WORKBOOK) else path.open("rb") as source:
             book = openpyxl.load_workbook(source, read_only=True, data_only=True)
             return paged(media_type, ("".join(limited(_sheet(sheet))) for sheet in book.worksheets))
     except DefusedXmlException as error:
         raise ExtractionError("bomb") from error
     except (InvalidFileException, KeyError) as error:
         raise ExtractionError("damaged") from error
+
+
+def _transitional(archive: Archive) -> io.BytesIO:
+    """A workbook in the strict form of the standard (ISO/IEC 29500-1) with the names that openpyxl knows."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as rewritten:
+        for name in archive.names:
+            if name.endswith((".xml", ".rels")):
+                with archive.open(name) as member:
+                    rewritten.writestr(
+                        name, _NAMESPACE.sub(rb"http://schemas.openxmlformats.org/\1/2006/", member.read())
+                    )
+    return out
 
 
 def _sheet(sheet: Any) -> Iterator[str]:

@@ -1,0 +1,113 @@
+"""What a budget profile would make of real conversations: numbers alone, for whoever sets the profile up."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from django.db.models import Count, F, IntegerField, OuterRef, Subquery
+from django.db.models.functions import Coalesce
+from django.utils.translation import gettext as _
+
+from chat.context.types import ContextError
+from chat.models import Conversation, Message
+from chat.models.conversation_state import ChatScope, scope_of
+from chat.prompts import builder
+from chat.prompts.turn_context import TurnContext, base_context, context_of_draft
+from core.errors import ProductError
+from llm.models import Model
+from personas.models import BudgetProfile
+from personas.services import model_for
+
+LOOKED_AT = 200  # newest conversations, of which the longest are taken
+SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The next prompt: `used` of `limit` tokens; how many messages would be `sent`, `summarised` and `left_out`.
+
+    `error` is a code where what must be sent does not fit; then nothing else is known.
+    """
+
+    limit: int = 0
+    used: int = 0
+    sent: int = 0
+    summarised: int = 0
+    left_out: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One conversation under the profile that holds there, and under the one that is tried."""
+
+    conversation: UUID
+    owner: str
+    messages: int
+    model: str
+    now: Outcome
+    then: Outcome
+
+    @property
+    def rows(self) -> list[tuple[str, int, int]]:
+        """Each number with its name, in the reader's language."""
+        names = {
+            "sent": _("messages sent"),
+            "summarised": _("in a summary"),
+            "left_out": _("left out"),
+            "used": _("tokens sent"),
+            "limit": _("tokens at most"),
+        }
+        return [(words, getattr(self.now, name), getattr(self.then, name)) for name, words in names.items()]
+
+
+def trials(profile: BudgetProfile) -> list[Trial]:
+    """Of the longest of the newest conversations; none where no model is set up. `profile` need not be stored."""
+    return list(_trials(profile))
+
+
+def _trials(profile: BudgetProfile) -> Iterator[Trial]:
+    counts = Message.objects.filter(conversation=OuterRef("pk")).order_by().values("conversation")
+    number = Subquery(counts.annotate(number=Count("*")).values("number"), output_field=IntegerField())
+    rows = Conversation.objects.filter(deleted=None, origin=Conversation.Origin.WORKSPACE, leaf__isnull=False)
+    newest = rows.order_by("-pk").values_list("pk", flat=True)[:LOOKED_AT]
+    longest = rows.filter(pk__in=list(newest)).annotate(number=Coalesce(number, 0)).order_by(F("number").desc(), "-pk")
+    related = ("owner", "leaf__model__provider", "persona__budget_profile", "project__persona__budget_profile")
+    for conversation in longest.select_related(*related)[:SHOWN]:
+        scope = scope_of(conversation)
+        try:
+            model = _model(conversation, scope)
+        except ProductError:
+            return
+        base = base_context(user=conversation.owner, model=model, scope=scope)
+        context = context_of_draft(base=base, scope=scope, text="", files=())
+        leaf: Message = conversation.leaf  # type: ignore[assignment]  # others are filtered out above
+        yield Trial(
+            conversation=conversation.pk,
+            owner=str(conversation.owner),
+            messages=leaf.depth + 1,
+            model=model.name,
+            now=_outcome(context, leaf),
+            then=_outcome(replace(context, profile=profile), leaf),
+        )
+
+
+def _model(conversation: Conversation, scope: ChatScope) -> Model:
+    """The one that wrote the newest answer, where it can answer still; else the one that would be asked."""
+    newest = conversation.leaf.model if conversation.leaf is not None else None
+    if newest is not None and newest.enabled and newest.provider.enabled:
+        return newest
+    return model_for(scope.persona)
+
+
+def _outcome(context: TurnContext, leaf: Message) -> Outcome:
+    try:
+        planned = builder.plan(context, leaf, [builder.draft_message("")])
+    except ContextError as error:
+        return Outcome(error=error.code)
+    report = planned.prompt.report
+    ids = {(each.source or "").partition("#")[0] for each in planned.prompt.messages if each.section == "history"}
+    summarised = planned.summary.last.depth + 1 if planned.summary is not None else 0
+    sent = len(ids - {""})
+    left_out = max(0, leaf.depth + 1 - summarised - sent)
+    return Outcome(limit=report.limit, used=report.used, sent=sent, summarised=summarised, left_out=left_out)

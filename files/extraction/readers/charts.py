@@ -1,0 +1,37 @@
+"""The numbers of a chart in an Office file (DrawingML, ECMA-376 part 1, section 21.2), as a table."""
+
+from files.extraction.readers.archive import Element
+from files.extraction.text.tables import Cell, markdown
+
+_MOST = 500  # points of a chart that are written
+
+
+def chart(tree: Element) -> str:
+    """Its title, then a row for each category and a column for each series."""
+    title = "".join(text.text or "" for text in tree.iterfind(".//{*}chart/{*}title//{*}t")).strip()
+    series = list(tree.iter("{*}ser"))
+    columns = [_points(each, "val", "yVal") for each in series]
+    names = [next(iter(_points(each, "tx").values()), f"Series {number}") for number, each in enumerate(series, 1)]
+    categories = next((found for each in series if (found := _points(each, "cat", "xVal"))), {})
+    places = sorted({place for column in (categories, *columns) for place in column})
+    rows = [
+        ["", *names],
+        *([categories.get(at, ""), *(column.get(at, "") for column in columns)] for at in places[:_MOST]),
+    ]
+    return (
+        f"Chart: {title}\n\n{markdown([Cell(text) for text in row] for row in rows)}" if series else f"Chart: {title}\n"
+    )
+
+
+def _points(series: Element, *parts: str) -> dict[int, str]:
+    """The cached values of a part of a series by their places."""
+    for part in parts:
+        found = series.find(f"{{*}}{part}")
+        if found is not None:
+            points = {
+                int(each.get("idx", "0")): (each.findtext("{*}v") or "").strip()
+                for each in found.iter("{*}pt")
+                if each.get("idx", "0").isdigit()
+            }
+            return points or ({0: value} if (value := (found.findtext("{*}v") or "").strip()) else {})
+    return {}

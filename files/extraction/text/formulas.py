@@ -1,0 +1,159 @@
+"""Formulas of Office (OMML, ECMA-376 part 1, section 22) as LaTeX."""
+
+from collections.abc import Callable
+from typing import Any
+
+Element = Any  # lxml's own class for elements is private
+
+_LINE_END = r" \\ "
+_MOST_DEPTH = 60  # of parts within parts; what is deeper is left out
+_SYMBOLS = """
+α alpha  β beta  γ gamma  δ delta  ε epsilon  ζ zeta  η eta  θ theta  ι iota  κ kappa  λ lambda  μ mu  ν nu  ξ xi
+π pi  ρ rho  σ sigma  τ tau  υ upsilon  φ phi  χ chi  ψ psi  ω omega
+Γ Gamma  Δ Delta  Θ Theta  Λ Lambda  Ξ Xi  Π Pi  Σ Sigma  Υ Upsilon  Φ Phi  Ψ Psi  Ω Omega
+± pm  ∓ mp  × times  ÷ div  · cdot  ∙ cdot  ≤ leq  ≥ geq  ≠ neq  ≈ approx  ≡ equiv  ∞ infty  ∂ partial  ∇ nabla
+√ surd  ∈ in  ∉ notin  ⊂ subset  ⊆ subseteq  ⊃ supset  ⊇ supseteq  ∪ cup  ∩ cap  ∅ emptyset  ∀ forall  ∃ exists
+¬ neg  ∧ wedge  ∨ vee  → to  ← leftarrow  ↔ leftrightarrow  ⇒ Rightarrow  ⇐ Leftarrow  ⇔ Leftrightarrow  ↦ mapsto
+∑ sum  ∏ prod  ∫ int  ∬ iint  ∭ iiint  ∮ oint  ∝ propto  ∼ sim  ≅ cong  ⊥ perp  ∥ parallel  ∠ angle  ° circ  ′ prime
+ℏ hbar  ℓ ell
+"""
+_WORDS = _SYMBOLS.split()
+_COMMANDS = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
+_PLAIN = str.maketrans(
+    {"−": "-", "∗": "*", "\u2061": "", "\u2062": "", "\xa0": " ", "{": r"\{", "}": r"\}", "\\": r"\backslash "}
+)
+_FUNCTIONS = frozenset(
+    (
+        *("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "arcsin", "arccos", "arctan", "log", "ln"),
+        *("lg", "exp", "lim", "max", "min", "sup", "inf", "det", "gcd", "deg", "dim"),
+    )
+)
+_ACCENTS = {"\u0302": "hat", "\u0303": "tilde", "\u0304": "bar", "\u0305": "overline", "\u0307": "dot"}
+_ACCENTS |= {"\u0308": "ddot", "\u20d7": "vec", "\u0306": "breve", "\u030c": "check"}
+_FENCES = {"{": r"\{", "}": r"\}", "‖": r"\|", "⌊": r"\lfloor", "⌋": r"\rfloor", "⌈": r"\lceil", "⌉": r"\rceil"}
+_FENCES |= {"⟨": r"\langle", "〈": r"\langle", "⟩": r"\rangle", "〉": r"\rangle", "": "."}
+
+
+def latex(element: Element) -> str:
+    """Of an `m:oMath`, without dollar signs."""
+    return " ".join(_inside(element, 0).split())
+
+
+def _inside(element: Element | None, depth: int) -> str:
+    if element is None or depth > _MOST_DEPTH:
+        return ""
+    return "".join(_part(child, depth + 1) for child in element)
+
+
+def _part(element: Element, depth: int) -> str:
+    name = _name(element)
+    if name == "r":
+        return "".join(_signs(text.text or "") for text in element.iterfind("{*}t"))
+    rule = _RULES.get(name)
+    if rule:
+        return rule(element, depth)
+    return "" if name.endswith("Pr") else _inside(element, depth)
+
+
+def _name(element: Element) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _signs(text: str) -> str:
+    text = text.translate(_PLAIN)
+    return "".join(f"\\{_COMMANDS[sign]} " if sign in _COMMANDS else sign for sign in text)
+
+
+def _of(element: Element, part: str, depth: int) -> str:
+    return _inside(element.find(f"{{*}}{part}"), depth).strip()
+
+
+def _property(element: Element, name: str, default: str = "") -> str:
+    """The value of a property, told apart by its being there at all: an empty one is empty on purpose."""
+    found = element.find(f"{{*}}{_name(element)}Pr/{{*}}{name}")
+    if found is None:
+        return default
+    return next((value for key, value in found.attrib.items() if key.endswith("val")), "")
+
+
+def _fraction(element: Element, depth: int) -> str:
+    above, below = _of(element, "num", depth), _of(element, "den", depth)
+    kind = _property(element, "type")
+    if kind == "noBar":
+        return rf"\genfrac{{}}{{}}{{0pt}}{{}}{{{above}}}{{{below}}}"
+    return f"{above}/{below}" if kind == "lin" else rf"\frac{{{above}}}{{{below}}}"
+
+
+def _scripts(element: Element, depth: int) -> str:
+    base, below, above = (_of(element, part, depth) for part in ("e", "sub", "sup"))
+    base = base if len(base) == 1 or (base.startswith("\\") and base[1:].isalpha()) else f"{{{base}}}"
+    scripts = (f"_{{{below}}}" if below else "") + (f"^{{{above}}}" if above else "")
+    return f"{{}}{scripts}{base}" if _name(element) == "sPre" else base + scripts
+
+
+def _root(element: Element, depth: int) -> str:
+    degree = _of(element, "deg", depth)
+    return rf"\sqrt{f'[{degree}]' if degree else ''}{{{_of(element, 'e', depth)}}}"
+
+
+def _large(element: Element, depth: int) -> str:
+    sign = _signs(_property(element, "chr", "∫") or "∫").strip()
+    below, above = _of(element, "sub", depth), _of(element, "sup", depth)
+    limits = (f"_{{{below}}}" if below else "") + (f"^{{{above}}}" if above else "")
+    return f"{sign}{limits} {_of(element, 'e', depth)}"
+
+
+def _fenced(element: Element, depth: int) -> str:
+    begin, end = _property(element, "begChr", "("), _property(element, "endChr", ")")
+    parts = [_inside(part, depth).strip() for part in element.iterfind("{*}e")]
+    inner = _property(element, "sepChr", "|").join(parts)
+    begin, end = _FENCES.get(begin, begin), _FENCES.get(end, end)
+    return rf"\left{begin} {inner} \right{end}"
+
+
+def _function(element: Element, depth: int) -> str:
+    name = _of(element, "fName", depth)
+    word = name.partition("_")[0].partition("^")[0].strip("{}")
+    if word in _FUNCTIONS:
+        name = "\\" + name.replace("{" + word + "}", word, 1)
+    return f"{name} {_of(element, 'e', depth)} "
+
+
+def _accent(element: Element, depth: int) -> str:
+    return rf"\{_ACCENTS.get(_property(element, 'chr', chr(0x302)), 'hat')}{{{_of(element, 'e', depth)}}}"
+
+
+def _bar(element: Element, depth: int) -> str:
+    return rf"\{'overline' if _property(element, 'pos') == 'top' else 'underline'}{{{_of(element, 'e', depth)}}}"
+
+
+def _limit(element: Element, depth: int) -> str:
+    mark = "_" if _name(element) == "limLow" else "^"
+    return f"{_of(element, 'e', depth)}{mark}{{{_of(element, 'lim', depth)}}}"
+
+
+def _matrix(element: Element, depth: int) -> str:
+    rows = (
+        " & ".join(_inside(cell, depth).strip() for cell in row.iterfind("{*}e")) for row in element.iterfind("{*}mr")
+    )
+    return rf"\begin{{matrix}} {_LINE_END.join(rows)} \end{{matrix}}"
+
+
+def _lines(element: Element, depth: int) -> str:
+    lines = (_inside(line, depth).strip() for line in element.iterfind("{*}e"))
+    return rf"\begin{{aligned}} {_LINE_END.join(lines)} \end{{aligned}}"
+
+
+_RULES: dict[str, Callable[[Element, int], str]] = {
+    "f": _fraction,
+    **dict.fromkeys(("sSup", "sSub", "sSubSup", "sPre"), _scripts),
+    "rad": _root,
+    "nary": _large,
+    "d": _fenced,
+    "func": _function,
+    "acc": _accent,
+    "bar": _bar,
+    **dict.fromkeys(("limLow", "limUpp"), _limit),
+    "m": _matrix,
+    "eqArr": _lines,
+}

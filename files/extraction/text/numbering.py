@@ -1,0 +1,72 @@
+"""The numbers that word processors put before headings and paragraphs, such as “4.2” or “(b)”: they are in no text."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+LEVELS = 10
+BULLET = "bullet"
+_PLACE = re.compile(r"%([1-9])")
+_ROMAN = (
+    *((1_000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")),
+    *((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
+)
+_MOST = 100_000  # numbers beyond are written as decimals
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """`pattern` has `%1` for the number of the first level; `format` is one of WordprocessingML (17.18.59)."""
+
+    start: int = 1
+    format: str = "decimal"
+    pattern: str = "%1."
+
+
+@dataclass(slots=True)
+class Numbering:
+    """Counts the paragraphs of one list. `levels` are its levels from 0."""
+
+    levels: Mapping[int, Level]
+    _counts: dict[int, int] = field(default_factory=dict)
+
+    def restart(self, level: int, start: int) -> None:
+        self._counts = {each: count for each, count in self._counts.items() if each < level}
+        self._counts[level] = start - 1
+
+    def next(self, level: int) -> str:
+        """The label of the next paragraph at this level: `-` for a bullet, empty for a level without one."""
+        here = self.levels.get(level, Level())
+        self._counts[level] = self._counts.get(level, here.start - 1) + 1
+        for deeper in range(level + 1, LEVELS):
+            self._counts.pop(deeper, None)
+        if here.format == BULLET:
+            return "-"
+        return "" if here.format == "none" else _PLACE.sub(lambda place: self._shown(int(place[1]) - 1), here.pattern)
+
+    def _shown(self, level: int) -> str:
+        here = self.levels.get(level, Level())
+        return written(self._counts.setdefault(level, here.start), here.format)
+
+
+def written(number: int, form: str) -> str:
+    if not 0 < number < _MOST:
+        return str(number)
+    match form:
+        case "lowerLetter" | "upperLetter":
+            text = chr(ord("a") + (number - 1) % 26) * min((number - 1) // 26 + 1, 9)
+        case "lowerRoman" | "upperRoman":
+            text = _roman(number)
+        case "decimalZero":
+            return f"{number:02}"
+        case _:
+            return str(number)
+    return text.upper() if form.startswith("upper") else text
+
+
+def _roman(number: int) -> str:
+    text = ""
+    for value, letters in _ROMAN:
+        count, number = divmod(number, value)
+        text += letters * count
+    return text

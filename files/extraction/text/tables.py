@@ -1,0 +1,69 @@
+"""Tables as Markdown has them, in which merged cells are written again in each place that they take."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_REPEATED = 80  # characters; what is longer stands only in the first place of a merged cell
+_MOST_COLUMNS = 100  # that one cell may take, and to which rows are filled up: a table may say that it has millions
+
+
+@dataclass(slots=True)
+class Cell:
+    """`columns` and `rows` are the places that it takes; one that `continues` is the lower part of the cell above."""
+
+    text: str
+    columns: int = 1
+    rows: int = 1
+    continues: bool = False
+
+
+def markdown(rows: Iterable[Sequence[Cell]]) -> str:
+    """Lines that end with `\\n`; the first row is the head. A table without words is nothing.
+
+    A table of one cell, and one of one column, is a frame around text: its lines as they are.
+    """
+    grid = [row for row in _grid(rows) if any(row)]
+    width = min(max(map(len, grid), default=0), _MOST_COLUMNS)
+    if width == 1:
+        return "".join(f"{row[0]}\n" for row in grid)
+    filled = ((*row, *[""] * (width - len(row))) for row in grid)
+    lines = [f"| {' | '.join(map(_one_line, row))} |\n" for row in filled]
+    return "".join((*lines[:1], *([f"|{' --- |' * width}\n"] if lines else []), *lines[1:]))
+
+
+def _grid(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
+    """The text in each place, with what merged cells repeat."""
+    grid: list[list[str]] = []
+    reaching: dict[int, tuple[str, int]] = {}  # by column: the text of a cell from above, and for how many more rows
+    for row in filter(None, rows):
+        places: list[str] = []
+        for cell in row:
+            _from_above(places, reaching)
+            at = len(places)
+            above = grid[-1][at] if grid and at < len(grid[-1]) else ""
+            text = _again(above) if cell.continues else cell.text.strip()
+            columns = max(1, min(cell.columns, _MOST_COLUMNS))
+            places += [text, *[_again(text)] * (columns - 1)]
+            if cell.rows > 1 and len(places) <= _MOST_COLUMNS:
+                reaching |= dict.fromkeys(range(at, at + columns), (_again(text), cell.rows - 1))
+        _from_above(places, reaching)
+        grid.append(places)
+    return grid
+
+
+def _from_above(places: list[str], reaching: dict[int, tuple[str, int]]) -> None:
+    while (column := len(places)) in reaching:
+        text, left = reaching.pop(column)
+        places.append(text)
+        if left > 1:
+            reaching[column] = (text, left - 1)
+            if column + 1 not in reaching:
+                return
+
+
+def _again(text: str) -> str:
+    return text if len(text) <= _REPEATED else ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

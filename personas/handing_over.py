@@ -1,0 +1,36 @@
+"""Personas become somebody else's: one by itself (`services.update_persona`), or all that somebody leaves behind."""
+
+from django.contrib.auth.models import AbstractUser
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.access.delegation import require_rank
+from accounts.models import User
+from core.errors import ProductError
+from core.locks import lock
+from core.permissions import require_right
+from personas.models import Persona
+from personas.names import NAMES, free_name
+
+
+def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:
+    """Raises `not_active`, `outranked` and `right_missing`."""
+    require_right(user, "change", persona)
+    if persona.owner is not None:
+        require_rank(user, persona.owner)
+    if not to.is_active:
+        raise ProductError("not_active", f"“{to}” is deactivated. Choose somebody who is active.", status=422)
+
+
+@transaction.atomic
+def hand_over_personas(*, person: User, to: User) -> int:
+    """All of a person's, for a caller that has checked whether it may be; says how many. One whose name the new owner
+    sees already gets a number behind it."""
+    lock(NAMES)
+    rows = list(Persona.objects.select_for_update().filter(owner=person).order_by("pk"))
+    for persona in rows:
+        name = persona.name
+        if Persona.objects.visible_to(to).exclude(pk=persona.pk).filter(name__iexact=name).exists():
+            name = free_name(name, to)
+        Persona.objects.filter(pk=persona.pk).update(owner=to, name=name, updated=timezone.now())
+    return len(rows)

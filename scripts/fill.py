@@ -1,0 +1,177 @@
+"""Fills the database of DATABASE_URL with a large workspace: people, conversations, messages, their turns and calls.
+
+`DJANGO_SETTINGS_MODULE=config.settings python -m scripts.fill --people 2000 --conversations 100000 --messages 1000000`
+(these are the defaults). Run again with the same numbers, it adds only what is missing. The people are called
+fill-000001 and so on, and have no password.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+
+import django
+
+django.setup()
+
+from django.db import connection, models, transaction  # noqa: E402 - models can be imported only after the set-up
+from django.utils import timezone  # noqa: E402
+
+from accounts.models import User  # noqa: E402
+from chat.models import Conversation, Message, ModelCall, Turn  # noqa: E402
+from llm.models import Model, Provider  # noqa: E402
+from personas.models import Persona  # noqa: E402
+from projects.models import Project  # noqa: E402
+
+DAYS = 90  # over which everything is spread, back from the first run
+AT_ONCE = 100_000  # rows of one statement
+WORDS = 40  # of a message
+Columns = Mapping[str, str]  # by attribute: what stands there, in SQL, for the row of number `n`
+
+
+def key(kind: int, number: str, at: str) -> str:
+    """A UUIDv7 of a moment, the same for the same row in every run."""
+    moment = f"lpad(to_hex((extract(epoch FROM {at}) * 1000)::bigint), 12, '0')"
+    return f"({moment} || '7{kind:03x}8' || lpad(to_hex({number}), 15, '0'))::uuid"
+
+
+def insert(row: type[models.Model], columns: Columns, first: int, last: int) -> int:
+    """The rows of these numbers that are not there yet; what `columns` leaves out has the default of its field."""
+    names, values, parameters = [], [], []
+    for field in row._meta.concrete_fields:
+        if isinstance(field, models.AutoField):
+            continue
+        names.append(connection.ops.quote_name(field.column or ""))
+        if field.attname in columns:
+            values.append(columns[field.attname].replace("%", "%%"))
+            continue
+        values.append("%s")
+        moment = timezone.now() if getattr(field, "auto_now_add", False) or getattr(field, "auto_now", False) else None
+        default = moment or (field.get_default() if field.has_default() or not field.null else None)
+        parameters.append(field.get_db_prep_save(default, connection))
+    with transaction.atomic(), connection.cursor() as cursor:
+        into, rows = f"{connection.ops.quote_name(row._meta.db_table)} ({', '.join(names)})", ", ".join(values)
+        numbers = f"generate_series({first}, {last}) AS n"
+        # Every part of it stands in this module.
+        cursor.execute(f"INSERT INTO {into} SELECT {rows} FROM {numbers} ON CONFLICT DO NOTHING", parameters)  # noqa: S608
+        return int(cursor.rowcount)
+
+
+def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
+    """How many rows were added of each kind."""
+    first = User.objects.filter(username="fill-000001").values_list("date_joined", flat=True).first()
+    began = first or timezone.now() - timedelta(days=DAYS)
+    provider, _ = Provider.objects.get_or_create(name="fill", defaults={"base_url": "http://127.0.0.1:9/v1"})
+    model, _ = Model.objects.get_or_create(provider=provider, name="fill", defaults={"context_window": 32_768})
+    each = max(2, messages // max(1, conversations) // 2 * 2)  # messages of a conversation: questions and answers
+    at = f"'{began.isoformat()}'::timestamptz + interval '{DAYS} days' * "
+    start = f"'{began.isoformat()}'::timestamptz"
+    person, place = key(1, "{}", start), key(2, "{}", f"{at}({{}})::float / {conversations}")
+
+    def owner(of: str) -> str:
+        return person.format(f"({of}) % {people} + 1")
+
+    def conversation(of: str) -> str:
+        return place.format(of, of)
+
+    here = f"(n - 1) / {each} + 1"  # the conversation of the message n
+    moment = f"({at}(n)::float / {messages})"
+
+    def message(of: str) -> str:
+        return key(3, of, f"({at}({of})::float / {messages})")
+
+    text = f"repeat('word' || n || ' ', {WORDS})"
+    turn = {
+        "id": key(4, "n", f"({at}(n)::float * 2 / {messages})"),
+        "conversation_id": conversation(f"(n * 2 - 1) / {each} + 1"),
+        "user_message_id": message("(n * 2 - 1)"),
+        "answer_id": message("(n * 2)"),
+        "model_id": f"'{model.pk}'::uuid",
+        "status": "CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'done' END",
+        "created": f"{at}(n)::float * 2 / {messages}",
+        "finished": f"{at}(n)::float * 2 / {messages}",
+        "first_token_ms": "300 + n % 1000",
+    }
+    call = {
+        "id": key(7, "n", f"({at}(n)::float * 2 / {messages})"),
+        "person_id": owner(f"(n * 2 - 1) / {each} + 1"),
+        "turn_id": turn["id"],
+        "model_id": turn["model_id"],
+        "model_name": "'fill'",
+        "provider_name": "'fill'",
+        "purpose": "'answer'",
+        "input": "1000 + n % 1000",
+        "output": "100 + n % 100",
+        "created": turn["created"],
+    }
+    tables: list[tuple[type[models.Model], int, Columns]] = [
+        (
+            User,
+            people,
+            {
+                "id": person.format("n"),
+                "username": "'fill-' || lpad(n::text, 6, '0')",
+                "date_joined": start,
+                "password": "'!'",
+            },
+        ),
+        (Persona, people // 10, {"id": key(5, "n", start), "owner_id": owner("n"), "name": "'Persona ' || n"}),
+        (Project, people // 10, {"id": key(6, "n", start), "owner_id": owner("n"), "name": "'Project ' || n"}),
+        (
+            Conversation,
+            conversations,
+            {
+                "id": conversation("n"),
+                "owner_id": owner("n"),
+                "title": "'Conversation ' || n",
+                "updated": f"{at}(n)::float / {conversations}",
+            },
+        ),
+        (
+            Message,
+            conversations * each,
+            {
+                "id": message("n"),
+                "conversation_id": conversation(here),
+                "parent_id": f"CASE WHEN (n - 1) % {each} > 0 THEN {message('(n - 1)')} END",
+                "depth": f"(n - 1) % {each}",
+                "role": f"CASE WHEN (n - 1) % {each} % 2 = 0 THEN 'user' ELSE 'assistant' END",
+                "parts": f"jsonb_build_array(jsonb_build_object('type', 'text', 'text', {text}))",
+                "tokens": f"jsonb_build_object('o200k_base', {WORDS * 2})",
+                "created": moment,
+            },
+        ),
+        (Turn, conversations * each // 2, turn),
+        (ModelCall, conversations * each // 2, call),
+    ]
+    found = {row._meta.model_name or "": added(row, number, columns) for row, number, columns in tables}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE chat_conversation AS place SET leaf_id = newest.id FROM chat_message AS newest"
+            " WHERE newest.conversation_id = place.id AND place.leaf_id IS NULL AND newest.depth = %s"
+            " AND place.title LIKE 'Conversation %%'",
+            [each - 1],
+        )
+    return found
+
+
+def added(row: type[models.Model], number: int, columns: Columns) -> int:
+    began, found = time.monotonic(), 0
+    for first in range(1, number + 1, AT_ONCE):
+        found += insert(row, columns, first, min(number, first + AT_ONCE - 1))
+    print(f"{row._meta.model_name}: {found:,} of {number:,} added in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    reader = argparse.ArgumentParser(description=__doc__)
+    for name, number in (("people", 2_000), ("conversations", 100_000), ("messages", 1_000_000)):
+        reader.add_argument(f"--{name}", type=int, default=number)
+    fill(**vars(reader.parse_args(arguments)))
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM (ANALYZE)")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
