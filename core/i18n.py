@@ -42,7 +42,7 @@ def grouped(number: int) -> str:
 def percent(part: int, whole: int) -> str:
     """A share, rounded to the nearest whole percent; what is there is never said to be nothing."""
     rounded = min(100, (200 * part + whole) // (2 * whole)) if whole > 0 else 0
-    if part > 0 and not rounded:
+    if part > 0 and whole > 0 and not rounded:
         return gettext("under 1 %%") % {}
     return gettext("%(number)s %%") % {"number": rounded}
 

@@ -216,3 +216,74 @@ def test_every_panel_adds_up_to_its_report(seed: int) -> None:
             assert seen is not None and seen.percent == panel.percent
             added_up(seen)
     assert planned >= 5
+
+
+def a_plan(*sources: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"fits": True, "used": 300, "limit": 30_000, "unloaded": 0, "summary": None, "sources": sources, **more}
+
+
+def message(reason: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "message", "state": "left_out", "reason": reason, **more}
+
+
+@pytest.mark.parametrize(
+    ("plan", "icon", "said"),
+    [
+        (a_plan(), "tick", "Everything you gave fits · 1 % used"),
+        (a_plan(message("by_user")), "tick", "Everything you gave fits · 1 % used"),
+        (
+            a_plan(message("call_without_result")),
+            "out",
+            "1 step of an answer not sent: a call without its result · 1 % used",
+        ),
+        (
+            a_plan(message("no_room"), message("behind_gap"), unloaded=8_944, summary={"messages": 2}),
+            "out",
+            "8,946 older messages left out: no room · 2 old messages summarised · 1 % used",
+        ),
+        (
+            a_plan({"kind": "file", "state": "left_out", "reason": "failed_file", "title": "a.pdf"}),
+            "out",
+            "“a.pdf” is not sent: the file could not be read · 1 % used",
+        ),
+        (
+            a_plan({"kind": "project_file", "state": "by_search"}, summary={"messages": 14}),
+            "lens",
+            "1 file by search · 14 old messages summarised · 1 % used",
+        ),
+        (
+            {"fits": False, "error": {"code": "context_too_long", "detail": "…", "needed": 23_800, "limit": 10_000,
+                                      "part": "current"}},
+            "warn",
+            "Too long by 13,800 tokens · shorten the message, or choose a model with a larger window",
+        ),
+        ({"fits": False, "error": {"code": "file_failed", "detail": "It could not be read."}}, "warn",
+         "It could not be read."),
+    ],
+)  # fmt: skip
+def test_the_sentence_of_a_plan_says_what_is_left_out_for_its_own_reason(
+    plan: dict[str, Any], icon: str, said: str
+) -> None:
+    assert wording.plan_line(plan) == (icon, said)
+
+
+def test_a_tools_call_and_its_result_are_one_row_that_says_what_was_done() -> None:
+    maker = Maker(99)
+    place = Conversation.objects.create(owner=maker.user)
+    file = maker.file()
+    question = maker.message(place, [], "user", [{"type": "text", "text": "Which?"}])
+    call = {**maker.call("search_files"), "arguments": '{"query": "fee limit"}'}
+    found = [{"number": 1, "title": "contract.pdf", "file": str(file.pk)}]
+    result = {"type": "tool_result", "id": call["id"], "text": '{"documents": []}', "documents": found}
+    parts = [call, result, {"type": "text", "text": "Clause 7."}]
+    answer = maker.message(place, [question], "assistant", parts)
+    Conversation.objects.filter(pk=place.pk).update(leaf=answer)
+    place.refresh_from_db()
+    plan = plan_ahead(user=maker.user, scope=ChatScope(place), draft=Draft("And?"), model=maker.models[2])
+    panel = inspector.of_plan(plan)
+    assert panel is not None
+    rows = [row for card in panel.cards for row in leaves(card.rows)]
+    assert [(row.title, row.state, row.kind) for row in rows if row.by == "Tool"] == [
+        ("Searched the files for “fee limit” → contract.pdf", "stubbed", "call")
+    ]
+    assert not any("{" in row.title for row in rows)
