@@ -9,14 +9,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
-from unfold.decorators import display
 
 from accounts import services
 from accounts.access.delegation import group_outranks, require_held
 from accounts.models import AdminRecord, ApiToken
 from accounts.people_admin import refused_beside
 from accounts.webhooks import admin as webhook_admin
-from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, RowAdmin, acting, confirmed, go
+from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, RowAdmin, acting, confirmed, display, go
 
 __all__ = ["webhook_admin"]  # Django looks for admin pages here alone
 

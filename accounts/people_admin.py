@@ -16,14 +16,16 @@ from django.db.models import CASCADE, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from unfold.decorators import display
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm
 from unfold.widgets import UnfoldAdminFileFieldWidget, UnfoldAdminTextareaWidget
 
 from accounts import people, services
 from accounts.access.delegation import outranks, require_held
 from accounts.models import User
-from core.admin import Confirmation, RowAdmin, acting, button, confirmed
+from core import i18n
+from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display
 from core.errors import ProductError
 
 MOST_AT_ONCE = 500  # people of one act in the list
@@ -244,7 +246,7 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
             key = people.new_key(user=acting(request), person=person)
             self.log_change(request, person, "Made a link to choose a password with.")
             return self._links(request, [(person, key)])
-        return self.page(request, "link", f"A new link for {person}", {"person": person})
+        return self.page(request, "link", _("A new link for %(name)s") % {"name": person}, {"person": person})
 
     @confirmed(
         "Sign out everywhere",
@@ -316,7 +318,11 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
             else:
                 done += 1
         if done:
-            self.message_user(request, said.format("1 person" if done == 1 else f"{done} people"), messages.SUCCESS)
+            self.message_user(
+                request,
+                i18n.translated(said).format(ngettext("%(count)d person", "%(count)d people", done) % {"count": done}),
+                messages.SUCCESS,
+            )
         for sentence, names in refused.items():
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             self.message_user(request, f"Left out: {', '.join(names[:5])}{more}. {sentence}", messages.ERROR)
@@ -339,7 +345,7 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
                 return self._links(request, made)
         groups = Group.objects.order_by("name").values_list("name", flat=True)[:20]
         context = {"form": form, "wrong": wrong, "groups": groups, "most": people.MOST_LINES}
-        page = self.page(request, "import", "Import people from a table", context)
+        page = self.page(request, "import", _("Import people from a table"), context)
         page.status_code = 422 if form.errors else 200
         return page
 
@@ -351,7 +357,11 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
             (person, request.build_absolute_uri(reverse("welcome", args=[person.pk], query={"key": key})))
             for person, key in made
         ]
-        title = f"A link for {links[0][0]}" if len(links) == 1 else f"Links for {len(links)} people"
+        title = (
+            _("A link for %(name)s") % {"name": links[0][0]}
+            if len(links) == 1
+            else _("Links for %(count)d people") % {"count": len(links)}
+        )
         return self.page(request, "links", title, {"links": links, "days": settings.PASSWORD_RESET_TIMEOUT // 86_400})
 
     def page(self, request: HttpRequest, name: str, title: str, context: dict[str, Any]) -> HttpResponse:

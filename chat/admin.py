@@ -12,7 +12,6 @@ from django.db.models import F, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from unfold.decorators import display
 
 from accounts.models import User
 from chat.conversations.importing.jobs import remove_import, retry_import
@@ -21,7 +20,7 @@ from chat.replay import admin as replay_admin
 from chat.runs.limits import used
 from chat.runs.services import stop_run
 from chat.usage import admin as usage_admin
-from core.admin import STATES, Confirmation, RecordAdmin, acting, button, confirmed, go
+from core.admin import STATES, Confirmation, RecordAdmin, acting, button, confirmed, display, go
 from core.errors import ProductError
 from personas.models import Persona
 

@@ -14,6 +14,7 @@ from chat.context.types import DocumentBudget, Reserves, Room, document_budget, 
 from chat.models import Conversation
 from chat.prompts.profile_trial import trials
 from config import people_admin
+from core import i18n
 from core.admin import acting
 from core.permissions import has_right
 from llm.models import Model
@@ -58,6 +59,8 @@ GROUPS = {
         "chat.SummaryJob": "pending_actions",
     },
 }
+
+PLACES = ("Back to the workspace", "Overview", "More")  # above the groups, and below
 
 # The example of the design: a model of 8,000 tokens, a system prompt of 300 and a persona of 200.
 EXAMPLE_WINDOW = 8_000
@@ -180,14 +183,14 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     grouped = {label for labels in GROUPS.values() for label in labels}
     rest = {label: "table" for label in pages if label not in grouped}
     above = [
-        {"title": "Back to the workspace", "icon": "arrow_back", "link": reverse("chat:home"), "active": False},
-        {"title": "Overview", "icon": "monitoring", "link": reverse("admin:index")},
+        {"title": i18n.label(PLACES[0]), "icon": "arrow_back", "link": reverse("chat:home"), "active": False},
+        {"title": i18n.label(PLACES[1]), "icon": "monitoring", "link": reverse("admin:index")},
     ]
     return [
         {"items": above},
         *(
             {
-                "title": title,
+                "title": i18n.label(title),
                 "separator": True,
                 "items": [
                     {"title": pages[label]["name"], "icon": icon, "link": pages[label]["admin_url"]}
@@ -195,7 +198,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
                     if label in pages
                 ],
             }
-            for title, labels in {**GROUPS, "More": rest}.items()
+            for title, labels in {**GROUPS, PLACES[2]: rest}.items()
             if any(label in pages for label in labels)
         ),
     ]

@@ -20,6 +20,9 @@ class ConfigConfig(AppConfig):
         # What needs the data directory says so itself when it cannot be written; until then pages are in English.
         with suppress(OSError, StartError):
             compile_changed()
+        from config import admin_words  # noqa: PLC0415 - the pages of the admin are registered by now, not before
+
+        admin_words.translate()
 
 
 def sources() -> list[Path]:

@@ -22,13 +22,15 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
 from redis.exceptions import RedisError
 
 from chat.models import Import, ModelCall, Run, Turn
 from chat.usage import overview
 from chat.usage.overview import Day, Days
 from config.management.commands.doctor import findings
-from core import background
+from core import background, i18n
 from core.admin import acting
 from core.ids import id_at
 from core.permissions import has_right
@@ -69,7 +71,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     return {
         **context,
         **parts,
-        "title": "Overview",
+        "title": i18n.label("Overview"),
         "nothing": not any(parts.values()),
         "days": days.number,
         "choices": CHOICES,
@@ -96,9 +98,9 @@ def _usage(days: Days) -> dict[str, Any]:
     rows, since = overview.by_day(days), days.since.isoformat()
     priced = [row.money for row in rows if row.money is not None]
     tables = [
-        ("Models", "model__id__exact", overview.most(days, "model")),
-        ("Personas", "persona__id__exact", _without_private_names(overview.most(days, "persona"))),
-        ("People", "person__id__exact", overview.most(days, "person")),
+        (_("Models"), "model__id__exact", overview.most(days, "model")),
+        (_("Personas"), "persona__id__exact", _without_private_names(overview.most(days, "persona"))),
+        (_("People"), "person__id__exact", overview.most(days, "person")),
     ]
     for _title, field, found in tables:
         for row in found:
@@ -130,23 +132,23 @@ def _without_private_names(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     seen = set(shared.values_list("pk", flat=True))
     for row in rows:
         if row["key"] is None:
-            row["name"] = "No persona"
+            row["name"] = _("No persona")
         elif row["key"] not in seen:
-            row["name"] = "A private one"
+            row["name"] = _("A private one")
     return rows
 
 
 def _charts(rows: Sequence[Day]) -> list[tuple[str, str]]:
     """The title of each and what Chart.js draws; the table of days says the same."""
     drawn: dict[str, dict[str, list[float]]] = {
-        "Answers and people by day": {
-            "Answers": [row.answers for row in rows],
-            "People": [row.people for row in rows],
+        _("Answers and people by day"): {
+            _("Answers"): [row.answers for row in rows],
+            _("People"): [row.people for row in rows],
         },
-        "Tokens by day": {"Read": [row.read for row in rows], "Written": [row.written for row in rows]},
-        "US dollars by day": {"US dollars": [float(row.money or 0) for row in rows]},
+        _("Tokens by day"): {_("Read"): [row.read for row in rows], _("Written"): [row.written for row in rows]},
+        _("US dollars by day"): {_("US dollars"): [float(row.money or 0) for row in rows]},
     }
-    labels = [f"{row.day:%-d %b}" for row in rows]
+    labels = [date_format(row.day, "j M") for row in rows]
     colours = ("var(--color-primary-600)", "var(--color-base-400)")
     return [
         (

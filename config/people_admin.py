@@ -6,6 +6,8 @@ from django import forms
 from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from accounts.models import User
@@ -19,7 +21,7 @@ from projects.models import Project
 
 
 class HandOverForm(forms.Form):
-    to = forms.CharField(label="User name of the new owner", max_length=150, widget=UnfoldAdminTextInputWidget)
+    to = forms.CharField(label=_("User name of the new owner"), max_length=150, widget=UnfoldAdminTextInputWidget)
 
 
 @admin.register(User)
@@ -47,16 +49,16 @@ class PeopleAdmin(UserAdmin):
                 self.message_user(request, f"“{taker}” owns {_in_words(moved)} now.", messages.SUCCESS)
                 return HttpResponseRedirect(reverse("admin:accounts_user_change", args=[person.pk]))
         context = {"form": form, "person": person, "owned": _in_words(owned_by(person))}
-        page = self.page(request, "hand_over", f"Hand over what {person} owns", context)
+        page = self.page(request, "hand_over", _("Hand over what %(name)s owns") % {"name": person}, context)
         page.status_code = 422 if form.errors else 200
         return page
 
 
 def _in_words(owned: Owned) -> str:
-    counts = {"project": owned.projects, "file of these": owned.files, "persona": owned.personas}
-    return ", ".join(f"{count:,} {_several(name) if count != 1 else name}" for name, count in counts.items())
-
-
-def _several(name: str) -> str:
-    first, _, rest = name.partition(" ")
-    return f"{first}s {rest}".strip()
+    return ", ".join(
+        [
+            ngettext("%(count)d project", "%(count)d projects", owned.projects) % {"count": owned.projects},
+            ngettext("%(count)d file of these", "%(count)d files of these", owned.files) % {"count": owned.files},
+            ngettext("%(count)d persona", "%(count)d personas", owned.personas) % {"count": owned.personas},
+        ]
+    )

@@ -2,7 +2,7 @@ from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import include, path
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularSwaggerView
 from rest_framework.routers import DefaultRouter
 
 from accounts import api as accounts_api
@@ -22,7 +22,7 @@ from chat.summaries import api as summary_api
 from chat.usage.api import UsageView
 from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page
-from config.http import health, metrics
+from config.http import app, health, metrics
 from files import api
 from personas import api as personas_api
 from projects import api as projects_api
@@ -114,7 +114,7 @@ urlpatterns = [
     path("api/v1/me/", accounts_api.MeView.as_view(), name="me"),
     path("api/v1/ag-ui/", AgUiView.as_view(), name="ag-ui"),
     path("api/v1/", include(router.urls)),
-    path("api/v1/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/v1/schema/", contracts.SchemaView.as_view(), name="schema"),
     path(
         "api/docs/", SpectacularSwaggerView.as_view(url_name="schema", http_method_names=["get", "head"]), name="docs"
     ),
@@ -124,6 +124,9 @@ urlpatterns = [
     path("v1/models/<path:name>", protocol_api.model, name="openai-model"),
     path("v1/chat/completions", protocol_api.chat_completions, name="openai-chat"),
     path("v1/embeddings", protocol_api.embeddings, name="openai-embeddings"),
+    path("manifest.webmanifest", app.manifest, name="manifest"),
+    path("service-worker.js", app.service_worker, name="service_worker"),
+    path("offline/", app.offline, name="offline"),
     path("livez", health.livez, name="livez"),
     path("metrics", metrics.MetricsView.as_view(), name="metrics"),
     path("readyz", health.readyz, name="readyz"),

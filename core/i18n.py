@@ -17,6 +17,7 @@ from django.utils.formats import number_format
 from django.utils.translation import get_language, gettext, pgettext, to_locale
 
 CONTEXT = "sentence"
+ADMIN = "admin"  # the context of the admin's words: names of fields, titles of columns, states
 _NUMBER = re.compile(r"[0-9]{1,3}(,[0-9]{3})+")
 
 
@@ -32,6 +33,11 @@ def translated(sentence: str) -> str:
         if found := form.fullmatch(sentence):
             return words.format(**{name: _value(value) for name, value in found.groupdict().items()})
     return sentence
+
+
+def label(word: str) -> str:
+    """A word of the admin in the active language; as it is where the catalogue does not know it."""
+    return pgettext(ADMIN, word)
 
 
 def grouped(number: int) -> str:

@@ -3,12 +3,15 @@
 And which pages are only for people who are signed in.
 """
 
-from typing import Literal
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Literal
 
 from django.contrib.auth import get_permission_codename
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractUser
 from django.db import models
+from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern
 
 from core.errors import ProductError
@@ -39,7 +42,24 @@ def require_store(user: AbstractUser | None, row: models.Model) -> None:
 
 
 def signed_in(patterns: list[URLPattern]) -> list[URLPattern]:
-    """The same patterns; whoever is not signed in is sent to the sign-in page, and from there on to the address."""
+    """The same patterns; whoever is not signed in is sent to the sign-in page, and from there on to the address.
+
+    What htmx asks for is refused instead, with `not_authenticated` (401).
+    """
     for pattern in patterns:
-        pattern.callback = login_required(pattern.callback)
+        pattern.callback = _for_people(pattern.callback)
     return patterns
+
+
+def _for_people(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    asked = login_required(view)
+
+    @wraps(view)
+    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        # A script would follow the way to the sign-in page, and take that for what it had asked for.
+        if request.headers.get("HX-Request") and not request.user.is_authenticated:
+            sentence = "You were signed out. What you have written is kept here; sign in again to go on."
+            raise ProductError("not_authenticated", sentence, status=401)
+        return asked(request, *args, **kwargs)
+
+    return answer

@@ -8,10 +8,9 @@ from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
 from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_post_parameters
-from unfold.decorators import display
 from unfold.widgets import UnfoldAdminPasswordWidget
 
-from core.admin import RecordAdmin, RowAdmin
+from core.admin import RecordAdmin, RowAdmin, display
 from core.crypto import state_of
 from files.models import Embedder, File
 

@@ -15,10 +15,9 @@ from django.utils.decorators import method_decorator
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.debug import sensitive_post_parameters
-from unfold.decorators import display
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from core.admin import Confirmation, RowAdmin, acting, button, confirmed
+from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display
 from core.crypto import state_of
 from core.errors import ModelError, ProductError
 from llm import model_facts, services

@@ -17,11 +17,10 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from unfold.decorators import display
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from accounts.models import User
-from core.admin import Confirmation, RowAdmin, acting, button, confirmed, go
+from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display, go
 from personas import services, tools
 from personas.forms import PersonaForm, PromptForm, ReminderForm
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SummaryPrompt, SystemPrompt

@@ -7,10 +7,9 @@ from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from unfold.admin import TabularInline
-from unfold.decorators import display
 
 from accounts.models import User
-from core.admin import RecordAdmin, RowAdmin, acting
+from core.admin import RecordAdmin, RowAdmin, acting, display
 from core.permissions import has_right
 from personas.forms import prompt_text
 from personas.models import Persona

@@ -2,7 +2,7 @@
 
 Templates and calls of gettext are read as Django means them. Beside these, every string of Python code that is a
 sentence goes in under the context `sentence` (core/i18n.py says why), unless no person meets it: see `PROGRAMS`.
-The admin stays in English; Django and Unfold bring translations of their own for what they write there.
+What the admin calls its fields, columns and groups has a context of its own: `config.admin_words` knows it.
 """
 
 import ast
@@ -17,13 +17,13 @@ from django.template import Context, engines
 from django.template.base import Lexer, Template
 from django.templatetags.i18n import BlockTranslateNode, TranslateNode
 
-from core.i18n import CONTEXT
+from core.i18n import ADMIN, CONTEXT
 from tests.product import ROOT
 
 APPS = ("accounts", "chat", "config", "core", "files", "llm", "personas", "projects")
 # What is here is read by administrators, models, or programs that expect a protocol's English.
 PROGRAMS = re.compile(
-    r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!toolbox)|\w*admin\w*\.py)"
+    r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!toolbox))"
     r"|^config/(api_docs|http/metrics|schema|service_urls|settings|static_files|templatetags)"
     r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|models/summary)"
     r"|^files/index/indexing|^llm/(forms|agent_loop|model_facts|models|types|tokens)|^personas/(forms|models)"
@@ -76,8 +76,6 @@ class Message(NamedTuple):
 def in_templates() -> Iterator[tuple[Message, str]]:
     for path in sorted((ROOT / "templates").rglob("*.html")):
         name = path.relative_to(ROOT / "templates").as_posix()
-        if name.startswith("admin/"):
-            continue
         template: Template = engines["django"].get_template(name).template  # type: ignore[attr-defined] # of Django's
         for tag in (TranslateNode, BlockTranslateNode):
             yield from ((_of_tag(node), f"templates/{name}") for node in template.nodelist.get_nodes_by_type(tag))
@@ -101,6 +99,10 @@ def in_python() -> Iterator[tuple[Message, str]]:
         reader.visit(ast.parse(path.read_text()))
         yield from ((message, name) for message in reader.found)
     yield from ((Message(state, context=CONTEXT), "projects/models/task.py") for state in STATES)
+    from config import admin, admin_words  # noqa: PLC0415 - only once Django is set up
+
+    yield from ((Message(word, context=ADMIN), "config/admin_words.py") for word in sorted(admin_words.known))
+    yield from ((Message(title, context=ADMIN), "config/admin.py") for title in (*admin.GROUPS, *admin.PLACES))
 
 
 class _Reader(ast.NodeVisitor):
@@ -160,7 +162,8 @@ class _Reader(ast.NodeVisitor):
 
     def _keep(self, nodes: Iterable[ast.expr]) -> None:
         texts = (_text(each) for each in nodes)
-        self.found += [Message(text, context=CONTEXT) for text in texts if re.search("[A-Za-z]{3}", text)]
+        words = re.compile("[A-Za-z]{3}")
+        self.found += [Message(text, context=CONTEXT) for text in texts if words.search(re.sub(r"{\w+}", "", text))]
 
 
 def _strings(node: ast.AST) -> Iterator[ast.expr]:

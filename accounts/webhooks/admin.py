@@ -8,12 +8,11 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
-from unfold.decorators import display
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
 from accounts.webhooks.sending import UNSIGNED, switch_off
-from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed
+from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display
 
 BY_ADMIN = "Switched off by an administrator."
 

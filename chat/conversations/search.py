@@ -1,9 +1,10 @@
-"""Search in everything somebody wrote and was answered: messages, the newest first, and titles."""
+"""Search in everything somebody wrote and was answered: messages, the newest first, titles, and what has a name."""
 
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 from uuid import UUID
 
 from django.contrib.postgres.search import SearchVectorField
@@ -14,9 +15,16 @@ from accounts.models import User
 from chat.models import Conversation, Message
 from chat.models.words import READ, MessageWords, Term, as_query, phrases, spans
 from core.errors import ProductError
+from files.models import File
+from personas.models import Persona
+from projects.models import Project
 
 PAGE = 20
 TITLES = 5  # conversations found by their titles, above the messages
+SOME_TITLES = 100  # where somebody asks for more of them, and with every time that they do
+MOST_TITLES = 2_000  # on one page
+NAMED = 5  # projects, personas and files each
+MANY = 1_000  # messages beyond which nobody counts
 SHOWN = 260  # characters of an excerpt
 BEFORE = 80  # of them at most before the first match
 
@@ -70,14 +78,24 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`after` is where the next page begins, None on the last."""
+    """`after` is where the next page begins, None on the last. `titled`: how many titles match, of which `titles` are
+    the newest."""
 
     titles: list[tuple[Conversation, list[tuple[str, bool]]]]
     hits: list[Hit]
     after: UUID | None
+    titled: int = 0
 
 
-def search(*, user: User, query: str, after: UUID | None = None, limit: int = PAGE) -> Found:
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What has all words of a query in its name: the first rows of `total`."""
+
+    rows: list[Any]
+    total: int
+
+
+def search(*, user: User, query: str, after: UUID | None = None, limit: int = PAGE, most_titles: int = TITLES) -> Found:
     """All words of the query, as beginnings of words, without regard to case and accents. No word finds nothing."""
     asked = phrases(query)
     if not asked:
@@ -87,8 +105,42 @@ def search(*, user: User, query: str, after: UUID | None = None, limit: int = PA
         rows = rows.filter(pk__lt=after)
     found = list(rows[: limit + 1])
     hits = [Hit(message, excerpt(message.text, asked)) for message in found[:limit]]
-    titles = [] if after else _titles(user, asked)
-    return Found(titles, hits, hits[-1].message.pk if len(found) > limit else None)
+    shown, titled = titles(user=user, query=query, most=most_titles) if most_titles and not after else ([], 0)
+    return Found(shown, hits, hits[-1].message.pk if len(found) > limit else None, titled)
+
+
+def titles(*, user: User, query: str, most: int) -> tuple[list[tuple[Conversation, list[tuple[str, bool]]]], int]:
+    """The newest conversations whose titles match, with the pieces of these, and how many there are."""
+    asked = phrases(query)
+    rows = _titled(user, asked).order_by("-updated", "-id") if asked else Conversation.objects.none()
+    found = [(conversation, excerpt(conversation.title, asked)) for conversation in rows[:most]]
+    return found, len(found) if len(found) < most else rows.count()
+
+
+def spoken(*, user: User, query: str) -> int:
+    """How many messages a query finds, counted as far as one beyond `MANY`."""
+    asked = phrases(query)
+    return _messages(user, asked)[: MANY + 1].count() if asked else 0
+
+
+def named(*, user: User, query: str, limit: int = NAMED) -> dict[str, Named]:
+    """Projects, personas and files by their names, as they are typed; no word finds nothing."""
+    words = query.replace("\0", " ").split()
+    rows = {
+        "projects": Project.objects.visible_to(user).order_by("name", "id"),
+        "personas": Persona.objects.visible_to(user).order_by("name", "id"),
+        "files": File.objects.visible_to(user).order_by("-created", "-id"),
+    }
+    return {kind: _named(found, words, limit) for kind, found in rows.items()}
+
+
+def _named(rows: QuerySet[Any], words: Sequence[str], limit: int) -> Named:
+    if not words:
+        return Named([], 0)
+    for word in words:
+        rows = rows.filter(name__icontains=word)
+    found = list(rows[:limit])
+    return Named(found, len(found) if len(found) < limit else rows.count())
 
 
 def matching(rows: QuerySet[Conversation], user: User, query: str) -> QuerySet[Conversation]:
@@ -111,8 +163,3 @@ def _messages(user: User, asked: Sequence[Sequence[Term]]) -> QuerySet[Message]:
 
 def _titled(user: User, asked: Sequence[Sequence[Term]]) -> QuerySet[Conversation]:
     return Conversation.objects.listed_for(user).alias(words=TitleWords(F("title"))).filter(words=as_query(asked))
-
-
-def _titles(user: User, asked: Sequence[Sequence[Term]]) -> list[tuple[Conversation, list[tuple[str, bool]]]]:
-    rows = _titled(user, asked).order_by("-updated", "-id")[:TITLES]
-    return [(conversation, excerpt(conversation.title, asked)) for conversation in rows]

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.sessions.backends.base import SessionBase
-from django.db.models import F, Q, QuerySet, Window
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations.services import deleted_conversation
-from chat.models import Conversation
+from chat.models import Conversation, Run
 from core.errors import ProductError
 from projects.models import Project
 
@@ -29,7 +29,7 @@ PAGE = 60  # conversations
 DEEPEST = 600  # that are refreshed in place; who has scrolled further gets the rest anew
 OF_PROJECT = 8  # the newest of each project
 MAX_PROJECTS = 50
-SHOWN = ("id", "title", "updated", "project")
+SHOWN = ("id", "title", "updated", "project", "state")
 
 
 class View(StrEnum):
@@ -61,7 +61,12 @@ class Side:
     def tag(self) -> str:
         """Changes with what is shown, not with every `updated`: a page that has it has nothing to put in its place."""
         rows = [
-            (group.label, group.more, [(each.pk, each.title) for each in group.conversations]) for group in self.groups
+            (
+                group.label,
+                group.more,
+                [(each.pk, each.title, each.state, vars(each)["run_waits"]) for each in group.conversations],
+            )
+            for group in self.groups
         ]
         return sha256(repr((self.view, bool(self.after), rows)).encode()).hexdigest()[:12]
 
@@ -97,7 +102,9 @@ def side(user: User, view: View = View.TIME, after: str | None = None, through: 
 
 
 def _rows(user: User) -> QuerySet[Conversation]:
-    return Conversation.objects.listed_for(user).order_by("-updated", "-id").only(*SHOWN)
+    waiting = Run.objects.filter(conversation=OuterRef("pk"), status=Run.Status.WAITING)
+    rows = Conversation.objects.listed_for(user).annotate(run_waits=Exists(waiting))
+    return rows.order_by("-updated", "-id").only(*SHOWN)
 
 
 def _place(cursor: str) -> tuple[datetime, UUID]:

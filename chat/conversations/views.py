@@ -135,9 +135,19 @@ def _on_its_page(request: Request, conversation: Conversation) -> bool:
 def search(request: Request) -> HttpResponse:
     query = request.GET.get("q", "")[:MAX_QUERY]
     after = request.GET.get("after")
-    found = searching.search(user=request.user, query=query, after=identifier(after, "page") if after else None)
+    asked = request.GET.get("titles", "")
+    most = min(int(asked), searching.MOST_TITLES) if asked.isdecimal() and len(asked) < 9 else searching.TITLES
+    place = identifier(after, "page") if after else None
+    found = searching.search(user=request.user, query=query, after=place, most_titles=max(most, searching.TITLES))
     fragment = request.htmx and after
-    context = {"section": "search", "query": query, "found": found, "first": not after}
+    context: dict[str, Any] = {"section": "search", "query": query, "found": found, "first": not after}
+    if not after:
+        named = searching.named(user=request.user, query=query, limit=searching.PAGE)
+        context |= {
+            "named": named,
+            "something": any(each.rows for each in named.values()),
+            "next_titles": most + searching.SOME_TITLES,
+        }
     return render(request, "chat/_found.html" if fragment else "chat/search.html", context)
 
 

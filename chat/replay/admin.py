@@ -8,13 +8,12 @@ from django.core.paginator import Paginator
 from django.db.models import ForeignKey
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
-from unfold.decorators import display
 from unfold.widgets import UnfoldAdminTextInputWidget, UnfoldBooleanWidget
 
 from accounts.models import User
 from chat.models import Replay
 from chat.replay import services
-from core.admin import STATES, RecordAdmin, acting
+from core.admin import STATES, RecordAdmin, acting, display
 from core.errors import ProductError
 from llm.models import Model
 

@@ -1,4 +1,4 @@
-"""`{{ text|mentions }}`: a plain text as HTML, with what it mentions as links."""
+"""`{{ text|mentions }}`: a plain text as HTML, with what it mentions as links; and tools as people call them."""
 
 from django import template
 from django.utils.html import escape, format_html
@@ -16,3 +16,11 @@ def mentions(text: str) -> SafeString:
         for piece, code in pieces(text)
     )
     return mark_safe("".join(parts))  # noqa: S308 - every part was escaped
+
+
+@register.filter
+def tool_name(name: str) -> str:
+    """`mail__send_mail` as `send mail (mail)`: what it does, and the server that does it."""
+    server, _sign, tool = name.rpartition("__")
+    words = tool.replace("_", " ").replace("-", " ").strip() or name
+    return f"{words} ({server})" if server else words

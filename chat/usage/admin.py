@@ -9,25 +9,25 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.utils import timezone
-from unfold.decorators import display
+from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminTextInputWidget
 
 from chat.models import ModelCall
 from chat.usage.services import as_csv, between, spent, summed
-from core.admin import RecordAdmin, button
+from core.admin import RecordAdmin, button, display
 from core.i18n import dollars
 
-TABLES = {"day": "Day", "model": "Model", "person": "Person", "project": "Project", "purpose": "Purpose"}
+TABLES = {"day": _("Day"), "model": _("Model"), "person": _("Person"), "project": _("Project"), "purpose": _("Purpose")}
 SHOWN = 100  # rows of a table
 
 
 class RangeForm(forms.Form):
     """Which calls are summed; what is left empty leaves nothing out."""
 
-    first = forms.DateField(label="From", required=False, widget=UnfoldAdminDateWidget)
-    last = forms.DateField(label="To", required=False, widget=UnfoldAdminDateWidget)
-    person = forms.CharField(label="User name", required=False, widget=UnfoldAdminTextInputWidget)
-    model = forms.CharField(label="Model", required=False, widget=UnfoldAdminTextInputWidget)
+    first = forms.DateField(label=_("From"), required=False, widget=UnfoldAdminDateWidget)
+    last = forms.DateField(label=_("To"), required=False, widget=UnfoldAdminDateWidget)
+    person = forms.CharField(label=_("User name"), required=False, widget=UnfoldAdminTextInputWidget)
+    model = forms.CharField(label=_("Model"), required=False, widget=UnfoldAdminTextInputWidget)
 
     def calls(self) -> QuerySet[ModelCall]:
         asked = self.cleaned_data
@@ -70,7 +70,7 @@ class ModelCallAdmin(RecordAdmin):
         zone = timezone.get_default_timezone()
         context = {
             **self.admin_site.each_context(request),
-            "title": "What model calls took and cost",
+            "title": _("What model calls took and cost"),
             "opts": self.opts,
             "form": form,
             "total": spent(rows),

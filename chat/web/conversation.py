@@ -34,6 +34,7 @@ from chat.turns.submit import Ask
 from chat.turns.submit import regenerate as answer_anew
 from chat.usage.services import spent
 from chat.web import messages as pages
+from chat.web.home import surroundings
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_headers, with_row
 from files.models import File
@@ -42,6 +43,7 @@ from personas.services import model_for, offered_prompts
 from projects.models import Project
 from projects.services import visible_project
 
+ACCEPTED = "Message-Accepted"  # a header: by it the composer knows that what it has sent is stored
 DECISIONS = {"yes": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}
 
 
@@ -59,6 +61,9 @@ def home(request: Request) -> HttpResponse:
 
 @with_row(visible_conversation, "GET")
 def conversation(request: Request, found: Conversation) -> HttpResponse:
+    if "since" in request.GET:
+        asked = pages.first_since(found, request.GET["since"])
+        return redirect(reverse("chat:conversation", args=[found.pk]) + f"?at={asked}#m-{asked}")
     place = request.GET.get("at") or request.GET.get("before")
     if place is None:
         return page(request, found)
@@ -83,7 +88,7 @@ def send(request: Request, found: Conversation) -> HttpResponse:
     if not request.htmx:
         return redirect("chat:conversation", found.pk)
     response = render(request, "chat/_next.html", {"conversation": found, "next": next_view(found)}, status=202)
-    response["HX-Retarget"], response["HX-Reswap"] = "#next", "innerHTML"
+    response["HX-Retarget"], response["HX-Reswap"], response[ACCEPTED] = "#next", "innerHTML", "yes"
     return response
 
 
@@ -244,6 +249,7 @@ def page(request: Request, found: Conversation | None, status: int = 200, **more
         "run": run_views.of_conversation(request.user, found),
         "first": first_steps(request.user) if found is None and not request.GET else None,
         **pages.choices(request.user, scope),
+        **(surroundings(request.user, scope) if found is None else {}),
         **more,
     }
     if context["chosen_model"] and not context.get("excerpt"):
@@ -266,15 +272,15 @@ def turns_response(request: Request, found: Conversation, turns: list[Turn], *, 
     if not request.htmx:
         return redirect("chat:conversation", found.pk)
     context = {"conversation": found, "messages": pages.answers_page(turns, question=question)}
-    return render(request, "chat/_turn.html", context)
+    response = render(request, "chat/_turn.html", context)
+    response[ACCEPTED] = "yes"
+    return response
 
 
 def _go(request: Request, url: str) -> HttpResponse:
     """htmx follows a redirect inside a fragment; HX-Redirect makes the page itself go there."""
     if request.htmx:
-        response = HttpResponse(status=204)
-        response["HX-Redirect"] = url
-        return response
+        return HttpResponse(status=204, headers={"HX-Redirect": url, ACCEPTED: "yes"})
     return redirect(url)
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime, time
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -16,7 +18,7 @@ from chat.conversations.branches import CONTINUE, BranchView, branches_of, side_
 from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import NO_MARKS, Marks, marks_on
-from chat.models.tree import branch, ids_down_to, newest_leaf, siblings, with_rows
+from chat.models.tree import branch, branch_rows, ids_down_to, newest_leaf, siblings, with_rows
 from chat.rendering.kept import blocks_of
 from chat.rendering.references import Sources, cited
 from chat.summaries.views import SummaryView, of_branch
@@ -253,6 +255,22 @@ def page_at(conversation: Conversation, message: Message) -> dict[str, Any]:
         "older": rows[0].pk if rows[0].depth else None,
         "excerpt": Excerpt(message.pk, other),
     }
+
+
+def first_since(conversation: Conversation, day: str) -> UUID:
+    """The first question on the branch of `day` (ISO 8601) or later, in the reader's time zone; without a day the very
+    first. Raises `bad_day` and `nothing_since`."""
+    rows = branch_rows(conversation.leaf_id).filter(role=Message.Role.USER)
+    if day:
+        try:
+            start = datetime.combine(date.fromisoformat(day), time.min)
+        except ValueError as error:
+            raise ProductError("bad_day", "Write the day as in 2026-11-21.") from error
+        rows = rows.filter(created__gte=timezone.make_aware(start))
+    found = rows.order_by("depth").values_list("pk", flat=True).first()
+    if found is None:
+        raise ProductError("nothing_since", "Nothing was written here on that day or later. Choose an earlier one.")
+    return found
 
 
 def choices(user: User, scope: ChatScope) -> dict[str, Any]:

@@ -2,8 +2,12 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, JsonResponse
+from django.utils.translation import override
 from django.views.generic import View
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.request import Request
 
 from chat.realtime import events
 
@@ -22,6 +26,14 @@ class AsyncApiView(View):
 
     def get(self, request: HttpRequest) -> JsonResponse:
         return JsonResponse(document(request.get_host(), secure=request.is_secure()))
+
+
+class SchemaView(SpectacularAPIView):
+    """In English for everybody: words of rows are translated in the admin, and the description would have them."""
+
+    def _get_schema_response(self, request: Request) -> Any:
+        with override(settings.LANGUAGE_CODE):
+            return super()._get_schema_response(request)  # type: ignore[no-untyped-call]  # drf_spectacular's
 
 
 def document(host: str, *, secure: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`{{ file.error|translated }}`: a sentence that Python code wrote, in the reader's language; money; and percents."""
+"""`{{ file.error|translated }}`: a sentence that Python code wrote, in the reader's language; money; and numbers."""
 
 from decimal import Decimal
 
@@ -15,3 +15,12 @@ register.filter("dollars", i18n.dollars)
 def percent(share: Decimal | float) -> str:
     """`0.65` as `65 %`."""
     return f"{float(share) * 100:g}\N{NO-BREAK SPACE}%"
+
+
+@register.filter
+def short(number: int) -> str:
+    """`128000` as `128k`, `1048576` as `1M`: for what is read at a glance."""
+    for size, sign in ((1_000_000, "M"), (1_000, "k")):
+        if number >= size:
+            return f"{number / size:.0f}{sign}"
+    return str(number)

@@ -7,15 +7,30 @@ from pathlib import Path
 
 from files.extraction.confinement import limit, seal
 from files.extraction.readers import result
-from files.extraction.readers.media_types import DOCX, EPUB, HTML, IMAGES, MAIL, PDF, PPTX, XLSX, media_type
+from files.extraction.readers.media_types import (
+    DOCX,
+    EPUB,
+    HTML,
+    IMAGES,
+    MAIL,
+    ODP,
+    ODT,
+    OPEN_DOCUMENTS,
+    PDF,
+    PPTX,
+    RTF,
+    XLSX,
+    media_type,
+)
 from files.extraction.readers.result import Extracted, ExtractionError
 
 MEMORY = 1 << 30  # bytes of address space
 CODE = (Path(__file__).parent, Path(__file__).parents[2] / "core")  # what readers import
 
 _READERS = {PDF: "pdf", DOCX: "word", PPTX: "slides", XLSX: "sheets", EPUB: "markup", HTML: "markup", MAIL: "markup"}
+_READERS |= dict.fromkeys(OPEN_DOCUMENTS, "opendocument")
 _OF_TEXT = ("markup", "plain")  # readers of what has an encoding
-_MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB)
+_MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB, RTF, ODT, ODP)
 
 
 def read(path: Path, name: str, encoding: str = "") -> Extracted:

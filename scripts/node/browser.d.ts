@@ -35,6 +35,7 @@ interface HTMLElementEventMap {
   "htmx:afterSwap": CustomEvent<HtmxRequest>;
   "htmx:afterRequest": CustomEvent<HtmxRequest>;
   attachfile: CustomEvent<{ id: string }>;
+  command: CustomEvent<{ does: string }>;
   sidechange: CustomEvent<{ conversation: string; title: string } | null>;
   markchange: CustomEvent<{ message: string }>;
   titlechange: CustomEvent<{ title: string }>;

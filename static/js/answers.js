@@ -4,7 +4,7 @@
  * @typedef {import("./socket.js").WireEvent} WireEvent
  */
 import { whenReleased } from "./live.js";
-import { all, around, beside, find, need, say } from "./page.js";
+import { all, around, beside, find, need, opensElsewhere, say } from "./page.js";
 
 // --- growing ---
 
@@ -260,10 +260,25 @@ document.addEventListener("keydown", (event) => {
 
 const again = document.getElementById("again"); // where there is more than one model
 
+/** @param {HTMLElement} table of an answer that is complete */
+function offerTable(table) {
+  if (around(HTMLElement, '[data-status="pending"]', table)) return;
+  const acts = document.createElement("div");
+  const button = document.createElement("button");
+  acts.className = "table-acts";
+  button.type = "button";
+  button.className = "copy";
+  button.dataset.copyTable = "";
+  button.textContent = say("copyTable");
+  acts.append(button);
+  table.after(acts);
+}
+
 /** Shows what only scripts can do. @param {HTMLElement} root */
 export function equip(root) {
   for (const button of all(HTMLElement, "[data-copy-answer]", root)) button.hidden = false;
   for (const button of all(HTMLElement, "[data-again]", root)) button.hidden = !again;
+  for (const table of all(HTMLElement, ".prose .table:not(:has(+ .table-acts))", root)) offerTable(table);
   showTabs(root);
 }
 
@@ -362,7 +377,22 @@ document.addEventListener("click", (event) => {
   if (link && event instanceof PointerEvent && event.pointerType === "touch") {
     event.preventDefault();
     showCard(link);
+  } else if (link && !opensElsewhere(event)) {
+    event.preventDefault();
+    showSource(link);
   } else if (!isOnCard(event) || around(HTMLAnchorElement, "a", event.target)) hideCard();
 });
+/** The panel, at the passage that the number stands for; where the panel cannot be had, the source itself. @param {HTMLAnchorElement} link */
+async function showSource(link) {
+  hideCard();
+  const sources = find(HTMLAnchorElement, "[data-sources]", around(HTMLElement, "article", link));
+  if (!sources) return void window.open(link.href, "_blank", "noopener");
+  await htmx.ajax("GET", sources.href, { source: sources, target: "#panel-body", swap: "innerHTML" });
+  const source = document.getElementById(`source-${link.textContent}`);
+  source?.setAttribute("aria-current", "true");
+  source?.scrollIntoView({ block: "center" });
+  source?.focus({ preventScroll: true });
+}
+
 document.addEventListener("keydown", (event) => event.key === "Escape" && hideCard());
 need(HTMLElement, "#transcript").addEventListener("scroll", () => cited && beside(card, cited), { passive: true });

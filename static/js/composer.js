@@ -9,14 +9,23 @@
 import { isWritten } from "./morph.js";
 import { all, announce, around, DRAFT, find, need, opensElsewhere, parse, say } from "./page.js";
 import { Attachments } from "./uploads.js";
+import { whoAnswers } from "./who.js";
 
 const ASKED = "asked";
 const touch = matchMedia("(pointer: coarse)");
 
+/**
+ * `onSay`: a sentence for the status line, or "" when it no longer holds. `onSend`: the message is on its way, with the
+ * chips of its files. `onUnsent`: it did not arrive, and is in the field again.
+ *
+ * @typedef {{onStop: () => void, onEditLast: () => void, onSay: (text: string) => void,
+ *   onSend: (text: string, chips: Element[]) => void, onUnsent: () => void}} Tell
+ */
+
 export class Composer {
   /**
    * @param {string} conversation its id, or "" for one that does not exist yet
-   * @param {{onStop: () => void, onEditLast: () => void}} tell
+   * @param {Tell} tell
    */
   constructor(conversation, tell) {
     this.form = need(HTMLFormElement, "#composer");
@@ -31,18 +40,20 @@ export class Composer {
     this.usable = !this.send.disabled; // without a model there is nothing to send to
     this.fits = true;
     this.whyNot = "";
+    this.tell = tell;
+    this.said = "";
     if (!this.text.value) this.text.value = localStorage.getItem(this.draft) ?? "";
     this.#renewKey();
     this.attachments = new Attachments(this.form, `${this.draft}:files`, () => this.#show());
     this.#listen(tell);
     this.#showPlan(find(HTMLElement, "#plan"));
     offerMeant(this.form, this.text);
-    offerEfforts(this.form);
+    whoAnswers(this.form);
     takeStarters(this.text);
     this.#typed();
   }
 
-  /** @param {{onStop: () => void, onEditLast: () => void}} tell */
+  /** @param {Tell} tell */
   #listen({ onStop, onEditLast }) {
     const { form } = this;
     this.text.addEventListener("input", () => this.#typed());
@@ -51,8 +62,8 @@ export class Composer {
     // The chips in the form ask for their state; only the form's own request sends the message.
     form.addEventListener("htmx:beforeRequest", (event) => event.detail.elt === form && this.#begin(event));
     form.addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {
-      // Not htmx's `successful`: it is not set for the redirect that the first message of a conversation ends with.
-      if (elt === form) this.#end(xhr.status >= 200 && xhr.status < 300, xhr.getResponseHeader("HX-Redirect"));
+      // Not by the status: a sign-in page, or that of a network before the server, comes with 200, too.
+      if (elt === form) this.#end(isAccepted(xhr), xhr.getResponseHeader("HX-Redirect"));
     });
   }
 
@@ -74,6 +85,11 @@ export class Composer {
     this.#show();
   }
 
+  /** The name of the model that will answer. */
+  get answerer() {
+    return find(HTMLInputElement, "input[name=model]:checked", this.form)?.dataset.name ?? "";
+  }
+
   /** While older messages are being summarised one can write, but not send. @param {boolean} held */
   hold(held) {
     this.held = held;
@@ -91,11 +107,29 @@ export class Composer {
     const written = Boolean(this.text.value.trim());
     this.stop.hidden = !this.answering;
     this.send.hidden = this.answering && !written;
-    const { ready } = this.attachments;
-    this.send.disabled = !this.usable || !this.fits || !ready || this.sending || this.held || !written;
-    this.send.title = this.held ? say("summarising") : ready ? this.whyNot : this.attachments.whyNot;
+    const why = this.#reason();
+    // Not `disabled`: who presses it is told why nothing is sent.
+    this.send.ariaDisabled = String(why !== null);
+    this.send.title = written ? (why ?? "") : "";
+    if (this.said && this.said !== why) this.#tell("");
     need(HTMLElement, "span", this.send).textContent = say(this.answering ? "sendNext" : "send");
     if (focused && !this.answering) this.text.focus();
+  }
+
+  /** Why nothing can be sent now, as a sentence, "" where there is nothing to say; null when it can. */
+  #reason() {
+    if (!this.usable) return say("noModel");
+    if (this.sending) return say("sending");
+    if (this.held) return say("summarising");
+    if (!this.attachments.ready) return this.attachments.whyNot;
+    if (!this.text.value.trim()) return this.attachments.any ? say("filesAlone") : "";
+    return this.fits ? null : this.whyNot;
+  }
+
+  /** @param {string} text */
+  #tell(text) {
+    this.said = text;
+    this.tell.onSay(text);
   }
 
   #typed() {
@@ -121,17 +155,24 @@ export class Composer {
     // While an input method composes a word, Enter chooses the word. On a touch keyboard Enter is a new line.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || touch.matches) return;
     event.preventDefault();
-    if (!this.send.disabled) this.form.requestSubmit();
+    const why = this.#reason();
+    if (why === null) this.form.requestSubmit();
+    else this.#tell(why);
   }
 
   /** What is written from here on is the next message; the draft holds both, in case this one never arrives. @param {Event} event */
   #begin(event) {
-    if (this.sending) return event.preventDefault();
+    const why = this.#reason();
+    if (why !== null) {
+      event.preventDefault();
+      return this.#tell(why);
+    }
     this.sending = true;
     this.sent = this.text.value;
     this.attachments.hold();
     this.text.value = "";
     need(HTMLElement, "#problem").replaceChildren();
+    this.tell.onSend(this.sent, this.attachments.going);
     this.#show();
   }
 
@@ -145,7 +186,10 @@ export class Composer {
       if (opens) this.#moveTo(opens);
       this.#renewKey();
       if (!touch.matches) this.text.focus(); // on a phone it would bring the keyboard up over the answer
-    } else this.text.value = joined(sent, this.text.value);
+    } else {
+      this.text.value = joined(sent, this.text.value);
+      this.tell.onUnsent();
+    }
     this.attachments.release();
     this.#typed();
   }
@@ -172,6 +216,11 @@ export class Composer {
     const key = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
     need(HTMLInputElement, "[name=key]", this.form).value = key;
   }
+}
+
+/** Whether what the server answers says that the message is stored. @param {XMLHttpRequest} xhr */
+export function isAccepted(xhr) {
+  return xhr.status >= 200 && xhr.status < 300 && xhr.getResponseHeader("Message-Accepted") !== null;
 }
 
 /** @param {string} before @param {string} after */
@@ -213,23 +262,6 @@ export function editNext(onEdit) {
 /** @param {HtmxRequest} request */
 function isEdit({ requestConfig }) {
   return requestConfig.elt.matches("[data-edit-next]");
-}
-
-/** Only those that the model takes can be chosen; where it takes none, there is no choice to see. @param {HTMLFormElement} form */
-function offerEfforts(form) {
-  const place = find(HTMLElement, "[data-effort]", form);
-  const models = find(HTMLSelectElement, "select[name=model]", form);
-  if (!place || !models) return;
-  const efforts = need(HTMLSelectElement, "select", place);
-  const show = () => {
-    const taken = models.selectedOptions[0]?.dataset.efforts?.split(" ").filter(Boolean) ?? [];
-    for (const option of efforts.options)
-      option.hidden = option.disabled = Boolean(option.value) && !taken.includes(option.value);
-    if (efforts.selectedOptions[0]?.disabled) efforts.value = "";
-    place.hidden = efforts.disabled = !taken.length;
-  };
-  models.addEventListener("change", show);
-  show();
 }
 
 // --- starter messages of a persona: a click writes one into the field instead of loading the page again ---

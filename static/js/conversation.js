@@ -1,11 +1,12 @@
 /** The page of a conversation: what comes from the server finds its place, and the status line says what goes on. */
 import { Answer, equip } from "./answers.js";
 import "./glass.js";
-import { Composer, editNext, justAsked, refreshNext } from "./composer.js";
+import { Composer, editNext, isAccepted, justAsked, refreshNext } from "./composer.js";
 import { atRest, socket, whenReleased } from "./live.js";
 import { morph } from "./morph.js";
-import { all, announce, around, find, need, parse, say } from "./page.js";
+import { all, announce, around, find, need, notify, parse, say } from "./page.js";
 import { Refused } from "./socket.js";
+import { chooseModel } from "./who.js";
 
 const main = need(HTMLElement, "main");
 const conversation = main.dataset.conversation ?? "";
@@ -15,7 +16,13 @@ let title = document.title;
 /** @type {Map<string, Answer>} */
 const answers = new Map();
 let summarising = main.dataset.state === "summarising";
-const composer = new Composer(conversation, { onStop: stop, onEditLast: editLast });
+const composer = new Composer(conversation, {
+  onStop: stop,
+  onEditLast: editLast,
+  onSay: tell,
+  onSend: showSending,
+  onUnsent: takeBackSending,
+});
 
 /** @param {string} text */
 function tell(text) {
@@ -40,7 +47,7 @@ function findPending(root = messages) {
 /** @param {HTMLElement} article */
 function follow(article) {
   const answer = new Answer(article, {
-    onDoing: (word) => tell(say(word) || word),
+    onDoing: (word) => doing(word),
     onEnd: (how) => end(answer, how),
   });
   answers.set(answer.turn, answer);
@@ -60,6 +67,15 @@ async function end(answer, how) {
   tellEnd(answer.article, how);
   announce("planchange");
   markTitle(document.hidden ? "●" : "");
+  notify(title, status.textContent);
+}
+
+/** @param {string} word of the sentence that says what goes on, or that sentence */
+function doing(word) {
+  tell(say(word) || word);
+  if (word !== "approval") return;
+  if (document.hidden) markTitle("●");
+  notify(title, say(word));
 }
 
 /** @param {HTMLElement} article @param {string} how done, stopped, failed or interrupted */
@@ -109,10 +125,10 @@ function editLast() {
 function listen() {
   socket.addEventListener("lost", () => tell(say("lost")));
   socket.addEventListener("ended", () => tell(say("ended")));
-  socket.addEventListener(
-    "open",
-    () => status.textContent === say("lost") && tell(answers.size ? say("answering") : ""),
-  );
+  socket.addEventListener("open", () => {
+    if (status.textContent === say("lost")) tell(answers.size ? say("answering") : "");
+    need(HTMLElement, "#problem").querySelector("[data-unreachable]")?.remove();
+  });
   socket.addEventListener("next", refreshNext);
   onHint("state", onState);
   onHint("turn", ({ turn }) => onTurn(turn ?? ""));
@@ -231,6 +247,38 @@ async function takeOver() {
   findPending();
 }
 
+// --- what was just sent stands in its place at once, and gives way to what the server makes of it ---
+
+/** @param {string} text @param {Element[]} chips of the files that go with it */
+function showSending(text, chips) {
+  if (answers.size) return; // it waits for the answer, above the field
+  const { content } = need(HTMLTemplateElement, "#sending");
+  const shown = /** @type {DocumentFragment} */ (content.cloneNode(true));
+  need(HTMLElement, ".said", shown).textContent = text;
+  for (const chip of chips) {
+    const copy = /** @type {Element} */ (chip.cloneNode(true));
+    copy.removeAttribute("id");
+    for (const each of copy.querySelectorAll("input, button")) each.remove();
+    need(HTMLElement, ".attached", shown).append(copy);
+  }
+  need(HTMLElement, "[data-by]", shown).textContent = composer.answerer;
+  messages.append(shown);
+  main.classList.remove("new");
+  main.classList.toggle("begun", !conversation);
+  transcript.scrollTop = 0;
+}
+
+function endSending() {
+  for (const each of all(HTMLElement, "[data-sending]", messages)) each.remove();
+}
+
+/** What could not be sent is in the field again. */
+function takeBackSending() {
+  endSending();
+  main.classList.toggle("new", !conversation);
+  main.classList.remove("begun");
+}
+
 // --- what was asked for ---
 
 document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
@@ -239,12 +287,16 @@ document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
   if (messages.querySelector(".columns:not(:last-child)")) sync(); // only the newest answers stand side by side
 });
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (detail.requestConfig.elt === composer.form && isAccepted(detail.xhr)) endSending();
   // A refusal that names its place is a sentence; any other page of an error has no place in this one.
-  if (detail.xhr.status < 400 || detail.xhr.getResponseHeader("HX-Retarget")) return;
+  if (detail.xhr.getResponseHeader("HX-Retarget")) return;
+  if (detail.xhr.status < 400 && (detail.requestConfig.elt !== composer.form || isAccepted(detail.xhr))) return;
   detail.shouldSwap = false;
   problem(say("refused"));
 });
-document.body.addEventListener("htmx:sendError", () => problem(say("unreachable")));
+document.body.addEventListener("htmx:sendError", () => {
+  problem(say("unreachable")).dataset.unreachable = "";
+});
 
 /** @param {string} text */
 function problem(text) {
@@ -253,6 +305,7 @@ function problem(text) {
   line.role = "alert";
   line.textContent = text;
   need(HTMLElement, "#problem").replaceChildren(line);
+  return line;
 }
 
 document.addEventListener("keydown", ({ key, target }) => {
@@ -330,11 +383,7 @@ panelBody.addEventListener("click", ({ target }) => {
   const file = around(HTMLElement, "[data-remove-file]", target)?.dataset.removeFile;
   const model = around(HTMLElement, "[data-choose-model]", target)?.dataset.chooseModel;
   if (file) document.getElementById(`chip-${file}`)?.remove();
-  const models = model && find(HTMLSelectElement, "select[name=model]", composer.form);
-  if (!models) return;
-  models.value = model;
-  models.dispatchEvent(new Event("change", { bubbles: true }));
-  announce("planchange");
+  if (model) chooseModel(composer.form, model);
 });
 
 function closePanel() {

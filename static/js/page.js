@@ -95,6 +95,30 @@ export function sentences(id) {
 
 export const say = sentences("words");
 
+// --- what happens while somebody looks elsewhere ---
+
+const NOTIFY = "notify"; // in this browser's storage, once somebody wants it
+
+/** Asks the browser for leave, or gives it up again. @returns {Promise<boolean>} whether they come from now on */
+export async function switchNotifications() {
+  const wanted = localStorage.getItem(NOTIFY) === null;
+  const granted = wanted && "Notification" in window && (await Notification.requestPermission()) === "granted";
+  if (granted) localStorage.setItem(NOTIFY, "yes");
+  else localStorage.removeItem(NOTIFY);
+  return granted;
+}
+
+/** A word from the browser, where that is wanted and nobody looks at the page. @param {string} title @param {string} text */
+export function notify(title, text) {
+  if (!document.hidden || localStorage.getItem(NOTIFY) === null) return;
+  if (!("Notification" in window) || Notification.permission !== "granted") return;
+  const shown = new Notification(title, { body: text, tag: location.pathname });
+  shown.onclick = () => {
+    window.focus();
+    shown.close();
+  };
+}
+
 // --- places ---
 
 const GAP = 4; // pixels to what it belongs to
@@ -141,9 +165,20 @@ async function write(text) {
   if (!done) throw new Error("copying was refused");
 }
 
+/** As in RFC 4180. @param {HTMLTableElement | null} table */
+function csv(table) {
+  const cell = (/** @type {Element} */ each) => {
+    const text = (each.textContent ?? "").trim();
+    return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [...(table?.rows ?? [])].map((row) => [...row.cells].map(cell).join(",")).join("\r\n");
+}
+
 /** @param {HTMLElement} button */
 async function textFor(button) {
-  const { copyAnswer } = button.dataset;
+  const { copyAnswer, copyTable } = button.dataset;
+  if (copyTable !== undefined)
+    return csv(find(HTMLTableElement, "table", button.parentElement?.previousElementSibling));
   if (copyAnswer === undefined) return around(HTMLElement, ".code", button)?.querySelector("code")?.textContent ?? "";
   const response = await fetch(copyAnswer);
   if (!response.ok) throw new Error(`the text was refused with ${response.status}`);
@@ -151,7 +186,7 @@ async function textFor(button) {
 }
 
 document.addEventListener("click", async ({ target }) => {
-  const button = around(HTMLElement, "[data-copy], [data-copy-answer]", target);
+  const button = around(HTMLElement, "[data-copy], [data-copy-answer], [data-copy-table]", target);
   if (!button) return;
   const label = find(HTMLElement, "[data-copy-label]", button) ?? button;
   label.dataset.before ??= label.textContent;

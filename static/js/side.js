@@ -1,14 +1,31 @@
 /**
  * What is around every page: the list of conversations with its menus, changes from elsewhere, the way back after a
- * deletion, search by keyboard, and the tab's title, which says when a run waits.
+ * deletion, the palette, the keys of every page, and the tab's title, which says when a run waits.
  */
 import { onNews } from "./live.js";
-import { all, announce, around, beside, DRAFT, find, need, opensElsewhere } from "./page.js";
+import {
+  all,
+  announce,
+  around,
+  beside,
+  DRAFT,
+  find,
+  need,
+  notify,
+  opensElsewhere,
+  parse,
+  switchNotifications,
+} from "./page.js";
 
 const SHOWN_FOR = 15_000; // ms; whoever points at it or is in it gets longer
 const DEEPEST = 600; // rows that the server refreshes at once
 const list = need(HTMLElement, "#side-list");
 const toast = need(HTMLElement, "[data-toast]");
+
+// --- as an app: a worker that says so when there is no network ---
+
+if (isSecureContext && "serviceWorker" in navigator)
+  addEventListener("load", () => navigator.serviceWorker.register("/service-worker.js").catch(() => {}));
 
 // --- menus ---
 
@@ -35,6 +52,7 @@ document.body.addEventListener("sidechange", ({ detail }) => {
   if (location.pathname === `/c/${detail.conversation}/`) announce("titlechange", detail);
 });
 onNews("conversations", refresh);
+onNews("tasks", refresh); // a run may wait for its person by now
 onNews("invitations", () => announce("invitationschange"));
 document.addEventListener("visibilitychange", refresh);
 
@@ -97,15 +115,197 @@ function hideToast() {
 toast.addEventListener("htmx:afterSwap", showToast);
 showToast();
 
-// --- search ---
+// --- the palette: one field for conversations, messages, files, projects, personas and commands ---
+
+const ASK_AFTER = 100; // milliseconds without a key before the server is asked
+const palette = need(HTMLDialogElement, "#palette");
+const sought = need(HTMLInputElement, "input", palette);
+const results = need(HTMLElement, "#palette-results", palette);
+const counted = need(HTMLElement, "[data-palette-said]", palette);
+const address = need(HTMLElement, "[data-palette]").dataset.palette ?? "";
+let asking = 0;
+let askedFor = 0;
+let shownFor = ""; // the query that the results are of
+
+function openPalette() {
+  if (!palette.open) palette.showModal();
+  sought.select();
+  askPalette();
+}
+
+async function askPalette() {
+  const query = sought.value.trim();
+  const number = ++askedFor;
+  const response = await fetch(`${address}?${new URLSearchParams({ q: query })}`, {
+    headers: { "HX-Request": "true" },
+  }).catch(() => null);
+  if (number !== askedFor) return; // something else has been typed since
+  if (!response?.ok) return tellPalette(results.dataset.unfound ?? "");
+  results.replaceChildren(...parse(await response.text()).body.children);
+  shownFor = query;
+  results.scrollTop = 0;
+  choose(options()[0]);
+  counted.textContent = options()
+    .filter((each) => each.matches(".palette-all"))
+    .map((each) => each.textContent.trim())
+    .join(". ");
+}
+
+/** @param {string} text */
+function tellPalette(text) {
+  const line = document.createElement("p");
+  line.className = "muted";
+  line.textContent = text;
+  results.replaceChildren(line);
+  counted.textContent = text;
+  sought.removeAttribute("aria-activedescendant");
+}
+
+function options() {
+  return all(HTMLAnchorElement, "[role=option]", results);
+}
+
+/** @param {HTMLElement | undefined} option */
+function choose(option) {
+  for (const each of options()) each.ariaSelected = String(each === option);
+  if (!option) return;
+  sought.setAttribute("aria-activedescendant", option.id);
+  option.scrollIntoView({ block: "nearest" });
+}
+
+/** @param {number} step */
+function moveChoice(step) {
+  const there = options();
+  const at = there.findIndex((each) => each.ariaSelected === "true");
+  choose(there[(at + step + there.length) % there.length]);
+}
+
+sought.addEventListener("input", () => {
+  clearTimeout(asking);
+  asking = window.setTimeout(askPalette, ASK_AFTER);
+});
+
+sought.addEventListener("keydown", (event) => {
+  if (event.isComposing) return;
+  if (event.key === "ArrowDown") moveChoice(1);
+  else if (event.key === "ArrowUp") moveChoice(-1);
+  else if (event.key === "Enter") {
+    // What was typed since is no question to these results: then the form opens the page of the search.
+    const option = find(HTMLAnchorElement, '[aria-selected="true"]', results);
+    if (!option || shownFor !== sought.value.trim()) return;
+    option.click();
+  } else return;
+  event.preventDefault();
+});
+
+results.addEventListener("click", (event) => {
+  const option = around(HTMLAnchorElement, "[role=option]", event.target);
+  if (!option || opensElsewhere(event)) return;
+  palette.close();
+  const { does } = option.dataset;
+  if (!does) return;
+  event.preventDefault();
+  announce("command", { does });
+});
+
+palette.addEventListener("click", ({ target }) => {
+  if (target === palette || around(Element, "[data-close-palette]", target)) palette.close(); // its backdrop is it, too
+});
+
+// --- the keys that hold on every page, and what they do ---
+
+const side = need(HTMLElement, "#side");
+const railSwitch = need(HTMLButtonElement, "[data-rail-switch]", side);
+railSwitch.hidden = false;
+railSwitch.addEventListener("click", switchRail);
+
+/** Kept in a cookie, so that the server writes the next page as it is. */
+function switchRail() {
+  const narrow = side.toggleAttribute("data-rail");
+  // biome-ignore lint/suspicious/noDocumentCookie: the Cookie Store exists on secure origins only
+  document.cookie = `side=${narrow ? "rail" : ""};path=/;max-age=31536000;samesite=lax`;
+}
+
+async function showShortcuts() {
+  if (!find(HTMLDialogElement, "#shortcuts")) {
+    const response = await fetch(`${address}?keys`).catch(() => null);
+    if (!response?.ok) return;
+    document.body.append(need(HTMLDialogElement, "#shortcuts", parse(await response.text())));
+  }
+  const sheet = need(HTMLDialogElement, "#shortcuts");
+  if (!sheet.open) sheet.showModal();
+}
+
+document.addEventListener("click", (event) => {
+  if (!around(HTMLElement, "[data-palette]", event.target) || opensElsewhere(event)) return;
+  event.preventDefault();
+  if (side.matches(":popover-open")) side.hidePopover();
+  openPalette();
+});
+
+document.body.addEventListener("command", ({ detail }) => {
+  if (detail.does === "rail") switchRail();
+  if (detail.does === "keys") showShortcuts();
+  if (detail.does === "notify") tellNotifications();
+});
+
+async function tellNotifications() {
+  const on = await switchNotifications();
+  const line = document.createElement("p");
+  line.textContent = (on ? results.dataset.notified : results.dataset.unnotified) ?? "";
+  toast.replaceChildren(line, document.createElement("form")); // what it holds is what it shows
+  showToast();
+}
+
+function toField() {
+  const field = find(HTMLTextAreaElement, "#text");
+  if (field) field.focus();
+  else openPalette();
+}
+
+/** From one message to the next or, with -1, the one before. @param {number} step */
+function toMessage(step) {
+  const there = all(HTMLElement, "#messages article");
+  const here = around(HTMLElement, "article", document.activeElement);
+  const to = there[here ? there.indexOf(here) + step : step > 0 ? 0 : there.length - 1];
+  if (!to) return;
+  to.tabIndex = -1;
+  to.focus();
+}
+
+/** By the key, with Ctrl or the command key. @type {Record<string, () => void>} */
+const WITH_CONTROL = {
+  k: openPalette,
+  b: switchRail,
+  ".": () => (find(HTMLElement, "#panel:not([hidden]) [data-close-panel]") ?? find(HTMLElement, ".plan-line"))?.click(),
+};
+/** @type {Record<string, () => void>} */
+const WITH_CONTROL_AND_SHIFT = {
+  o: () => need(HTMLAnchorElement, ".new-conversation").click(),
+  c: () => all(HTMLElement, "[data-copy-answer]").at(-1)?.click(),
+};
+/** Where nobody writes. @type {Record<string, () => void>} */
+const ALONE = {
+  "/": toField,
+  "?": showShortcuts,
+  j: () => toMessage(1),
+  k: () => toMessage(-1),
+};
 
 document.addEventListener("keydown", (event) => {
-  if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+  if (event.defaultPrevented || event.isComposing || event.altKey) return;
+  const control = event.ctrlKey || event.metaKey;
+  const writing = around(
+    HTMLElement,
+    "input:not([type=checkbox], [type=radio]), textarea, select, dialog",
+    event.target,
+  );
+  if (!control && (writing || find(HTMLElement, "#keys-opener"))) return; // tasks have keys of their own
+  const keys = control ? (event.shiftKey ? WITH_CONTROL_AND_SHIFT : WITH_CONTROL) : ALONE;
+  const key = event.key.toLowerCase();
+  if (!Object.hasOwn(keys, key)) return;
   event.preventDefault();
-  const field = need(HTMLInputElement, "#search");
-  if (!field.checkVisibility()) need(HTMLElement, "#side").showPopover();
-  field.focus();
-  field.select();
+  keys[key]();
 });
 
 // A conversation opened at one of its messages, by an address without a place in it.
@@ -123,7 +323,9 @@ function markTitle() {
   if (!mark) return;
   const bare = document.title.replaceAll(mark, "").trim();
   const wanted = runs.some((run) => run.dataset.run === "waiting") ? `${mark} ${bare}` : bare;
-  if (document.title !== wanted) document.title = wanted;
+  if (document.title === wanted) return;
+  if (wanted !== bare && !document.title.includes(mark)) notify(bare, mark);
+  document.title = wanted;
 }
 
 new MutationObserver(markTitle).observe(need(HTMLTitleElement, "title"), { childList: true });

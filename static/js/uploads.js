@@ -2,7 +2,7 @@
  * Files on their way: sent with progress, two at a time, and those that go with the next message, as chips under its
  * field.
  */
-import { all, announce, around, find, need, parse, sentences } from "./page.js";
+import { all, announce, around, find, need, opensElsewhere, parse, sentences } from "./page.js";
 
 // --- sending ---
 
@@ -171,6 +171,10 @@ export class Attachments {
     return all(HTMLElement, ".chip", this.chips).every((chip) => chip.dataset.status === "ready");
   }
 
+  get any() {
+    return this.chips.querySelector(".chip") !== null;
+  }
+
   get whyNot() {
     return sayOfFile(this.chips.querySelector('[data-status="failed"], [data-status="too_long"]') ? "unfit" : "unread");
   }
@@ -335,3 +339,20 @@ class Picker {
     need(HTMLElement, "#picks", sheet).replaceChildren();
   }
 }
+
+// --- pictures, large ---
+
+document.addEventListener("click", (event) => {
+  const link = around(HTMLAnchorElement, "[data-lightbox]", event.target);
+  const dialog = find(HTMLDialogElement, "#lightbox");
+  if (!link || !dialog || opensElsewhere(event)) return;
+  event.preventDefault();
+  const picture = need(HTMLImageElement, "img", dialog);
+  picture.src = link.href;
+  picture.alt = link.closest("li")?.querySelector(".chip-name")?.textContent?.trim() ?? "";
+  dialog.showModal();
+});
+document.addEventListener("click", ({ target }) => {
+  const dialog = around(HTMLDialogElement, "#lightbox", target);
+  if (dialog && !around(Element, "img", target)) dialog.close();
+});

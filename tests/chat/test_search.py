@@ -12,6 +12,7 @@ from accounts.models import User
 from chat.conversations.search import excerpt, search
 from chat.models import Conversation, Message
 from chat.models.words import phrases, tsquery
+from projects.models import Project
 from tests.chat.conversations import past
 
 pytestmark = pytest.mark.django_db
@@ -191,3 +192,31 @@ def test_a_message_of_another_conversation_is_not_opened(user: User, browser: Cl
     one, other = past(user, 1), past(user, 1)
     assert browser.get(f"/c/{one.pk}/?at={other.leaf_id}").status_code == 404
     assert browser.get(f"/c/{one.pk}/?at=nonsense").status_code == 404
+
+
+def test_the_palette_says_how_many_there_are_of_what_it_shows_five(user: User, browser: Client) -> None:
+    Conversation.objects.bulk_create(Conversation(owner=user, title=f"Warehouse {number}") for number in range(8))
+    for number in range(7):
+        saying(user, f"The warehouse holds {number} boxes.")
+    Project.objects.create(owner=user, name="Warehouse in the north")
+    found = browser.get("/palette/?q=wareh").content.decode()
+    assert "5 of 8 · show all" in found and "5 of 7 · show all" in found
+    assert "Warehouse in the north" in found and "Settings" not in found
+    everything = browser.get("/palette/").content.decode()
+    assert "Recent conversations" in everything and "Settings" in everything
+
+
+def test_the_palette_shows_nothing_of_others(user: User, browser: Client) -> None:
+    other = User.objects.create_user("other")
+    saying(other, "Their secret warehouse.", title="Their warehouse")
+    Project.objects.create(owner=other, name="Their warehouse")
+    found = browser.get("/palette/?q=warehouse").content.decode()
+    assert "Their" not in found and "Nothing has all words of" in found
+
+
+def test_the_page_of_a_search_says_how_many_titles_there_are_and_shows_more(user: User, browser: Client) -> None:
+    Conversation.objects.bulk_create(Conversation(owner=user, title=f"Warehouse {number}") for number in range(8))
+    page = browser.get("/search/?q=warehouse").content.decode()
+    assert "5 of 8 titles" in page and 'href="?q=warehouse&amp;titles=105"' in page
+    assert page.count("<mark>Warehouse</mark>") == 5
+    assert browser.get("/search/?q=warehouse&titles=105").content.decode().count("<mark>Warehouse</mark>") == 8

@@ -214,3 +214,17 @@ def test_ten_thousand_messages_open_with_few_queries_and_little_html(user: User,
     page = browser.get(f"/c/{place.pk}/?before={first.pk}", headers={"HX-Request": "true"}).content.decode()
     assert [int(found) for found in re.findall(r"user (\d+): ", page)] == list(range(10))
     assert "?before=" not in page
+
+
+def test_a_conversation_is_opened_at_its_beginning_or_a_day(user: User, browser: Client) -> None:
+    place = past(user, 60)
+    first, middle = (Message.objects.get(conversation=place, depth=depth) for depth in (0, 30))
+    Message.objects.filter(conversation=place).update(created=timezone.now() - timedelta(days=9))
+    Message.objects.filter(conversation=place, depth__gte=30).update(created=timezone.now() - timedelta(days=3))
+    address = f"/c/{place.pk}/"
+    assert browser.get(address, {"since": ""})["Location"] == f"{address}?at={first.pk}#m-{first.pk}"
+    day = timezone.localdate() - timedelta(days=5)
+    assert browser.get(address, {"since": day.isoformat()})["Location"] == f"{address}?at={middle.pk}#m-{middle.pk}"
+    late = browser.get(address, {"since": (timezone.localdate() + timedelta(days=2)).isoformat()})
+    assert late.status_code == 400 and "Nothing was written here on that day or later" in late.content.decode()
+    assert "Write the day as in" in browser.get(address, {"since": "tomorrow"}).content.decode()

@@ -14,7 +14,18 @@ from tests.config.household import PRIVATE, SECRET, Household, signed_in
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # What anybody may see: signing in, what load balancers ask, and the description of the API, which holds no data.
-PUBLIC = {"/login/", "/admin/login/", "/livez", "/readyz", "/api/v1/schema/", "/api/v1/asyncapi/", "/api/docs/"}
+PUBLIC = {
+    "/login/",
+    "/admin/login/",
+    "/livez",
+    "/readyz",
+    "/manifest.webmanifest",
+    "/service-worker.js",
+    "/offline/",
+    "/api/v1/schema/",
+    "/api/v1/asyncapi/",
+    "/api/docs/",
+}
 # Administrators see people's own names, and run projects and personas; who opens somebody else's stands in its history.
 SHOWN = ("/accounts/user/", "/projects/project/", "/personas/persona/")
 SIGNING_OUT = {"/logout/", "/admin/logout/"}

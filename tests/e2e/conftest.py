@@ -154,6 +154,25 @@ def field(page: Page) -> Locator:
     return page.get_by_label("Your message")
 
 
+def who_answers(page: Page) -> Locator:
+    """The sheet in which model, persona and effort are chosen, opened."""
+    sheet = page.get_by_role("dialog", name="Who answers")
+    if not sheet.is_visible():
+        page.locator(".who-opener").click()
+    expect(sheet).to_be_visible()
+    return sheet
+
+
+def choose_models(page: Page, first: str, *others: str) -> None:
+    """By their names; several answer side by side."""
+    sheet = who_answers(page)
+    sheet.get_by_role("radio", name=first).check()
+    if others:
+        sheet.get_by_label("Compare").check()
+    for name in others:
+        sheet.get_by_role("checkbox", name=name).check()
+
+
 def answer(page: Page, number: int = -1) -> Locator:
     return page.locator("article.answer").nth(number)
 
@@ -187,7 +206,8 @@ def visit(browser: Browser, product: Product, person: Person) -> Iterator[OpenBr
     opened: list[Visit] = []
 
     def open_(**options: Any) -> Visit:
-        options = {"viewport": DESKTOP, "reduced_motion": "reduce", **options}
+        # What a service worker asks for, a test can neither hold back nor see.
+        options = {"viewport": DESKTOP, "reduced_motion": "reduce", "service_workers": "block", **options}
         scripts = bool(options.get("java_script_enabled", True))
         opened.append(Visit(product, person, browser.new_context(**options), scripts=scripts))
         return opened[-1]

@@ -89,6 +89,13 @@ def test_what_opens_on_a_page_breaks_no_rule_either(page: Page, product: Product
         expect(question).not_to_contain_text(state)
     page.locator("#attach").click()
     assert violations(page) == []
+    page.keyboard.press("Escape")
+    page.locator(".who-opener").click()
+    assert violations(page) == []
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("option").first).to_be_visible()
+    assert faults(page) == []
 
 
 def test_every_control_of_a_page_is_reached_by_tab_and_shows_it(page: Page) -> None:

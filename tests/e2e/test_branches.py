@@ -8,7 +8,7 @@ from django.db import connection
 from playwright.sync_api import Page, expect
 
 from llm.models import Model
-from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, ready, scripted
+from tests.e2e.conftest import OpenBrowser, answer, ask, choose_models, expect_complete, field, ready, scripted
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -32,11 +32,8 @@ def three_models(product: Product, committed: None) -> list[str]:
 
 
 def side_by_side(page: Page, names: list[str], question: str) -> None:
-    page.get_by_role("combobox", name="Model").select_option(label=names[0])
-    page.get_by_text("Compare", exact=True).click()
-    for name in names[1:]:
-        page.get_by_role("checkbox", name=name).check()
-    page.get_by_text("Compare", exact=True).click()
+    choose_models(page, *names)
+    page.keyboard.press("Escape")
     ask(page, question)
     expect(page.get_by_role("button", name="Send")).to_be_visible()
 

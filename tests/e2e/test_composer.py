@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.conftest import Person
-from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready, scripted
+from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready, scripted, who_answers
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -106,7 +106,8 @@ def test_another_persona_takes_over_in_the_middle_of_a_conversation(
     expect_complete(page)
     page.reload()
     ready(page)
-    page.get_by_label("Persona").select_option(pirate)
+    who_answers(page).get_by_label("Persona").select_option(pirate)
+    page.keyboard.press("Escape")
     expect(page.locator("#plan-bar .group-persona")).to_have_count(1)
     ask(page, "Two, pirate", text="Ahoy.")
     expect(answer(page, 1)).to_contain_text("Ahoy.")
@@ -114,7 +115,7 @@ def test_another_persona_takes_over_in_the_middle_of_a_conversation(
     sent = product.model.finished("Two, pirate")[-1].body["messages"]
     assert any("Talk like a pirate" in str(message["content"]) for message in sent)
     page.reload()
-    expect(page.get_by_label("Persona")).to_have_value(pirate)
+    expect(page.locator(".who-opener")).to_contain_text("Pirate")
 
 
 def test_the_meter_shows_sections_and_opens_into_them(page: Page) -> None:
@@ -183,3 +184,48 @@ def test_a_message_that_did_not_arrive_comes_back_above_what_was_written_since(v
     route.abort()
     expect(field(page)).to_have_value("Two\n\nand three")
     expect(page.get_by_role("alert")).to_be_visible()
+
+
+def test_what_is_sent_after_the_session_ended_is_there_again_after_signing_in(visit: OpenBrowser) -> None:
+    opened = visit()
+    opened.expected += ["401 (Unauthorized)", "Response Status Error Code 401"]
+    page = opened.sign_in()
+    ask(page, "One", text="First.")
+    expect_complete(page)
+    page.context.clear_cookies(name="sessionid")
+    field(page).fill("Two, and long thought of")
+    field(page).press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("You were signed out")
+    expect(field(page)).to_have_value("Two, and long thought of")
+    at = page.url
+    page.get_by_role("alert").get_by_role("link", name="Sign in").click()
+    page.get_by_label("Username").fill(opened.person.username)
+    page.get_by_label("Password").fill(opened.person.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(at)
+    expect(field(page)).to_have_value("Two, and long thought of")
+
+
+def test_what_a_page_before_the_server_answers_is_not_taken_for_the_server(page: Page) -> None:
+    ask(page, "One", text="First.")
+    expect_complete(page)
+    page.route("**/c/*/turns/", lambda route: route.fulfill(status=200, body="<h1>Welcome to the hotel</h1>"))
+    field(page).fill("Two")
+    field(page).press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Your text is kept")
+    expect(page.get_by_text("Welcome to the hotel")).to_have_count(0)
+    expect(field(page)).to_have_value("Two")
+
+
+def test_the_first_message_stands_in_its_place_at_once(page: Page) -> None:
+    waiting: list[Route] = []
+    page.route("**/", lambda route: waiting.append(route) if route.request.method == "POST" else route.continue_())
+    field(page).fill(scripted("Good morning", text="Good evening."))
+    field(page).press("Enter")
+    route = until_sent(page, waiting)
+    expect(page.locator("article.question")).to_contain_text("Good morning")
+    expect(page.get_by_role("heading", name="What would you like to know?")).to_be_hidden()
+    route.continue_()
+    page.wait_for_url("**/c/*/")
+    expect(answer(page)).to_contain_text("Good evening.")
+    expect(page.locator("article.question")).to_have_count(1)

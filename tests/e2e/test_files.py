@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
-from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field
+from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, status
 from tests.e2e.file_steps import attach, carry, chip, choose, go_to, overflow, row, send_button, text_file
 from tests.projects.uploads import pdf
 
@@ -94,10 +94,13 @@ def test_what_cannot_be_read_cannot_be_sent_until_it_is_removed(page: Page) -> N
     expect(chip(page, "broken.pdf")).to_contain_text("It is damaged")
     expect(send_button(page)).to_be_disabled()
     expect(send_button(page)).to_have_attribute("title", "Remove the files that cannot be sent.")
+    field(page).press("Enter")
+    expect(status(page)).to_have_text("Remove the files that cannot be sent.")
     page.get_by_role("button", name="Remove broken.pdf").click()
     expect(page.locator("#chips .chip")).to_have_count(0)
     expect(field(page)).to_be_focused()
     expect(send_button(page)).to_be_enabled()
+    expect(status(page)).to_have_text("")
 
 
 def test_a_picture_is_pasted_into_the_message(page: Page) -> None:

@@ -15,7 +15,18 @@ from llm.models import Model
 from personas.models import BudgetProfile, Persona
 from tests.chat.conversations import past
 from tests.conftest import Person
-from tests.e2e.conftest import Look, answer, ask, elsewhere, expect_complete, field, ready, scripted
+from tests.e2e.conftest import (
+    Look,
+    answer,
+    ask,
+    choose_models,
+    elsewhere,
+    expect_complete,
+    field,
+    ready,
+    scripted,
+    who_answers,
+)
 from tests.e2e.file_steps import attach, carry, chip, text_file
 from tests.product import Product
 from tests.projects.uploads import uploaded
@@ -100,8 +111,11 @@ def test_a_message_is_put_together_and_sent(look: Look, desk: Desk) -> None:
     expect(field(page)).to_have_value(draft)
     expect(page.locator("#chips .chip")).to_have_count(3)
 
-    page.get_by_label("Persona").select_option(desk.persona)
-    page.get_by_role("combobox", name="Model").select_option(label=desk.model)
+    choose_models(page, desk.model)
+    who_answers(page).get_by_label("Persona").select_option(desk.persona)
+    look.check(who_answers(page))
+    page.keyboard.press("Escape")
+    expect(page.locator(".who-opener")).to_contain_text(desk.model)
     expect(page.locator("#plan-bar .group-persona")).to_have_count(1)
     look.press(page.locator(".plan-line"))
     panel = page.locator("#panel")

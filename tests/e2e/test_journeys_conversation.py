@@ -9,7 +9,19 @@ from playwright.sync_api import Page, expect
 from llm.models import Model
 from personas.tools import TASKS
 from tests.conftest import Person
-from tests.e2e.conftest import Look, answer, ask, elsewhere, expect_complete, field, ready, scripted, status
+from tests.e2e.conftest import (
+    Look,
+    answer,
+    ask,
+    choose_models,
+    elsewhere,
+    expect_complete,
+    field,
+    ready,
+    scripted,
+    status,
+    who_answers,
+)
 from tests.product import Product
 from tests.projects.uploads import uploaded
 
@@ -211,12 +223,12 @@ def test_models_answer_side_by_side_and_one_is_gone_on_with(look: Look, three: l
     page = look.page
     page.reload()  # the page knows the models from now on
     ready(page)
-    page.get_by_role("combobox", name="Model").select_option(label=three[0])
-    look.press(page.get_by_text("Compare", exact=True))
-    for name in three[1:]:
-        page.get_by_role("checkbox", name=name).check()
-    look.check(page.locator("details.also fieldset"))
-    look.press(page.get_by_text("Compare", exact=True))
+    choose_models(page, *three)
+    look.check(who_answers(page))
+    expect(who_answers(page)).to_contain_text("Three answer at once at most.")
+    expect(who_answers(page).get_by_role("checkbox", name="scripted", exact=False).last).to_be_disabled()
+    page.keyboard.press("Escape")
+    expect(page.locator(".who-opener")).to_contain_text("and 2 more")
     ask(page, f"All three {uuid4().hex}")
     columns, tabs = page.locator(".columns article"), page.get_by_role("tab")
     expect(columns).to_have_text([re.compile(f"From {each}") for each in "abc"])

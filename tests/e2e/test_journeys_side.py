@@ -66,9 +66,11 @@ def test_conversations_are_named_put_away_deleted_brought_back_and_found(look: L
     look.press(toast.get_by_role("button", name="Undo"))
     expect(titles).to_contain_text("Plums")
 
-    search = look.side().get_by_label("Search all conversations")
-    search.fill("hop dong")
-    search.press("Enter")
+    look.press(look.side().get_by_role("link", name="Search…"))
+    palette = page.get_by_role("dialog", name="Search and commands")
+    palette.get_by_label("Search everything").fill("hop dong")
+    look.check(palette)
+    look.press(palette.get_by_role("option", name="All that was found"))
     hit = page.locator(".found-messages a").last
     expect(hit.locator("mark").first).to_have_text("Hợp")
     look.check(hit)

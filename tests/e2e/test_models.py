@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from llm.models import Model, Provider
-from tests.e2e.conftest import Look, answer, ask, elsewhere, expect_complete, field, ready
+from tests.e2e.conftest import Look, answer, ask, elsewhere, expect_complete, field, ready, who_answers
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -42,13 +42,13 @@ def make(product: Product) -> Iterator[Make]:
 
 
 def chosen_model(page: Page) -> Locator:
-    return page.locator("select[name=model]")
+    return page.locator("input[name=model]:checked")
 
 
 def choose(page: Page, model: Model) -> None:
     page.reload()  # the models are offered to whoever opens the page
     ready(page)
-    chosen_model(page).select_option(str(model.pk))
+    who_answers(page).locator(f'[value="{model.pk}"]').check()
 
 
 def foot(page: Page) -> Locator:
@@ -60,11 +60,11 @@ def test_the_effort_is_offered_where_the_model_takes_one_and_stays_chosen(make: 
     effort = page.get_by_label("Effort of reasoning")
     choose(page, plain)
     expect(effort).to_be_hidden()
-    chosen_model(page).select_option(str(thinking.pk))
+    who_answers(page).locator(f'[value="{thinking.pk}"]').check()
     offered = effort.locator("option:not([disabled])")
-    expect(offered).to_have_text(["Effort: as set", "Effort: low", "Effort: high"])
+    expect(offered).to_have_text(["As set", "Low", "High"])
     effort.select_option("high")
-    look.check()
+    look.check(who_answers(page))
     ask(page, "Think hard.", reasoning="Hm.", text="I have thought.")
     expect_complete(page)
     look.press(answer(page).get_by_role("link", name="context"))

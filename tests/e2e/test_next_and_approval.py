@@ -159,7 +159,7 @@ def begin_call(made: Diary, page: Page) -> Locator:
 
 def test_a_call_is_shown_readable_and_runs_once_it_is_allowed(page: Page, guarded: Diary) -> None:
     asked = begin_call(guarded, page)
-    expect(asked).to_contain_text(f"The model asks to use {guarded.row.name}__note with:")
+    expect(asked).to_contain_text(f"The model asks to use note ({guarded.row.name}) with:")
     expect(asked.locator("dd").first).to_have_text("Dear diary,\n<b>today</b>")
     expect(asked.locator("dd").nth(1)).to_have_text("3")
     expect(status(page)).to_have_text("A tool waits for your permission.")

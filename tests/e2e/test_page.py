@@ -109,7 +109,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(phone: Page) -> Non
     expect(side).to_be_hidden()
     phone.get_by_role("button", name="Conversations").click()
     expect(side).to_be_visible()
-    phone.get_by_role("link", name="New conversation").click()
+    side.get_by_role("link", name="New conversation").click()
     expect(phone.get_by_role("heading", name="What would you like to know?")).to_be_visible()
 
 
@@ -160,3 +160,27 @@ def test_an_unknown_address_is_answered_in_the_look_of_the_product(visit: OpenBr
     expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
     page.get_by_role("link", name="To your conversations").click()
     expect(field(page)).to_be_visible()
+
+
+def test_without_a_network_the_page_says_so(visit: OpenBrowser) -> None:
+    opened = visit(service_workers="allow")
+    opened.expected += ["net::ERR", "htmx:sendError"]
+    page = opened.sign_in()
+    page.evaluate("navigator.serviceWorker.ready.then(() => null)")
+    opened.context.set_offline(True)
+    page.goto(opened.product.url + "/files/")
+    expect(page.get_by_role("heading", name="No network")).to_be_visible()
+    opened.context.set_offline(False)
+    page.get_by_role("link", name="Try again").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Files")
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 430), (640, 425)], ids=["keyboard-up", "zoomed"])
+def test_half_of_a_low_window_is_conversation(visit: OpenBrowser, width: int, height: int) -> None:
+    page = visit(viewport={"width": width, "height": height}, has_touch=width < 400).sign_in()
+    ask(page, "Count", text="One two three.")
+    expect_complete(page)
+    assert 2 * page.locator("#transcript").evaluate("each => each.offsetHeight") >= height
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    who = page.locator(".who-opener")
+    expect(who).to_be_in_viewport()

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, ready
+from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, ready, who_answers
 from tests.e2e.file_steps import go_to, overflow
 from tests.product import Product
 
@@ -53,7 +53,9 @@ def test_what_is_tried_is_what_the_model_then_gets(product: Product, page: Page)
     shown = panel.locator("pre").all_inner_texts()
     page.get_by_role("link", name="Start a conversation with it").click()
     ready(page)
-    expect(page.get_by_label("Persona")).to_have_value(re.compile("-"))
+    expect(page.locator(".who-opener")).to_contain_text("Pirate")
+    expect(who_answers(page).get_by_label("Persona")).to_have_value(re.compile("-"))
+    page.keyboard.press("Escape")
     page.get_by_role("link", name="Who sails?").click()
     expect(field(page)).to_be_focused()
     expect(field(page)).to_have_value("Who sails?")
@@ -96,11 +98,12 @@ def test_choosing_another_persona_changes_what_it_offers(page: Page) -> None:
     ready(page)
     expect(page.get_by_text("Knows the sea.")).to_be_visible()
     field(page).fill("Tell me:")
-    page.get_by_label("Persona").select_option(label="Cook")
+    who_answers(page).get_by_label("Persona").select_option(label="Cook")
+    page.keyboard.press("Escape")
     expect(page.get_by_role("link", name="How is the wind?")).to_have_count(0)
     page.get_by_role("link", name="What is for dinner?").click()
     expect(field(page)).to_have_value("Tell me:\nWhat is for dinner?")
-    page.get_by_label("Persona").select_option(label="No persona")
+    who_answers(page).get_by_label("Persona").select_option(label="No persona")
     expect(page.locator("[data-starter]")).to_have_count(0)
 
 

@@ -86,8 +86,11 @@ def test_search_by_keyboard_leads_to_the_message(page: Page) -> None:
         expect_complete(page)
     talk(page, "something else")
     page.keyboard.press("Control+k")
-    expect(page.get_by_label("Search all conversations")).to_be_focused()
+    expect(page.get_by_label("Search everything")).to_be_focused()
     page.keyboard.type("hop dong")
+    found = page.get_by_role("group", name="Messages").get_by_role("option").first
+    expect(found.locator("mark").first).to_have_text("Hợp")
+    page.keyboard.press("ArrowUp")  # from the first to the last, which leads to all that was found
     page.keyboard.press("Enter")
     hit = page.locator(".found-messages a").last
     expect(hit.locator("mark").first).to_have_text("Hợp")
@@ -119,6 +122,7 @@ def test_without_scripts_a_conversation_is_organised_and_found(visit: OpenBrowse
     page.get_by_label("Title").fill("Fruit")
     page.get_by_role("button", name="Rename", exact=True).click()
     expect(page.get_by_role("heading", name="Fruit")).to_be_visible()
+    page.get_by_role("link", name="Search…").click()
     page.get_by_label("Search all conversations").fill("apples")
     page.keyboard.press("Enter")
     page.locator(".found-messages a").first.click()
@@ -145,3 +149,29 @@ def test_a_shared_link_is_read_by_somebody_without_an_account(visit: OpenBrowser
     stranger.expected.append("404 (Not Found)")
     stranger.page.reload()
     expect(stranger.page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+
+
+def test_keys_hold_on_every_page(page: Page) -> None:
+    talk(page, "apples")
+    page.locator("#transcript").focus()
+    page.keyboard.press("k")
+    expect(page.locator("article.answer")).to_be_focused()
+    page.keyboard.press("k")
+    expect(page.locator("article.question")).to_be_focused()
+    page.keyboard.press("/")
+    expect(page.get_by_label("Your message")).to_be_focused()
+    page.keyboard.press("Control+.")
+    expect(page.locator("#panel")).to_be_visible()
+    page.keyboard.press("Control+.")
+    expect(page.locator("#panel")).to_be_hidden()
+    page.keyboard.press("Control+b")
+    expect(page.locator("#side-list")).to_be_hidden()
+    page.get_by_role("link", name="Files").click()
+    expect(page.locator("#side-list")).to_be_hidden()  # as it was
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("Copy the last answer")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+b")
+    expect(page.locator("#side-list")).to_be_visible()
+    page.keyboard.press("Control+Shift+O")
+    expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()

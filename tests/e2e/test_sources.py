@@ -55,6 +55,11 @@ def test_a_citation_shows_its_source_to_whoever_points_or_tabs_to_it(page: Page,
     page.keyboard.press("Escape")
     expect(card).to_be_hidden()
     expect(first).to_have_attribute("title", "contract.txt")
+    first.click()  # no new tab: the panel, at the passage
+    source = page.locator("#panel #source-1")
+    expect(source).to_be_focused()
+    expect(source).to_contain_text(CLAUSE)
+    expect(source).to_have_attribute("aria-current", "true")
 
 
 def test_the_panel_lists_the_sources_and_where_they_are_cited(page: Page, person: Person, place: str) -> None:

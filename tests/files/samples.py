@@ -18,7 +18,8 @@ LAUGHS = '<!DOCTYPE lolz [<!ENTITY a0 "lol">{}]>'.format(
 
 
 def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") -> bytes:
-    """A PDF whose pages have these lines of text; `count` is what it says of their number."""
+    """A PDF whose pages have these lines of text, large where they begin with `# `; `count` is what it says of their
+    number."""
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -30,7 +31,10 @@ def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") ->
             "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842]"
             f" /Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * number} 0 R >>"
         )
-        lines = "".join(f"({line}) Tj T*\n" for line in page.split("\n") if line)
+        shown = (
+            f"/F1 18 Tf ({line[2:]}) Tj /F1 10 Tf" if line[:2] == "# " else f"({line}) Tj" for line in page.split("\n")
+        )
+        lines = "".join(f"{line} T*\n" for line in shown if line != "() Tj")
         content = f"BT /F1 10 Tf 12 TL 40 800 Td\n{lines}ET" if lines else ""
         objects.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
     out = io.BytesIO(b"")
@@ -135,6 +139,26 @@ def strict(document: bytes) -> bytes:
         members = {name: opened.read(name) for name in opened.namelist()}
     old, new = rb"http://schemas\.openxmlformats\.org/(\w+)/2006/", rb"http://purl.oclc.org/ooxml/\1/"
     return archive({name: re.sub(old, new, content) for name, content in members.items()})
+
+
+OPEN = (
+    '<office:document-content xmlns:office="office" xmlns:text="text" xmlns:table="table" xmlns:draw="draw"'
+    ' xmlns:style="style" xmlns:presentation="presentation" xmlns:xlink="xlink" xmlns:dc="dc">{content}'
+    "</office:document-content>"
+)
+
+
+def open_document(kind: str, body: str, styles: str = "", **members: str) -> bytes:
+    """An OpenDocument `text`, `spreadsheet` or `presentation` with this body and these automatic styles, as XML."""
+    content = f"<office:automatic-styles>{styles}</office:automatic-styles><office:body>{body}</office:body>"
+    return archive(
+        {
+            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+            "content.xml": OPEN.format(content=content),
+            "META-INF/manifest.xml": "<manifest/>",
+            **{name.replace("_", "/", 1) + ".xml": OPEN.format(content=text) for name, text in members.items()},
+        }
+    )
 
 
 def book(chapters: Sequence[str]) -> bytes:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from files.extraction.readers.archive import Archive
 from files.extraction.readers.result import ExtractionError
-from files.extraction.text import encodings
+from files.extraction.text import encodings, rtf
 
 PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
@@ -14,6 +14,10 @@ XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 EPUB = "application/epub+zip"
 HTML = "text/html"
 MAIL = "message/rfc822"
+RTF = "application/rtf"
+ODT, ODS, ODP = OPEN_DOCUMENTS = tuple(
+    f"application/vnd.oasis.opendocument.{kind}" for kind in ("text", "spreadsheet", "presentation")
+)
 SVG = "image/svg+xml"
 IMAGES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}  # Pillow's names
 
@@ -28,6 +32,7 @@ _PDF_MARK = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1
 _ZIP = b"PK\x03\x04"
 _COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Word 97 and its kin; and what Office wraps a protected file in
 _PROTECTED = "EncryptedPackage".encode("utf-16-le")
+_MANIFEST = "META-INF/manifest.xml"
 _PARTS = {
     "word/document.xml": DOCX,
     "ppt/presentation.xml": PPTX,
@@ -100,6 +105,8 @@ def media_type(path: Path, name: str) -> str:
             return kind
     if _PDF_MARK.search(head[:1_024]):
         return PDF
+    if rtf.is_rtf(head):
+        return RTF
     if head.startswith(_ZIP):
         return _in_archive(path)
     if head.startswith(_COMPOUND):
@@ -121,8 +128,14 @@ def _in_archive(path: Path) -> str:
     for part, kind in _PARTS.items():
         if part in archive.names:
             return kind
-    if "mimetype" in archive.names and archive.head("mimetype").strip() == EPUB.encode():
+    said = archive.head("mimetype").strip().decode("ascii", "replace") if "mimetype" in archive.names else ""
+    if said == EPUB:
         return EPUB
+    for kind in OPEN_DOCUMENTS:
+        if said in (kind, f"{kind}-template"):
+            if b"encryption-data" in archive.head(_MANIFEST):
+                raise ExtractionError("encrypted")
+            return kind
     iwork = any(name.startswith("Index/") and name.endswith(".iwa") for name in archive.names)
     raise ExtractionError("unsupported", "iwork" if iwork or "Index.zip" in archive.names else "archive")
 

@@ -1,14 +1,19 @@
-"""Text as it is: Markdown, tables, JSON, code, XML. Only its encoding has to be found."""
+"""Text as it is: Markdown, tables, JSON, code, XML. Only its encoding has to be found. And what is written in ASCII."""
 
 from pathlib import Path
 
+from files.extraction.readers.media_types import RTF
 from files.extraction.readers.result import MAX_CHARACTERS, Extracted, ExtractionError, whole
-from files.extraction.text import encodings
+from files.extraction.text import encodings, rtf
 
 _MAX_BYTES = 4 * MAX_CHARACTERS  # no encoding in use takes more for a character
 
 
 def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
+    if media_type == RTF:
+        data = path.read_bytes()
+        pictures = rtf.pictures_in(data)
+        return whole(media_type, rtf.text_of(data), left_out={"pictures": pictures} if pictures else {})
     text, used = decoded(path, encoding)
     return whole(media_type, [text], encoding=used)
 

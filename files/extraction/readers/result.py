@@ -31,7 +31,7 @@ SENTENCES = {
 # What is said of a file that was read only in part, by what is missing.
 LEFT_OUT = {
     "scans": "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs.",
-    "pictures": "{count} of its pictures were left out.",
+    "pictures": "Pictures that were left out: {count}.",
     "slides": "{count} of its {pages} slides have no text. What their pictures show is left out.",
 }
 # What is said of an unsupported file whose kind is known.

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from files.extraction.readers.archive import Archive, Element, relation_targets
-from files.extraction.readers.charts import chart
 from files.extraction.readers.result import Extracted, paged
+from files.extraction.text.charts import chart
 from files.extraction.text.formulas import latex
 from files.extraction.text.numbering import written
 from files.extraction.text.tables import Cell, markdown

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO
 
 from files.extraction.readers.archive import Archive, Element, events, relation_targets
-from files.extraction.readers.charts import chart
 from files.extraction.readers.result import Extracted, whole
+from files.extraction.text.charts import chart
 from files.extraction.text.formulas import latex
 from files.extraction.text.numbering import BULLET, LEVELS, Level, Numbering
 from files.extraction.text.tables import Cell, markdown

@@ -1,7 +1,10 @@
 """The numbers of a chart in an Office file (DrawingML, ECMA-376 part 1, section 21.2), as a table."""
 
-from files.extraction.readers.archive import Element
+from typing import Any
+
 from files.extraction.text.tables import Cell, markdown
+
+Element = Any  # lxml's own class for elements is private
 
 _MOST = 500  # points of a chart that are written
 
