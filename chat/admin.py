@@ -19,12 +19,13 @@ from chat.models import Conversation, Import, Run, Share, Summary, SummaryJob, T
 from chat.replay import admin as replay_admin
 from chat.runs.limits import used
 from chat.runs.services import stop_run
+from chat.texts import admin as text_admin
 from chat.usage import admin as usage_admin
 from core.admin import STATES, Confirmation, RecordAdmin, acting, button, confirmed, display, go
 from core.errors import ProductError
 from personas.models import Persona
 
-__all__ = ["replay_admin", "usage_admin"]  # Django looks for admin pages here alone
+__all__ = ["replay_admin", "text_admin", "usage_admin"]  # Django looks for admin pages here alone
 
 
 @admin.register(Conversation)

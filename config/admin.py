@@ -29,6 +29,7 @@ GROUPS = {
     "Prompts": {
         "personas.SystemPrompt": "history_edu",
         "personas.SummaryPrompt": "summarize",
+        "personas.PromptText": "format_quote",
         "personas.Persona": "face",
         "personas.Reminder": "campaign",
         "personas.BudgetProfile": "tune",

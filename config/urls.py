@@ -25,6 +25,7 @@ from config.dashboard_admin import doctor_page
 from config.http import app, health, metrics
 from files import api
 from personas import api as personas_api
+from personas import text_api
 from projects import api as projects_api
 from projects.planner import api as task_api
 
@@ -52,6 +53,7 @@ router.register("prompts", personas_api.PromptViewSet)
 router.register("reminders", personas_api.ReminderViewSet)
 router.register("budget-profiles", personas_api.BudgetProfileViewSet)
 router.register("system-prompts", personas_api.SystemPromptViewSet)
+router.register("prompt-texts", text_api.PromptTextViewSet, "prompt-text")
 router.register("models", personas_api.ModelViewSet)
 
 handler404, handler500 = "config.http.health.not_found", "config.http.health.failed"

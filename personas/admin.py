@@ -1,7 +1,7 @@
 """Who answers, and under which rules, as administrators set it up."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
@@ -227,13 +227,21 @@ class PromptAdmin(RowAdmin):
     actions_detail = ("edit", "activate", "compare_with_active")
     add_form_template = "admin/personas/prompt/add_form.html"
 
-    @property
-    def rows(self) -> "QuerySet[PromptVersion]":
-        return cast("QuerySet[PromptVersion]", self.model._default_manager.all())
+    def asked(self, request: HttpRequest) -> PromptVersion:
+        """One that is not stored, of the history that the page is about, with the text that it begins with."""
+        return cast("PromptVersion", self.model())
+
+    def url(self, page: str, prompt: PromptVersion, **query: object) -> str:
+        """Of a page about the history of this prompt."""
+        return reverse(f"admin:personas_{self.opts.model_name}_{page}", query=query or None)
+
+    def home(self, prompt: PromptVersion) -> str:
+        """The page with all of its versions."""
+        return self.url("changelist", prompt)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         styled: Any = partial(self.formfield_for_dbfield, request=request)
-        return modelform_factory(self.model, PromptForm, fields=("text", "note"), formfield_callback=styled)
+        return modelform_factory(self.model, self.form, fields=("text", "note"), formfield_callback=styled)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -257,13 +265,15 @@ class PromptAdmin(RowAdmin):
 
     def get_changeform_initial_data(self, request: HttpRequest) -> Any:
         """The text of the version `?from=`, else of the active one."""
-        active = self.rows.filter(active=True).first()
+        asked = self.asked(request)
+        active = asked.history().filter(active=True).first()
         chosen = request.GET.get("from", "")
-        start = self.rows.filter(version=chosen).first() if chosen.isdecimal() and len(chosen) < 10 else active
-        return {"text": start.text if start else "", "based_on": active.version if active else 0}
+        named = chosen.isdecimal() and len(chosen) < 10
+        start = asked.history().filter(version=chosen).first() if named else active
+        return {"text": (start or asked).text, "based_on": active.version if active else 0}
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
-        context = {"count_url": reverse(f"admin:personas_{self.opts.model_name}_count"), **(extra_context or {})}
+        context = {"count_url": self.url("count", self.asked(request)), **(extra_context or {})}
         return super().add_view(request, form_url, context)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
@@ -288,19 +298,20 @@ class PromptAdmin(RowAdmin):
         if len(versions) != 2:
             self.message_user(request, "Select exactly two versions to compare.", messages.WARNING)
             return None
-        return HttpResponseRedirect(self.comparison_url(*versions))
+        return HttpResponseRedirect(self.url("compare", self.asked(request), old=versions[0], new=versions[1]))
 
     @button("Edit", icon="edit", permission="begin")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """A version never changes: the form for the next one, with this one's text."""
         prompt: PromptVersion = self.row(request, object_id)
-        return HttpResponseRedirect(reverse(f"admin:personas_{self.opts.model_name}_add") + f"?from={prompt.version}")
+        return HttpResponseRedirect(self.url("add", prompt, **{"from": prompt.version}))
 
     @button("Compare with the active one", icon="compare_arrows", permission="view")
     def compare_with_active(self, request: HttpRequest, object_id: str) -> HttpResponse:
         prompt: PromptVersion = self.row(request, object_id)
-        active = self.rows.filter(active=True).first() or prompt
-        return HttpResponseRedirect(self.comparison_url(*sorted((prompt.version, active.version))))
+        active = prompt.history().filter(active=True).first()
+        old, new = sorted((prompt.version, active.version if active else 0))
+        return HttpResponseRedirect(self.url("compare", prompt, old=old, new=new))
 
     @confirmed(
         "Make active",
@@ -314,7 +325,7 @@ class PromptAdmin(RowAdmin):
         services.activate_prompt(user=person(request), prompt=prompt)
         self.log_change(request, prompt, "Made active.")
         self.message_user(request, f"{prompt} is active.", messages.SUCCESS)
-        return go(reverse(f"admin:personas_{self.opts.model_name}_changelist"))
+        return go(self.home(prompt))
 
     def get_custom_urls(self) -> Any:
         name = f"personas_{self.opts.model_name}"
@@ -334,7 +345,7 @@ class PromptAdmin(RowAdmin):
         """`?old=` and `?new=` are versions; whatever is no version is the newest."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        prompts = {str(prompt.version): prompt for prompt in self.rows.select_related("author")}
+        prompts = {str(prompt.version): prompt for prompt in self.compared(request)}
         newest = next(iter(prompts.values()), self.model(version=0))
         old, new = (prompts.get(request.GET.get(name, ""), newest) for name in ("old", "new"))
         context = {
@@ -342,14 +353,16 @@ class PromptAdmin(RowAdmin):
             "title": f"Compare {old} with {new}",
             "opts": self.opts,
             "prompts": prompts.values(),
+            "text_name": getattr(old, "name", ""),
             "old": old,
             "new": new,
             "rows": compare(old.text, new.text),
         }
         return TemplateResponse(request, "admin/personas/prompt/compare.html", context)
 
-    def comparison_url(self, old: int, new: int) -> str:
-        return reverse(f"admin:personas_{self.opts.model_name}_compare") + f"?old={old}&new={new}"
+    def compared(self, request: HttpRequest) -> Sequence[PromptVersion]:
+        """What there is to compare, the newest first."""
+        return list(self.asked(request).history().select_related("author"))
 
 
 @dataclass(frozen=True, slots=True)

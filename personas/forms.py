@@ -22,6 +22,7 @@ from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder
 from personas.names import require_free_name
 from personas.services import default_profile, model_for
+from personas.texts import TEXTS, checked
 
 
 class Lines(forms.CharField):
@@ -67,17 +68,40 @@ class PromptForm(forms.ModelForm[PromptVersion]):
     def clean(self) -> dict[str, Any]:
         """Stops once when somebody else has changed the prompt meanwhile; saving again goes on from theirs."""
         cleaned = super().clean() or self.cleaned_data
-        active = self._meta.model._default_manager.filter(active=True).select_related("author").first()
-        based_on = cleaned.get("based_on")
-        if active is not None and based_on is not None and based_on != active.version:
+        active = self.instance.history().filter(active=True).select_related("author").first()
+        based_on, now = cleaned.get("based_on"), active.version if active is not None else 0
+        if based_on is not None and based_on != now:
             data = cast("QueryDict", self.data).copy()
-            data["based_on"] = str(active.version)
+            data["based_on"] = str(now)
             self.data = data
+            became = f"{active} by {active.author or 'the product'}" if active is not None else "The built-in text"
             raise forms.ValidationError(
-                f"{active} by {active.author or 'the product'} became active while you were writing, and your text "
-                "does not have its changes. Compare the versions, take over what you need, and save again."
+                f"{became} became active while you were writing, and your text does not have its changes. Compare the "
+                "versions, take over what you need, and save again."
             )
         return cleaned
+
+
+class TextForm(PromptForm):
+    """A new version of the text of this `name`."""
+
+    name: str
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        row: Any = self.instance
+        row.name = self.name
+        text, about = self.fields["text"], TEXTS[self.name]
+        text.required = not about.may_be_empty
+        text.help_text = f"At most {about.most:,} characters."
+        if about.may_be_empty:
+            text.help_text += " Empty: nothing is sent in its place."
+
+    def clean_text(self) -> str:
+        try:
+            return checked(self.name, self.cleaned_data["text"])
+        except ProductError as error:
+            raise forms.ValidationError(error.detail, code=error.code) from error
 
 
 class ReminderForm(forms.ModelForm[Reminder]):

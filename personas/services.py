@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -20,12 +22,14 @@ from llm import tokens
 from llm.models import Model
 from llm.models.workspace import Kept
 from personas.handing_over import require_hand_over
-from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SavedPrompt, SystemPrompt
+from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SavedPrompt, SystemPrompt
 from personas.names import NAMES, free_name, require_free_name
+from personas.texts import BUILT_IN, TEXTS, Own, Texts, checked
 
 Version = TypeVar("Version", bound=PromptVersion)
 
 ONE_AT_A_TIME = "active prompts and default profile"  # two who save at once get two versions, of which one is active
+NO_VERSION = "0"  # the tag of what has no active version
 # Of a persona; everything else goes into a copy.
 NOT_COPIED = {"id", "owner", "name", "visibility", "version", "tokens", "created", "updated"}
 OFFERED = 12  # saved prompts behind a /
@@ -63,10 +67,30 @@ def save_prompt(
     if not text.strip():
         name = kind._meta.verbose_name
         raise ProductError("empty_prompt", f"The {name} is empty. Write one, or go back to an earlier version.")
+    return _next_version(user, kind(text=unix_lines(text), note=note), activate=activate, based_on=based_on)
+
+
+@transaction.atomic
+def save_text(
+    *,
+    user: User | None,
+    name: str,
+    text: str,
+    note: str = "",
+    activate: bool = True,
+    based_on: Collection[str] | None = None,
+) -> PromptText:
+    """As `save_prompt`, the next version of one of `personas.texts.TEXTS`. Raises what `checked` raises, too."""
+    require_right(user, "add", PromptText)
+    row = PromptText(name=name, text=checked(name, text), note=note)
+    return _next_version(user, row, activate=activate, based_on=based_on)
+
+
+def _next_version(user: User | None, prompt: Version, *, activate: bool, based_on: Collection[str] | None) -> Version:
     lock(ONE_AT_A_TIME)
-    _require_active(kind, based_on)
-    newest = kind._default_manager.aggregate(newest=Max("version"))["newest"] or 0
-    prompt = kind(version=newest + 1, text=text, note=note, author=user, tokens=counted(text))
+    _require_active(prompt, based_on)
+    prompt.version = 1 + (prompt.history().aggregate(newest=Max("version"))["newest"] or 0)
+    prompt.author, prompt.tokens = user, counted(prompt.text)
     prompt.save(force_insert=True)
     if activate:
         activate_prompt(user=user, prompt=prompt)
@@ -80,17 +104,27 @@ def activate_prompt(
     """Also the way back to an earlier version. `based_on` as with `save_prompt`."""
     require_right(user, "change", prompt)
     lock(ONE_AT_A_TIME)
-    _require_active(type(prompt), based_on)
-    rows = type(prompt)._default_manager
+    _require_active(prompt, based_on)
+    rows = prompt.history()
     rows.filter(active=True).exclude(pk=prompt.pk).update(active=False)
     rows.filter(pk=prompt.pk).update(active=True)
     prompt.active = True
 
 
-def _require_active(kind: type[PromptVersion], based_on: Collection[str] | None) -> None:
-    active = kind._default_manager.filter(active=True).first()
-    if based_on is not None and (active is None or active.tag not in based_on):
-        raise changed_meanwhile(f"the {kind._meta.verbose_name}")
+@transaction.atomic
+def use_built_in_text(*, user: User, name: str, based_on: Collection[str] | None = None) -> None:
+    """No version of the text is active any more; all of them stay. `based_on` as with `save_prompt`."""
+    require_right(user, "change", PromptText)
+    lock(ONE_AT_A_TIME)
+    text = PromptText(name=name)
+    _require_active(text, based_on)
+    text.history().filter(active=True).update(active=False)
+
+
+def _require_active(prompt: PromptVersion, based_on: Collection[str] | None) -> None:
+    active = prompt.history().filter(active=True).first()
+    if based_on is not None and (active.tag if active else NO_VERSION) not in based_on:
+        raise changed_meanwhile(f"the {prompt._meta.verbose_name}")
 
 
 @transaction.atomic
@@ -124,10 +158,11 @@ def delete_profile(*, user: User, profile: BudgetProfile) -> None:
 
 
 class Rules(NamedTuple):
-    """What administrators have set for every prompt: the active system prompt, and the budget profiles."""
+    """What administrators have set for every prompt: the active system prompt, the budget profiles, and the texts."""
 
     system_prompt: SystemPrompt | None
     profiles: Mapping[UUID, BudgetProfile]
+    texts: Texts
 
     def profile_of(self, persona: Persona | None) -> BudgetProfile:
         """The persona's, else the default; without any row, the documented defaults."""
@@ -137,7 +172,19 @@ class Rules(NamedTuple):
 
 
 def _read_rules() -> Rules:
-    return Rules(SystemPrompt.objects.filter(active=True).first(), BudgetProfile.objects.in_bulk())
+    texts = texts_of(PromptText.objects.filter(active=True))
+    return Rules(SystemPrompt.objects.filter(active=True).first(), BudgetProfile.objects.in_bulk(), texts)
+
+
+def texts_of(rows: Iterable[PromptText]) -> Texts:
+    """With these versions in the place of the built-in ones; a text that the product has no more is passed over."""
+    return Texts({row.name: Own(row.version, row.text) for row in rows if row.name in TEXTS})
+
+
+def texts_then(versions: Mapping[str, str]) -> Texts:
+    """As a report names them: what is not named was the built-in text. A query only where one is."""
+    named = [Q(name=name, version=number) for name, number in versions.items() if name in TEXTS]
+    return texts_of(PromptText.objects.filter(reduce(or_, named))) if named else BUILT_IN
 
 
 _rules = Kept(_read_rules)

@@ -25,23 +25,10 @@ APPS = ("accounts", "chat", "config", "core", "files", "llm", "personas", "proje
 PROGRAMS = re.compile(
     r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!toolbox))"
     r"|^config/(api_docs|http/metrics|schema|service_urls|settings|static_files|templatetags)"
-    r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|models/summary)"
+    r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|texts/|models/summary)"
     r"|^files/index/indexing|^llm/(forms|agent_loop|model_facts|models|types|tokens)|^personas/(forms|models)"
 )
-MODELS = {
-    "DRAFT",
-    "BREAKPOINTS",
-    "ITEM",
-    "DRAFT_AGAIN",
-    "ITEM_AGAIN",
-    "INSTRUCTION",
-    "BY_SEARCH",
-    "FOUND",
-    "NOT_SHOWN",
-    "CONTINUE",
-    "NOT_ALLOWED",
-    "LAST_STEP",
-}
+MODELS = {"CONTINUE", "NOT_ALLOWED", "TEXTS", "WHEN_TO_CALL"}
 # Arguments that describe fields and calls to programmers and administrators.
 DESCRIPTIONS = {"help_text", "description", "summary", "violation_error_message"}
 # Callables and tables whose words are put into a sentence: “There is no such {what}”; and states, as in “is {status}”.

@@ -31,7 +31,6 @@ from chat.context.types import (
     file_too_long,
 )
 
-OMISSION_NOTE = "[Earlier messages were left out to fit the context.]"
 # Of the input limit, in percent: above the first a system prompt is cut to the second.
 KEPT_WHOLE = 50
 CUT_TO = 30
@@ -299,8 +298,9 @@ def _borders(sections: Sections, ends: Mapping[Section, int]) -> tuple[int, ...]
 
 def _omission_note(renderer: Renderer, left: int) -> list[PromptMessage]:
     """The line that stands where messages are missing, if it is wanted and fits in what is left (“The room”)."""
-    tokens = renderer.tokenizer.count(OMISSION_NOTE) + renderer.overhead if renderer.request.omission_note else left + 1
-    return [PromptMessage("omitted", None, "user", tokens, OMISSION_NOTE)] if tokens <= left else []
+    text = renderer.texts["omission_note"]
+    tokens = renderer.tokenizer.count(text) + renderer.overhead if renderer.request.omission_note else left + 1
+    return [PromptMessage("omitted", None, "user", tokens, text)] if tokens <= left else []
 
 
 def _place_of_note(request: ContextRequest, history: History, current_start: int) -> int | None:
@@ -388,7 +388,7 @@ def _shorten_result(sent: PromptMessage, result: ContextMessage, excess: int, re
     target = max(tokens - excess, SHORTEST_RESULT)
     text = result.text
     if text is not None:
-        text = cut_middle(text, target, SHORTEST_RESULT, renderer.tokenizer)
+        text = cut_middle(text, target, SHORTEST_RESULT, renderer.tokenizer, renderer.texts)
         if result.tokens is None:
             target = renderer.tokenizer.count(text)
             if target >= tokens:  # the marker takes more than could be left out
@@ -436,7 +436,7 @@ def _cut_system(system: PromptMessage, block: Block, room: int, renderer: Render
     """S in at most `room` tokens with its overhead: exactly that when its tokens were given, else its real count."""
     tokens, text = room, block.text
     if text is not None:
-        text = cut_end(text, room - renderer.overhead, renderer.tokenizer)
+        text = cut_end(text, room - renderer.overhead, renderer.tokenizer, renderer.texts)
         if text is None:
             return None
         if block.tokens is None:

@@ -16,7 +16,7 @@ from llm.types.model_call import CacheRule, Changed, Usage
 
 # What a provider may serve less than is expected before it is said that it did: it counts in ways of its own.
 TOLERATED, TOLERATED_TOKENS = 0.9, 256
-_DATE_LINE = re.compile(r"\s*(?:Today|It) is \w+, \d{4}-\d\d-\d\d(?: \d\d:\d\d)?\.$")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _MOVED = {
     "persona": "persona_moved",
     "project_files": "files_moved",
@@ -128,9 +128,15 @@ def _piece(message: PromptMessage) -> Piece:
         parts.append(list(reasoning.items) if reasoning is not None else None)
         content = len(message.images) + len(calls) + bool(text.strip())
         blocks = len(reasoning.items) if reasoning is not None else max(1, content)
-    source = _DATE_LINE.sub("", text) if message.section == "system" else message.source
+    source = _without_date(text) if message.section == "system" else message.source
     state = "reasoned" if reasoning is not None else message.state
     return Piece(message.section, message.tokens, digest(*parts), digest(source)[:8] if source else "", state, blocks)
+
+
+def _without_date(text: str) -> str:
+    """A system prompt without its last line, where that says the date, in whatever words."""
+    above, _, last = text.rpartition("\n")
+    return above.rstrip() if _DATE.search(last) else text
 
 
 def points_of(messages: Sequence[PromptMessage], borders: Sequence[int], rule: CacheRule) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from chat.context.types import (
     floored,
 )
 from llm.types.model_call import ToolCall
+from personas.texts import BUILT_IN, Texts
 
 # `history` is older turns with the files above their messages, `current` the newest turn with its files. The project's
 # files and their listing stay together; the reminder is last in every layout (docs/context.md, “Order”).
@@ -44,21 +45,19 @@ LAYOUTS: dict[str, tuple[Section, ...]] = {
 
 DateAwareness = Literal["day", "minute", "off"]
 
-CITATIONS = (
-    "# Citations\n"
-    "Each document has a number. Cite what you take from a document with its number in square brackets right after the "
-    "statement, like [1] or [2][5]. Cite only documents that were given; never list sources at the end."
-)
-CITATION_REMINDER = "Cite the documents you use by their numbers in square brackets, like [1]."
-
 
 @dataclass(frozen=True, slots=True)
 class ToolGuidance:
-    """When to use a tool, in words for the model. A search tool's results can be cited."""
+    """When to use a tool, in words for the model; without any, those that `texts` have for this tool of the product's.
+    A search tool's results can be cited."""
 
     name: str
-    text: str
+    text: str | None = None
     is_search: bool = False
+
+    def line(self, texts: Texts) -> str:
+        text = texts[f"guidance_{self.name}"] if self.text is None else self.text
+        return f"{self.name}: {text}" if text else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,7 @@ class Moment:
     available: frozenset[str] = frozenset()
     searched: bool = False
     append_only: bool = False
+    texts: Texts = BUILT_IN
 
     @property
     def moves(self) -> bool:
@@ -88,31 +88,33 @@ def system_text(base: str, moment: Moment) -> str:
     """S: the editable text, guidance for tools, the section on citations, and the date as the last line."""
     tools = [tool for tool in moment.tools if not moment.moves or tool.name in moment.available]
     cites = moment.searched if moment.moves else any(tool.is_search for tool in tools)
-    guidance = "\n".join(("# Tools", *(f"{tool.name}: {tool.text}" for tool in tools))) if tools else ""
-    return _joined((base, guidance, CITATIONS if cites else "", _date_line(moment)))
+    lines = "\n".join(filter(None, (tool.line(moment.texts) for tool in tools)))
+    guidance = moment.texts.fill("tools", tools=lines) if lines else ""
+    return _joined((base, guidance, moment.texts["citations"] if cites else "", _date_line(moment)))
 
 
 def reminder_text(reminders: Iterable[str], moment: Moment) -> str | None:
     """R: the built-in reminders and the user's, in one message; None when there is nothing to remind of."""
     exact_time = moment.date_awareness == "minute" and not moment.moves
-    time = f"It is {moment.asked_at:%A, %Y-%m-%d %H:%M}." if exact_time else ""
-    return _joined((CITATION_REMINDER if moment.searched else "", *reminders, time)) or None
+    citations = moment.texts["citation_reminder"] if moment.searched else ""
+    return _joined((citations, *reminders, _time("minute", moment) if exact_time else "")) or None
 
 
 def _date_line(moment: Moment) -> str:
     if moment.date_awareness == "off":
         return ""
-    minutes = moment.moves and moment.date_awareness == "minute"
-    return (
-        f"Today is {moment.asked_at:%A, %Y-%m-%d}." if not minutes else f"It is {moment.asked_at:%A, %Y-%m-%d %H:%M}."
-    )
+    return _time("minute" if moment.moves and moment.date_awareness == "minute" else "day", moment)
+
+
+def _time(name: str, moment: Moment) -> str:
+    at = moment.asked_at
+    return moment.texts.fill(name, weekday=f"{at:%A}", date=f"{at:%Y-%m-%d}", time=f"{at:%H:%M}")
 
 
 def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-PREFIX = "Here are some documents provided for context, they may not all be relevant:"
 INLINE_SHARE = Decimal("0.6")
 
 
@@ -152,9 +154,9 @@ def documents_json(documents: Iterable[Document], numbers: Numbers) -> str:
     return json.dumps({"documents": [_entry(document, numbers) for document in documents]}, ensure_ascii=False)
 
 
-def documents_text(documents: Iterable[Document], numbers: Numbers) -> str:
-    """The text of a message of files (P and F): the prefix line, then the JSON."""
-    return f"{PREFIX}\n{documents_json(documents, numbers)}"
+def documents_text(documents: Iterable[Document], numbers: Numbers, texts: Texts = BUILT_IN) -> str:
+    """The text of a message of files (P and F): the line above them, then the JSON."""
+    return f"{texts['documents']}\n{documents_json(documents, numbers)}"
 
 
 def split_project_files(
@@ -189,10 +191,6 @@ def _entry(document: Document, numbers: Numbers) -> dict[str, int | str]:
     return entry
 
 
-STUB = "This tool result is no longer available."
-FILE_STUB = "The contents of these files are not shown here: {}."
-
-
 class Renderer:
     """Makes `PromptMessage`s for one request."""
 
@@ -200,6 +198,7 @@ class Renderer:
         self.request = request
         self.overhead = request.message_overhead
         self.tokenizer = request.tokenizer
+        self.texts = request.texts
 
     @cached_property
     def numbers(self) -> Numbers:
@@ -210,7 +209,7 @@ class Renderer:
     @cached_property
     def stub_tokens(self) -> int:
         given = self.request.stub_tokens
-        return self.tokenizer.count(STUB) if given is None else given
+        return self.tokenizer.count(self.texts["tool_result_stub"]) if given is None else given
 
     def block(self, section: Section, role: Role, block: Block) -> PromptMessage:
         tokens = self.tokenizer.count(block.text or "") if block.tokens is None else block.tokens
@@ -221,7 +220,7 @@ class Renderer:
         """P or F: all of `files` in one user message."""
         tokens = self.files_tokens(files)
         by_tokens_alone = all(file.text is None and file.tokens is not None for file in files)
-        text = None if by_tokens_alone else documents_text(files, self.numbers)
+        text = None if by_tokens_alone else documents_text(files, self.numbers, self.texts)
         return PromptMessage(section, source, "user", tokens + self.overhead, text)
 
     def files_tokens(self, files: tuple[Document, ...]) -> int:
@@ -229,7 +228,7 @@ class Renderer:
         total = 0
         for file in files:
             if file.tokens is None:
-                return self.tokenizer.count(documents_text(files, self.numbers))
+                return self.tokenizer.count(documents_text(files, self.numbers, self.texts))
             total += file.tokens
         return total
 
@@ -266,14 +265,15 @@ class Renderer:
         if message.role != "tool":
             return self.message("history", message)
         tokens = self.stub_tokens + self.overhead
+        text = self.texts["tool_result_stub"]
         stub = PromptMessage(
-            "history", message.id, "tool", tokens, STUB, tool_call_id=message.tool_call_id, state="stubbed"
+            "history", message.id, "tool", tokens, text, tool_call_id=message.tool_call_id, state="stubbed"
         )
         return [stub]
 
     def file_stub(self, upload: PromptMessage, question: ContextMessage) -> PromptMessage:
         """The line that stands in the place of F."""
-        text = FILE_STUB.format(", ".join(file.title or file.id for file in question.sent_files))
+        text = self.texts.fill("file_stub", files=", ".join(file.title or file.id for file in question.sent_files))
         given = self.request.file_stub_tokens
         tokens = self.tokenizer.count(text) if given is None else given
         return upload._replace(tokens=tokens + self.overhead, text=text, state="stubbed")
@@ -305,19 +305,17 @@ def _call_json(call: ToolCall) -> str:
     return f'{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {call.arguments}}}'
 
 
-SYSTEM_MARKER = "[System prompt truncated to fit context]"
-
-
-def cut_end(text: str, limit: int, tokenizer: Tokenizer) -> str | None:
+def cut_end(text: str, limit: int, tokenizer: Tokenizer, texts: Texts = BUILT_IN) -> str | None:
     """The beginning of a system prompt and the marker, at most `limit` tokens; None if not even the marker fits.
 
     A text that fits (its given count was larger than the real one) stays as it is.
     """
     if tokenizer.count(text) <= limit:
         return text
-    kept = limit - tokenizer.count(SYSTEM_MARKER)
+    marker = texts["system_cut"]
+    kept = limit - tokenizer.count(marker)
     while kept >= 0:
-        shortened = f"{tokenizer.head(text, kept)}\n{SYSTEM_MARKER}"
+        shortened = f"{tokenizer.head(text, kept)}\n{marker}"
         # Texts put together may count a little more than their parts.
         excess = tokenizer.count(shortened) - limit
         if excess <= 0:
@@ -326,7 +324,7 @@ def cut_end(text: str, limit: int, tokenizer: Tokenizer) -> str | None:
     return None
 
 
-def cut_middle(text: str, limit: int, least: int, tokenizer: Tokenizer) -> str:
+def cut_middle(text: str, limit: int, least: int, tokenizer: Tokenizer, texts: Texts = BUILT_IN) -> str:
     """Head and tail of a tool result around a marker that says how much was left out: at most `limit` tokens.
 
     Not every count can be met, as a character may be several tokens. The closest from below is taken unless it is under
@@ -335,12 +333,12 @@ def cut_middle(text: str, limit: int, least: int, tokenizer: Tokenizer) -> str:
     total = tokenizer.count(text)
     if total <= limit:
         return text
-    kept = limit - tokenizer.count(_marker(total))
+    kept = max(limit - tokenizer.count(_marker(total, texts)), 0)
     tried: dict[int, str] = {}
     below: dict[int, str] = {}
     above: dict[int, str] = {}
     while kept not in tried:
-        tried[kept] = candidate = _around(text, kept, total, tokenizer)
+        tried[kept] = candidate = _around(text, kept, total, tokenizer, texts)
         tokens = tokenizer.count(candidate)
         (below if tokens <= limit else above)[tokens] = candidate
         kept = max(kept + limit - tokens, 0)
@@ -348,10 +346,10 @@ def cut_middle(text: str, limit: int, least: int, tokenizer: Tokenizer) -> str:
     return below[closest] if closest >= least or not above else above[min(above)]
 
 
-def _around(text: str, kept: int, total: int, tokenizer: Tokenizer) -> str:
+def _around(text: str, kept: int, total: int, tokenizer: Tokenizer, texts: Texts) -> str:
     tail = kept // 2
-    return f"{tokenizer.head(text, kept - tail)}\n{_marker(total - kept)}\n{tokenizer.tail(text, tail)}"
+    return f"{tokenizer.head(text, kept - tail)}\n{_marker(total - kept, texts)}\n{tokenizer.tail(text, tail)}"
 
 
-def _marker(tokens: int) -> str:
-    return f"[… {tokens} tokens left out …]"
+def _marker(tokens: int, texts: Texts) -> str:
+    return texts.fill("tool_result_cut", tokens=tokens)

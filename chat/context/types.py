@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from core.errors import ProductError
 from llm.types.model_call import ReasoningState, ToolCall
+from personas.texts import BUILT_IN, Texts
 
 Role = Literal["system", "user", "assistant", "tool"]
 Section = Literal[
@@ -242,10 +243,11 @@ class ContextRequest:
     `messages` is the branch, oldest first, ids unique; the current turn starts at its last user message. It may be only
     the end of the branch: `unloaded` older messages then count as left out (see `Prompt.wants_older`).
     `stub_tokens` and `file_stub_tokens` override the cost of the stubs. `exact` says whether `tokenizer` is the
-    model's own. `versions` (of the system prompt, the persona, the summary prompt) and `extra_sources` (failed files,
-    files by search, summarised messages) go into the report as they are. `system_is_persona`: the text of `system` is
-    the persona's, while `persona` has what else stands there; errors then name the persona. `marked` is derived once,
-    so that a plan does not look for marks: where the questions with one stand.
+    model's own. `texts` are the product's own words. `versions` (of prompts, persona, project and texts) and
+    `extra_sources` (failed files, files by search, summarised messages) go into the report as they are.
+    `system_is_persona`: the text of `system` is the persona's, while `persona` has what else stands there; errors then
+    name the persona. `marked` is derived once, so that a plan does not look for marks: where the questions with one
+    stand.
     """
 
     room: Room
@@ -268,6 +270,7 @@ class ContextRequest:
     reminder: Block | None = None
     unloaded: int = 0
     exact: bool = True
+    texts: Texts = BUILT_IN
     versions: Mapping[str, str] = field(default_factory=dict)
     extra_sources: tuple[SourceReport, ...] = ()
     marked: tuple[int, ...] = field(init=False, repr=False, compare=False)

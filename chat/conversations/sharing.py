@@ -34,6 +34,7 @@ from chat.rendering.references import Sources
 from core.errors import ProductError
 from core.requests import get_or_404, or_404
 from files.models import File
+from personas.texts import BUILT_IN
 
 PAGE = 100  # messages
 MAX_SHARES = 50  # of one conversation
@@ -181,7 +182,7 @@ def _named(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, st
         if source["kind"] in FILE_KINDS and source.get("reason") != "by_user":
             title = titles.get(source.get("id") or "") or source.get("title") or str(wording.KINDS[source["kind"]])
             yield Row(title, source["state"], source.get("tokens"), words=str(wording.STATES[source["state"]]))
-    for message in expand(row):
+    for message in expand(row, BUILT_IN):
         step = step_of(row, message)
         if step.role == "call":
             yield Row(step.words, "full", None, kind="call")

@@ -16,15 +16,13 @@ from core.errors import ProductError
 from llm.models import Model
 from llm.services import with_fallbacks
 from llm.types.model_call import Message, ModelRequest
+from personas.services import rules_at
+from personas.texts import Texts
 
 SMALLEST_WINDOW = 4_096  # tokens; models with less write titles that are worse than the message's beginning
 SHOWN = 2_000  # characters of the question, and of the answer, that the model reads
 READ = 400  # characters of what it says; a model that writes an essay is cut off
 TIMEOUT = 60.0  # seconds
-INSTRUCTION = (
-    "Write a title for the conversation below, in its language and in at most six words. "
-    "Answer with the title alone, on one line, without quotation marks."
-)
 
 logger = logging.getLogger(__name__)
 
@@ -42,12 +40,12 @@ def claim(conversation_id: UUID) -> UUID | None:
 
 async def write(turn_id: UUID) -> None:
     """Asks the turn's model for a title. When it has none to give, the automatic one stays."""
-    turn = await on_database(_turn, turn_id)
+    turn, texts = await on_database(_turn, turn_id)
     if turn is None or turn.model is None:
         return
     try:
         async with asyncio.timeout(TIMEOUT):
-            said = await with_fallbacks(turn.model, partial(_ask, turn))
+            said = await with_fallbacks(turn.model, partial(_ask, turn, texts))
     except (ProductError, TimeoutError) as error:
         logger.info("no title for conversation %s: %s", turn.conversation_id, error or "it took too long")
         return
@@ -69,11 +67,11 @@ def cleaned(said: str) -> str:
     return ""
 
 
-async def _ask(turn: Turn, model: Model, patience: float | None) -> str:
+async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -> str:
     shown = f"{turn.user_message.text[:SHOWN]}\n\n{turn.answer.text[:SHOWN]}"
     request = ModelRequest(
         model=model.name,
-        messages=(Message("system", INSTRUCTION), Message("user", shown)),
+        messages=(Message("system", texts["title"]), Message("user", shown)),
         max_output=min(1_024, model.context_window // 4),  # room for a model that reasons first
         window=model.window,
     )
@@ -82,9 +80,9 @@ async def _ask(turn: Turn, model: Model, patience: float | None) -> str:
     return "" if said.unread else said.text
 
 
-def _turn(turn_id: UUID) -> Turn | None:
+def _turn(turn_id: UUID) -> tuple[Turn | None, Texts]:
     related = ("conversation", "user_message", "answer", "model__provider")
-    return Turn.objects.select_related(*related).filter(pk=turn_id).first()
+    return Turn.objects.select_related(*related).filter(pk=turn_id).first(), rules_at().texts
 
 
 def _store(conversation: Conversation, title: str) -> bool:

@@ -14,6 +14,7 @@ from django.db.models import Q
 from uuid_utils.compat import uuid7
 
 from chat.models.conversation import OfConversation
+from personas.texts import Texts
 
 
 class SummaryQuerySet(OfConversation["Summary"]):
@@ -311,14 +312,12 @@ def in_force(
     return rows.filter(pk__in=holding, last=end[0]).select_related("last").order_by("-id").first() if end else None
 
 
-def text_of(summary: Summary) -> str:
+def text_of(summary: Summary, texts: Texts) -> str:
     """What the model reads. The same as long as the row is, so “Today” is said with its date."""
     zone = zoneinfo.ZoneInfo(summary.timezone)
     end, then = summary.span_end.astimezone(zone), summary.as_of.astimezone(zone)
-    frame = (
-        f"Summary of this conversation up to {end:%Y-%m-%d %H:%M}, written on {then:%A, %Y-%m-%d} "
-        "(“today” and “now” mean then). What came after it follows word for word."
-    )
+    said = {"until": f"{end:%Y-%m-%d %H:%M}", "weekday": f"{then:%A}", "date": f"{then:%Y-%m-%d}"}
+    frame = texts.fill("summary", **said)
     return "\n".join([frame, *bracketed(summary.sections)])
 
 

@@ -32,7 +32,6 @@ from chat.prompts.history import (
     with_reasoning_of_calls,
 )
 from chat.prompts.turn_context import TurnContext
-from chat.tools.toolbox import LAST_STEP
 from files.models import File
 from files.services import open_blob
 from llm.models import Provider
@@ -89,8 +88,7 @@ def plan(
     """The prompt for the branch that ends at `leaf`, with `added` below it: a draft, or what this turn has said so far.
 
     `files` are those of a draft, which is then the first of `added`; `later` as in `messages_of`.
-    Raises `ContextError`. The number of queries does
-    not depend on the length of the conversation.
+    Raises `ContextError`. The number of queries does not depend on the length of the conversation.
     """
     documents = context.documents()
     project = _project_files(context, documents)
@@ -105,7 +103,8 @@ def plan(
         counting: Any = {"tokenizer": context.tokenizer, "overhead": overhead}
         rows = branch.newest(room=read, **counting) if branch else []
         documents.reports = [*base, *unsent(rows), *(branch.left_out(rows) if branch else ())]
-        messages = documents.attach(messages_of(rows, marks=marks, later=later, **counting), rows)
+        said_before = messages_of(rows, marks=marks, later=later, texts=context.texts, **counting)
+        messages = documents.attach(said_before, rows)
         if context.model.provider.kind == Provider.Kind.OPENAI:
             messages = with_reasoning(messages, rows, context.model)
         messages = _with_calls(context, messages)
@@ -131,7 +130,7 @@ def plan(
 
 
 def _told(context: TurnContext, summary: Summary | None) -> Block | None:
-    return _block(context, text_of(summary)) if summary is not None else None
+    return _block(context, text_of(summary, context.texts)) if summary is not None else None
 
 
 def _branch(context: TurnContext, leaf: MessageRow) -> Branch:
@@ -208,7 +207,9 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
     """Everything but the messages and files."""
     profile = context.profile
     system, persona = _prompts(context, step)
-    reminders = [*context.reminders, LAST_STEP] if step.last and context.toolbox.definitions else context.reminders
+    reminders, last = context.reminders, context.texts["last_step"]
+    if step.last and context.toolbox.definitions and last:
+        reminders = [*reminders, last]
     return ContextRequest(
         room=context.room,
         messages=(),
@@ -218,11 +219,12 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
         message_overhead=profile.message_overhead,
         omission_note=profile.omission_note,
         system=system,
-        tasks=_block(context, render(context.tasks)) if context.tasks else None,
+        tasks=_block(context, render(context.tasks, context.texts)) if context.tasks else None,
         persona=persona,
         system_is_persona=_replaces(context),
         reminder=_block(context, reminder_text(reminders, _moment(context, step)) or ""),
         exact=context.exact,
+        texts=context.texts,
         versions=_versions(context),
     )
 
@@ -240,13 +242,15 @@ def _moment(context: TurnContext, step: Step) -> Moment:
         available=frozenset() if step.last else frozenset(toolbox.tools),
         searched=step.searched,
         append_only=context.model.provider.append_only,
+        texts=context.texts,
     )
 
 
 def _versions(context: TurnContext) -> dict[str, str]:
     versions = {"system_prompt": str(context.system_prompt.version)} if context.system_prompt else {}
     versions |= {"persona": str(context.persona.version)} if context.persona else {}
-    return versions | ({"project": str(context.project.version)} if context.project else {})
+    versions |= {"project": str(context.project.version)} if context.project else {}
+    return versions | context.texts.versions()
 
 
 def _block(context: TurnContext, text: str) -> Block | None:

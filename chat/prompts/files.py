@@ -23,11 +23,11 @@ from files.index.language import readable
 from files.index.search import Hit, search_many
 from files.models import File
 from personas.models import BudgetProfile
+from personas.texts import Texts
 from projects.models import ProjectFile
 
-BY_SEARCH = "These files of the {whose} can be reached by search; their text is not shown here:"
-FOUND = "These files of the {whose} are not shown whole; what was found in them for the newest question is below:"
-NOT_SHOWN = "These files of the {whose} are not shown here:"
+# Above a list of files: for a model with tools, and for one without, with passages and without.
+HEADERS = BY_SEARCH, FOUND, NOT_SHOWN = ("files_by_search", "files_found", "files_not_shown")
 NO_MATCH = (
     "Nothing in the files that are reached by search has to do with so short a message, so no passage of them was "
     "sent. Name a file, or ask in words that stand in it."
@@ -38,7 +38,7 @@ BRIEF = 3  # words of a message
 # The lists must be sent, so without a bound a project of a thousand files would leave no room for any question.
 LIST_SHARE = 10  # percent of the room, for each of the two
 FOUND_PART = 4  # passages of attachments take at most this part of the room; those of a project what its line leaves
-HEADER = 40  # tokens that are enough for what stands above a list, and for the line that says how many more there are
+HEADER = 40  # tokens that are enough for the built-in words above a list and for the line below it
 JOINT = 4  # texts put together may count a little more than their parts
 
 
@@ -254,8 +254,7 @@ class PromptFiles:
             ids = [UUID(file.id) for each in files.values() for file in each if file.tokens is not None]
             found = self._found(ids, min(most, left))
             header = FOUND if found else NOT_SHOWN
-        texts = [f"{header.format(whose=whose)}\n{lines}" for whose, lines in lists.items()]
-        text = "\n\n".join([*texts, found] if found else texts)
+        text = listing_text(header, lists, found, self.made.texts)
         return Block(text, self.made.tokenizer.count(text))
 
     def _described(self, attached: Sequence[File]) -> list[Document]:
@@ -267,19 +266,30 @@ class PromptFiles:
         """A line for each file: the first ones that take at most their share of `limit`, and with a header at most
         `left`; empty where not one does."""
         lines: list[str] = []
-        left -= HEADER
-        share = min(left, limit * LIST_SHARE // 100 - HEADER)
+        left -= self._header
+        share = min(left, limit * LIST_SHARE // 100 - self._header)
         for file in files:
-            size = self._count(f"{_line(file)}\n")
+            line = line_of(file, self.made.texts)
+            size = self._count(f"{line}\n")
             if size > (share if lines else left):
                 break
-            lines.append(_line(file))
+            lines.append(line)
             share -= size
-        more = [f"- and {len(files) - len(lines)} more files"] if 0 < len(lines) < len(files) else []
-        return "\n".join([*lines, *more])
+        if 0 < len(lines) < len(files):
+            lines.append(self.made.texts.fill("more_files", count=len(files) - len(lines)))
+        return "\n".join(lines)
+
+    @property
+    def _header(self) -> int:
+        """What stands above a list, and the line below it, take no more tokens than this."""
+        texts = self.made.texts
+        if texts.own.keys().isdisjoint({*HEADERS, "more_files"}):
+            return HEADER
+        longest = max(self._count(texts.fill(name, whose="conversation")) for name in HEADERS)
+        return max(HEADER, longest + self._count(texts.fill("more_files", count=100_000)) + JOINT)
 
     def _list_cost(self, lines: str) -> int:
-        return self._count(lines) + HEADER
+        return self._count(lines) + self._header
 
     def _count(self, text: str) -> int:
         if text not in self._counted:
@@ -294,10 +304,13 @@ class PromptFiles:
         for hit in related:
             tried = {**kept, hit.file: [*kept.get(hit.file, ()), hit]}
             # Numbers are given to what is sent only, so here they are tried on a copy.
-            if self.made.tokenizer.count(_rendered(tried, Numbers(self.made.numbers.known))) <= most:
+            if self.made.tokenizer.count(self._rendered(tried, Numbers(self.made.numbers.known))) <= most:
                 kept = tried
         self.made.titles |= {str(pk): hits[0].name for pk, hits in kept.items()}
-        return _rendered(kept, self.made.numbers) if kept else ""
+        return self._rendered(kept, self.made.numbers) if kept else ""
+
+    def _rendered(self, found: Mapping[UUID, Sequence[Hit]], numbers: Numbers) -> str:
+        return documents_text([passages(pk, hits) for pk, hits in found.items()], numbers, self.made.texts)
 
     def _related(self, ids: frozenset[UUID]) -> list[Hit]:
         """The best passages; for a brief message those only that have to do with it, or whose file it names."""
@@ -313,6 +326,18 @@ class PromptFiles:
         return len(re.findall(r"\w+", readable(self.question))) <= BRIEF
 
 
+def line_of(file: Document, texts: Texts) -> str:
+    """A file in a list; one without tokens is an image."""
+    name = "file_line" if file.tokens is not None else "image_line"
+    return texts.fill(name, title=file.title, id=file.id, tokens=file.tokens)
+
+
+def listing_text(header: str, lists: Mapping[str, str], found: str, texts: Texts) -> str:
+    """L: the lines by whose files they name, each below the `header` of this name, and what was `found` in them."""
+    listed = [f"{texts.fill(header, whose=whose)}\n{lines}" for whose, lines in lists.items()]
+    return "\n\n".join([*listed, found] if found else listed)
+
+
 def _why_searched(file: Document, project: ProjectFiles) -> Reason:
     return "no_room" if file.id in project.gave_way else "over_share"
 
@@ -322,13 +347,3 @@ def _names(question: str, file: str) -> bool:
     stem = file.rpartition(".")[0] or file
     asked, named = (" ".join(re.findall(r"[^\W_]+", text.casefold())) for text in (question, stem))
     return file.casefold() in question.casefold() or (bool(named) and f" {named} " in f" {asked} ")
-
-
-def _line(file: Document) -> str:
-    if file.tokens is None:
-        return f"- {file.title} (id {file.id}, an image; it can be seen only when it is attached again)"
-    return f"- {file.title} (id {file.id}, {file.tokens} tokens)"
-
-
-def _rendered(found: Mapping[UUID, Sequence[Hit]], numbers: Numbers) -> str:
-    return documents_text([passages(pk, hits) for pk, hits in found.items()], numbers)

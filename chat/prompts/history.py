@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet
 
 from accounts.models import User
 from chat.context.cache import digest
-from chat.context.rendering import PREFIX, STUB, Numbers, documents_json, own_tokens
+from chat.context.rendering import Numbers, documents_json, own_tokens
 from chat.context.types import Block, ContextMessage, Document, ImageRef, Reason, Role, SourceReport
 from chat.models import Attachment, Mark, Message, StepReasoning, Summary, queries
 from chat.models.queries import BranchMessage
@@ -29,12 +29,13 @@ from llm.providers import wanted_in_later_turns
 from llm.providers.call_ids import json_object
 from llm.tokens import Tokenizer
 from llm.types.model_call import ReasoningState, ToolCall
+from personas.texts import BUILT_IN, Texts
 
 # How an answer that did not end well is replayed: its text as it stands, marked as what it is. Its error never is.
 MARKS = {
-    Message.Status.STOPPED: "[This answer was stopped before its end.]",
-    Message.Status.FAILED: "[This answer broke off before its end.]",
-    Message.Status.INTERRUPTED: "[This answer broke off before its end.]",
+    Message.Status.STOPPED: "answer_stopped",
+    Message.Status.FAILED: "answer_broke_off",
+    Message.Status.INTERRUPTED: "answer_broke_off",
 }
 
 # Errors of an answer whose question was never sent, since it was too long. It must not stand in the way of what came
@@ -121,9 +122,10 @@ def messages_of(
     overhead: int,
     marks: Marks = NO_MARKS,
     later: list[Count] | None = None,
+    texts: Texts = BUILT_IN,
 ) -> list[ContextMessage]:
     """The engine's messages of these rows, without the `unsent`, and their counts. New ones are stored, or put into
-    `later` for the caller to store when nobody waits."""
+    `later` for the caller to store when nobody waits. Only those of the built-in texts are stored."""
     messages: list[ContextMessage] = []
     counted: list[Count] = []
     left_out = {row.pk for row in _unsent(rows)}
@@ -132,18 +134,19 @@ def messages_of(
         if row.pk in left_out:
             continue
         mark: Any = marks.by_message.get(row.pk) if marks.by_message and row.role == Message.Role.USER else None
-        known = row.tokens.get(tokenizer.name, {})
+        rewritten = bool(texts.own) and MARKS.get(row.status) in texts.own  # type: ignore[call-overload]  # its words
+        known = {} if rewritten else row.tokens.get(tokenizer.name, {})
         if len(known.get("each", ())) == 1 and as_history in known and (text := _only_text(row)) is not None:
             role: Role = "user" if row.role == Message.Role.USER else "assistant"
             messages.append(ContextMessage(str(row.pk), role, text, known["each"][0], mark=mark))
             continue
-        expanded = expand(row)
+        expanded = expand(row, texts)
         if len(known.get("each", ())) != len(expanded) or as_history not in known:
             each = known.get("each", ())
             if len(each) != len(expanded):
                 each = [own_tokens(message, tokenizer) for message in expanded]
             known = {**known, "each": each, as_history: _as_history(expanded, each, tokenizer, overhead)}
-            if row.status != Message.Status.PENDING:
+            if row.status != Message.Status.PENDING and not rewritten:
                 counted.append((row.pk, {tokenizer.name: known}))
         each = known["each"]
         messages += [replace(message, tokens=own, mark=mark) for message, own in zip(expanded, each, strict=True)]
@@ -240,8 +243,9 @@ def with_reasoning_of_calls(
 
 
 def _as_history(messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: Tokenizer, overhead: int) -> int:
-    """What the row costs in an older turn, where results are stubs."""
-    stub = tokenizer.count(STUB)
+    """What the row costs in an older turn, where results are stubs. It only bounds how much is read at once, so that
+    the built-in stub will do."""
+    stub = tokenizer.count(BUILT_IN["tool_result_stub"])
     return sum((stub if m.role == "tool" else own) + overhead for m, own in zip(messages, each, strict=True))
 
 
@@ -255,7 +259,7 @@ def store_counts(counted: Sequence[Count]) -> None:
         cursor.execute(_STORE.format(values), flat)
 
 
-def expand(row: Row) -> list[ContextMessage]:
+def expand(row: Row, texts: Texts) -> list[ContextMessage]:
     """The row as the model sees it: reasoning is never replayed, what was said before a call is.
 
     The last message carries the row's id; the steps before it are numbered, as `<id>#1`.
@@ -266,7 +270,7 @@ def expand(row: Row) -> list[ContextMessage]:
     mark = MARKS.get(Message.Status(row.status))
     if mark and steps:
         final = steps.pop() if steps[-1].role == "assistant" and not steps[-1].tool_calls else _said([], [])
-        steps.append(replace(final, text=f"{final.text}\n\n{mark}".strip()))
+        steps.append(replace(final, text=f"{final.text}\n\n{texts[mark]}".strip()))
     names = [f"{row.pk}#{number}" for number in range(1, len(steps))] + [str(row.pk)]
     return [replace(step, id=name) for step, name in zip(steps, names, strict=False)]
 
@@ -302,7 +306,6 @@ def _said(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessage:
 
 
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
-NO_VISION = "[This image cannot be shown: the model does not see images.]"
 # Two documents side by side may count a little more than each alone; nobody has seen more than two.
 JOINT = 4
 
@@ -318,6 +321,7 @@ class Documents:
     tokenizer: Tokenizer
     vision: bool
     numbers: Numbers
+    texts: Texts = BUILT_IN
     reports: list[SourceReport] = field(default_factory=list)
     titles: dict[str, str] = field(default_factory=dict)
     attached: dict[str, list[File]] = field(default_factory=dict)
@@ -339,12 +343,17 @@ class Documents:
         )
 
     def _cost(self, file: File, text: str) -> int:
-        """What the file costs as it is sent: its entry of the JSON, counted once per tokenizer and stored."""
+        """What the file costs as it is sent: its entry of the JSON, counted once per tokenizer and stored with the
+        built-in line above it."""
         if not self.is_counted(file):
             entry = documents_json([Document(str(file.pk), file.name, text)], Numbers({str(file.pk): 100}))
-            wrapper = self.tokenizer.count(f"{PREFIX}\n") + JOINT
+            wrapper = self._above(BUILT_IN) + JOINT
             store_tokens(file=file, tokenizer=self._key, count=self.tokenizer.count(entry) + wrapper)
-        return int(file.tokens[self._key])
+        longer = self._above(self.texts) - self._above(BUILT_IN) if "documents" in self.texts.own else 0
+        return max(1, int(file.tokens[self._key]) + longer)
+
+    def _above(self, texts: Texts) -> int:
+        return self.tokenizer.count(f"{texts['documents']}\n")
 
     @property
     def _key(self) -> str:
@@ -409,7 +418,8 @@ class Documents:
                 images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0, excluded=left_out))
             else:
                 self.reports.append(SourceReport("image", str(file.pk), "left_out", 0, "no_vision", exact=False))
-                documents.append(Document(str(file.pk), file.name, NO_VISION, number=self.numbers.of(str(file.pk))))
+                number = self.numbers.of(str(file.pk))
+                documents.append(Document(str(file.pk), file.name, self.texts["image_unseen"], number=number))
         # A marker has no stored cost; then the whole message of files is counted as it is sent.
         return replace(message, files=tuple(documents), images=tuple(images))
 

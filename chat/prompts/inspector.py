@@ -212,7 +212,7 @@ class Panel:
         if tools := report.get("tools"):
             facts.append(Fact(_("Tools"), ", ".join(tools), _("What the model may call before it answers.")))
         help_ = _("Which of its versions was in force.")
-        versions = ((str(wording.VERSIONS.get(name, name)), number) for name, number in report["versions"].items())
+        versions = ((wording.version_named(name), number) for name, number in report["versions"].items())
         return [*facts, *(Fact(name, _("version %(version)s") % {"version": each}, help_) for name, each in versions)]
 
     @property

@@ -17,7 +17,7 @@ from chat.context.types import Document, PromptMessage
 from chat.models import Message, Summary, Turn
 from chat.models.tree import branch_rows
 from chat.prompts.builder import Planned, true_room, with_count
-from chat.prompts.history import NO_VISION, expand
+from chat.prompts.history import expand
 from chat.prompts.steps import Step, found_by, step_of
 from chat.prompts.turn_context import TurnContext
 from core.background import on_database
@@ -27,6 +27,8 @@ from files.models import File
 from llm.counting import exact_count
 from llm.services import Cut
 from llm.types.model_call import ModelRequest
+from personas.services import texts_then
+from personas.texts import Texts
 
 FILES = ("project_files", "file")  # sections whose text is made of files
 FILE_KINDS = ("project_file", "file", "image")
@@ -336,19 +338,21 @@ def _summarised(kind: str, pk: str, title: str) -> SourceEntry:
 
 def resolved(call: CallReport, draft: str | None = None) -> ResolvedReport:
     """A stored call with what its sources refer to. `draft` is the text of a message that is not stored yet."""
-    sources = call["sources"]
+    sources, words = call["sources"], texts_then(call["versions"])
     wanted = {_row_id(source.get("id")) for source in sources if source["kind"] == "message"}
     wanted |= {
         _row_id(message["source"]) for message in call["messages"] if message["section"] in ("history", "current")
     }
-    texts, steps = _texts(pk for pk in wanted if pk is not None)
+    texts, steps = _texts([pk for pk in wanted if pk is not None], words)
     if draft is not None:
         texts["draft"], steps["draft"] = draft, Step("question", draft)
     files = _files(_row_id(source.get("id")) for source in sources if source["kind"] in FILE_KINDS)
     report = cast("ResolvedReport", {name: value for name, value in call.items() if name not in INTERNAL})
     found = found_by(steps[source.get("id") or ""] for source in sources if (source.get("id") or "") in steps)
     report["sources"] = [_source(source, steps, files, found) for source in sources]
-    report["messages"] = [_message(message, texts, _documents(call, message, files)) for message in call["messages"]]
+    report["messages"] = [
+        _message(message, texts, _documents(call, message, files, words)) for message in call["messages"]
+    ]
     return report
 
 
@@ -357,7 +361,7 @@ def _files(ids: Iterable[UUID | None]) -> dict[str, File]:
     return {str(file.pk): file for file in rows}
 
 
-def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File]) -> str | None:
+def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File], words: Texts) -> str | None:
     """The text of a message of files, made again from the files as they are stored; None for other messages."""
     if message["section"] not in FILES or message["state"] != "full":
         return None
@@ -368,14 +372,14 @@ def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File
     found = [(files[pk], pk) for pk in ids if pk in files]
     if len(found) < len(ids):
         return GONE
-    documents = [Document(pk, file.name, _text_of(file)) for file, pk in found]
-    return documents_text(documents, Numbers(call.get("numbers", {})))
+    documents = [Document(pk, file.name, _text_of(file, words)) for file, pk in found]
+    return documents_text(documents, Numbers(call.get("numbers", {})), words)
 
 
-def _text_of(file: File) -> str:
+def _text_of(file: File, words: Texts) -> str:
     """As it was sent; an image is a document where the model does not see it."""
     if file.is_image:
-        return NO_VISION
+        return words["image_unseen"]
     return file.content.text if hasattr(file, "content") else ""
 
 
@@ -386,12 +390,12 @@ def _row_id(source: str | None) -> UUID | None:
         return None
 
 
-def _texts(ids: Iterable[UUID]) -> tuple[dict[str, str], dict[str, Step]]:
+def _texts(ids: Iterable[UUID], words: Texts) -> tuple[dict[str, str], dict[str, Step]]:
     """The exact text of every engine's message of these rows by its id, and what a person reads in its place."""
     texts: dict[str, str] = {}
     steps: dict[str, Step] = {}
     for row in Message.objects.filter(pk__in=list(ids)):
-        for message in expand(row):
+        for message in expand(row, words):
             calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
             texts[message.id] = "\n".join([message.text or "", *calls]).strip()
             steps[message.id] = step_of(row, message)

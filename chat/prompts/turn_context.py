@@ -27,6 +27,7 @@ from llm.tokens import Tokenizer
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import reminders_for, rules_at
+from personas.texts import BUILT_IN, BUILT_IN_DIGEST, Texts
 from projects.models import Project, ProjectFile, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
 
@@ -138,6 +139,7 @@ class TurnContext:
     marked: bool = True
     true_ratio: Decimal | None = None  # tokens of the provider for one of ours, where it has counted this very prompt
     asked_effort: str = ""
+    texts: Texts = BUILT_IN
 
     @cached_property
     def tokenizer(self) -> tokens.Tokenizer:
@@ -214,12 +216,13 @@ class TurnContext:
             "model": {"window": self.model.window, **{name: getattr(self.model, name) for name in OF_MODEL}},
             "true_ratio": str(self.true_ratio) if self.true_ratio is not None else None,
             "margin": str(self.margin),
+            "texts": BUILT_IN_DIGEST,
         }
 
     def documents(self) -> Documents:
         """New for each plan, whose reports it collects; numbers go on from the conversation's."""
         known = self.conversation.documents if self.conversation is not None else {}
-        return Documents(self.tokenizer, self.model.vision, Numbers(known))
+        return Documents(self.tokenizer, self.model.vision, Numbers(known), self.texts)
 
     @property
     def margin(self) -> Decimal:
@@ -256,6 +259,7 @@ def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | Non
         conversation=scope.conversation,
         project=scope.project,
         asked_effort=scope.conversation.effort if scope.conversation is not None else "",
+        texts=rules.texts,
     )
 
 

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from chat.context.build import SourceEntry
 from chat.context.types import ADVICE
 from core.i18n import dollars, grouped, percent, translated
+from personas.texts import TEXTS
 
 # A panel shows the sections of a prompt in these groups; each has a colour, a card, and a piece of the bar.
 GROUPS = {
@@ -125,6 +126,13 @@ VERSIONS = {
     "project": gettext_lazy("Project"),
     "summary_prompt": gettext_lazy("Summary prompt"),
 }
+
+
+def version_named(name: str) -> str:
+    """What has versions; of a text its name in the admin."""
+    if name in VERSIONS:
+        return str(VERSIONS[name])
+    return _("Text “%(title)s”") % {"title": TEXTS[name].title if name in TEXTS else name}
 
 
 class Fate(NamedTuple):

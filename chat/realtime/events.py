@@ -101,7 +101,12 @@ class EventType(StrEnum):
     TOOL_CALL_APPROVAL = (
         "TOOL_CALL_APPROVAL",
         "A call waits for its person, or has been decided.",
-        {"part": PART, "call": CALL, "state": one_of(*Approval)},
+        {
+            "part": PART,
+            "call": CALL,
+            "state": one_of(*Approval),
+            "until": {**TEXT, "description": "While it waits: when it counts as refused, as in ISO 8601. Else empty."},
+        },
     )
     TOOL_CALL_RESULT = (
         "TOOL_CALL_RESULT",
@@ -215,7 +220,7 @@ def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
         case EventType.TOOL_CALL_END:
             parts[payload["part"]]["label"] = payload["label"]
         case EventType.TOOL_CALL_APPROVAL:
-            parts[payload["part"]]["approval"] = payload["state"]
+            parts[payload["part"]] |= {"approval": payload["state"], "until": payload.get("until", "")}
         case EventType.TOOL_CALL_RESULT:
             call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
             call["arguments"] = payload["arguments"]

@@ -24,6 +24,7 @@ from chat.tools.toolbox import Toolbox, with_external_tools, with_known_tools
 from core.errors import ProductError
 from llm.models import Model
 from personas.models import BudgetProfile, SystemPrompt
+from personas.services import texts_then
 from projects.models import ProjectFile
 
 SHARES = ("safety_margin", "catch_all_margin", "project_share")
@@ -73,13 +74,13 @@ AS_IT_WAS = Variation()
 class PastContext(TurnContext):
     """What the `call` of a stored turn was made under; where `base` is given, which is that, with a variation.
 
-    `texts` of the sections: as today's rows give them. `anew`: the room is that of its own model and profile.
+    `sections`: their texts as today's rows give them. `anew`: the room is that of its own model and profile.
     """
 
     call: CallReport = field(kw_only=True)
     base: "PastContext | None" = None
     anew: bool = False
-    texts: dict[str, str | None] = field(default_factory=dict)
+    sections: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def room(self) -> Room:
@@ -107,7 +108,7 @@ class PastContext(TurnContext):
         return self.toolbox.tokens(self.tokenizer) + self.options.format_tokens(self.tokenizer)
 
     def documents(self) -> Documents:
-        return Documents(self.tokenizer, self.model.vision, Numbers(self.call.get("numbers", {})))
+        return Documents(self.tokenizer, self.model.vision, Numbers(self.call.get("numbers", {})), self.texts)
 
     def summary_above(self, leaf: Message, marks: Marks) -> Summary | None:
         covered = self.call["summary"]
@@ -127,10 +128,10 @@ class PastContext(TurnContext):
         return replace(frame, **blocks)
 
     def _kept(self, name: str, text: str | None) -> str | None:
-        self.texts[name] = text
+        self.sections[name] = text
         if self.base is None:
             return self._sent(name, text)
-        plain = self.base.texts[name]
+        plain = self.base.sections[name]
         then = self._sent(name, plain)
         if text == plain:
             return then
@@ -165,6 +166,7 @@ class Contexts:
             system_prompt=SystemPrompt.objects.filter(version=version).first() if version else None,
             toolbox=_only(context.toolbox, call.get("tools", ())),
             true_ratio=Decimal(ratio) if ratio else None,
+            texts=texts_then(call["versions"]),
         )
 
     def varied(self, then: PastContext) -> PastContext:

@@ -16,12 +16,14 @@ from chat.context.types import ContextError
 from chat.models import RunStep, Summary, Turn
 from chat.prompts import builder
 from chat.prompts.report import FILE_KINDS, CallReport, stored
-from chat.replay.past import AS_IT_WAS, Changed, Contexts, PastContext, Problem, Variation
+from chat.replay.past import AS_IT_WAS, Changed, Contexts, PastContext, Problem, Variation, made_with
 from core.errors import ProductError
 from files.models import File
 from llm.models import Model
 from llm.services import cache_rule
 from llm.types.model_call import Message, ReasoningState, ToolCall, Usage
+from personas.services import texts_then
+from personas.texts import BUILT_IN_DIGEST, TEXTS
 
 NUMBERS = ("limit", "used", "tools_tokens", "sections", "dropped", "unloaded")
 NAMED = 10  # problems of a turn that are named one by one
@@ -116,7 +118,7 @@ class _Turn:
             raise Changed([Problem("fits_no_more", f"What was sent does not fit any more ({error.code}).")]) from error
         for each in past:
             if problems := differences(each.stored, each.report):
-                raise Changed(problems)
+                raise Changed([*other_texts(each.stored), *problems])
         if self.replayer.variation.empty:
             return Again(past, past)
         planned: list[Planned] = []
@@ -204,6 +206,16 @@ def gone(calls: Sequence[CallReport]) -> list[Problem]:
     files = {pk for source in sources if (pk := source.get("id")) and pk != "deleted"}
     here = {str(pk) for pk in File.objects.filter(pk__in=files).values_list("pk", flat=True)} if files else ()
     return [*lost, *(Problem("file_deleted", f"The file {pk} was deleted.") for pk in sorted(files.difference(here)))]
+
+
+def other_texts(call: CallReport) -> list[Problem]:
+    """Versions of texts that were deleted, and the product's own words, of which no versions are kept."""
+    named = {name for name in call["versions"] if name in TEXTS}
+    lost = sorted(named - texts_then(call["versions"]).own.keys())
+    found = [Problem("text_deleted", f"The version of “{TEXTS[name].title}” was deleted.") for name in lost]
+    if made_with(call).get("texts", BUILT_IN_DIGEST) != BUILT_IN_DIGEST:
+        found.append(Problem("built_in_texts_changed", "Built-in texts of the product are not what they were then."))
+    return found
 
 
 def differences(then: CallReport, now: CallReport) -> list[Problem]:

@@ -1,22 +1,7 @@
 """What a run says: to the model, as messages of the run's conversation, and to people."""
 
+from personas.texts import Texts
 from projects.models.task import Task
-
-DRAFT = (
-    "Draft its checklist now: call draft_checklist once, with the items in the order in which they are to be done. "
-    "Each item is so small that you can complete it in one go with the tools you have. Then say in a sentence or two "
-    "what you plan. Do not begin the work."
-)
-BREAKPOINTS = (
-    "Put a breakpoint on each item before which the user has to confirm something or to give you something, and say in "
-    "“needs” what that is."
-)
-ITEM = (
-    "Do this item now, and only this one. When it is complete, call mark_item. If you cannot go on without the user, "
-    "call ask_user and end your answer."
-)
-DRAFT_AGAIN = "{code} has no checklist yet. Call draft_checklist with its items, or say what you lack for it."
-ITEM_AGAIN = "{code} is not marked yet. If it is complete, call mark_item now; else say what is missing."
 
 DRAFT_UNREAD = (
     "The model's server did not read the whole prompt from which this checklist was drafted, so something may be "
@@ -42,19 +27,21 @@ CAP = (
 )
 
 
-def draft(task: Task, *, again: bool, said: str) -> str:
+def draft(task: Task, texts: Texts, *, again: bool, said: str) -> str:
     """The message that asks for a checklist; `said` is what the user answered before."""
+    code = f"@{task.code}"
     if again:
-        return DRAFT_AGAIN.format(code=f"@{task.code}")
-    hybrid = BREAKPOINTS if task.archetype == Task.Archetype.HYBRID else ""
-    return _joined(said, f"Task @{task.code}:", task.title, task.notes, DRAFT, hybrid)
+        return texts.fill("run_draft_again", code=code)
+    hybrid = texts["run_breakpoints"] if task.archetype == Task.Archetype.HYBRID else ""
+    return _joined(said, texts.fill("run_draft", code=code, task=_joined(task.title, task.notes)), hybrid)
 
 
-def item(row: Task, *, again: bool, said: str) -> str:
+def item(row: Task, texts: Texts, *, again: bool, said: str) -> str:
     """The message that asks for one item. It mentions the task, which is so in the prompt whatever its day."""
+    code = f"@{row.code}"
     if again:
-        return ITEM_AGAIN.format(code=f"@{row.code}")
-    return _joined(said, f"Item @{row.code}:", row.title, row.notes, ITEM)
+        return texts.fill("run_item_again", code=code)
+    return _joined(said, texts.fill("run_item", code=code, item=_joined(row.title, row.notes)))
 
 
 def _joined(*parts: str) -> str:

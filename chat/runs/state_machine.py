@@ -23,6 +23,7 @@ from chat.runs.transitions import NO_CHECKLIST, become, checklist, end, locked, 
 from chat.turns.submit import Ask, submit
 from core.errors import NotFound, ProductError
 from personas.models import Persona
+from personas.services import rules_at
 from projects.models.task import Task
 from projects.planner.queries import written_by_hand
 from projects.planner.rules import Actor
@@ -270,7 +271,9 @@ def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
     said = ask.text.strip() if ask else ""
     last = run.steps.filter(code=code).order_by("-attempt").first()
     again = last is not None and last.status == RunStep.Status.OPEN and not last.reminds and ask is None
-    text = prompts.item(item, again=again, said=said) if item else prompts.draft(run.task, again=again, said=said)
+    texts = rules_at(run.version).texts  # type: ignore[attr-defined]  # as `locked` annotates
+    asks = prompts.item(item, texts, again=again, said=said) if item else None
+    text = asks or prompts.draft(run.task, texts, again=again, said=said)
     asked = replace(ask or Ask(""), text=text, models=[run.model_id] if run.model_id else (), of_run=True)
     try:
         turn = submit(user=run.owner, conversation=run.conversation, ask=asked)[0]

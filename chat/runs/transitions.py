@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
+from django.db.models import Subquery
 from django.urls import reverse
 from django.utils import timezone
 
@@ -13,6 +14,7 @@ from accounts.webhooks.services import emit
 from chat.models import Run, RunStep, Turn
 from chat.runs import prompts
 from core.errors import ProductError
+from llm.models import WorkspaceVersion
 from projects.models.task import Task
 from projects.planner.rules import Actor
 from projects.planner.services import draft_begun, set_status
@@ -61,7 +63,8 @@ def locked(run_id: UUID) -> Run | None:
     User.objects.select_for_update(no_key=True).filter(pk__in=owner).first()
     rows = Run.objects.select_for_update(of=("self",)).filter(pk=run_id)
     related = ("owner", "model", "item", "task", "conversation__persona__budget_profile", "conversation__project")
-    return rows.select_related(*related).first()
+    version = Subquery(WorkspaceVersion.objects.values("version"))
+    return rows.select_related(*related).annotate(version=version).first()
 
 
 def save(run: Run) -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
 
-from chat.context.rendering import STUB, Renderer, cost
+from chat.context.rendering import Renderer, cost
 from chat.context.summary import (
     SHORTEST_SUMMARY,
     Bounds,
@@ -74,7 +75,7 @@ def _written(context: TurnContext, call: CallReport, answer: str) -> list[Summar
 
 def _sent(context: TurnContext, call: CallReport, sections: Collection[str]) -> list[SummaryMessage]:
     """The call's messages of these sections with what they cost in an older turn; whose calls are no final answers."""
-    stub = context.tokenizer.count(STUB) + context.profile.message_overhead
+    stub = context.tokenizer.count(context.texts["tool_result_stub"]) + context.profile.message_overhead
     return [
         SummaryMessage(
             sent["source"] or "",
@@ -163,8 +164,9 @@ def costs(context: TurnContext, rows: Sequence[Message], taken: int) -> list[Sum
     tokens, which count the tools'.
     """
     overhead = context.profile.message_overhead
-    messages = context.documents().attach(messages_of(rows, tokenizer=context.tokenizer, overhead=overhead), rows)
-    renderer = Renderer(ContextRequest(context.room, messages, context.tokenizer, message_overhead=overhead))
+    words: Any = {"tokenizer": context.tokenizer, "texts": context.texts}
+    messages = context.documents().attach(messages_of(rows, overhead=overhead, **words), rows)
+    renderer = Renderer(ContextRequest(context.room, messages, message_overhead=overhead, **words))
     room = context.room.input_limit + context.room.tools_tokens - taken
     found: list[SummaryMessage] = []
     for message in reversed(messages):

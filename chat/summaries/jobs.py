@@ -140,9 +140,10 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
         return None
     now, zone = timezone.now(), conversation.owner.zone
     measures = due.Measures(decided, due.costs(decided, rows, fixed + tail))
-    so_far = tokens.tokenizer(writer.tokenizer or tokens.CATCH_ALL).count(text_of(before)) if before else 0
+    texts, counting = decided.texts, tokens.tokenizer(writer.tokenizer or tokens.CATCH_ALL)
+    so_far = counting.count(text_of(before, texts)) if before else 0
     budget = writing.budget_for(writer, budget)
-    brief = writing.Brief(conversation, writer, instructions, budget, now, zone, measures, so_far, patience)
+    brief = writing.Brief(conversation, writer, instructions, budget, now, zone, measures, texts, so_far, patience)
     if brief.room < writing.LEAST_READ:
         raise ProductError(
             "summary_window_too_small",
@@ -201,7 +202,7 @@ def store(work: Work, written: Summary, told: Sequence[writing.Piece], *, last: 
             tokens_in=(before.tokens_in if before else 0) + sum(piece.sent for piece in told),
         )
         summary.supersedes = before or in_force(summary.conversation_id, work.leaf)
-        summary.tokens_out = brief.measures.of_text(text_of(summary))
+        summary.tokens_out = brief.measures.of_text(text_of(summary, brief.texts))
         summary.save(force_insert=True)
         if last:
             finish(work.job.pk)

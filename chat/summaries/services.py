@@ -19,6 +19,7 @@ from core.errors import ProductError
 from core.requests import get_or_404
 from llm import tokens
 from llm.models import Model
+from personas.services import rules_at
 
 MAX_SECTION = 20_000  # characters
 
@@ -103,7 +104,7 @@ def edit_summary(*, user: User, summary: Summary, sections: Sequence[dict[str, s
         edited.pk = Summary._meta.pk.get_default()
         edited.sections = [{"name": name, "text": texts[name]} for name in SECTION_SHARES if texts.get(name)]
         edited.supersedes, edited.author, edited.model_name = summary, user, ""
-        edited.tokens_out = tokens.count(text_of(edited))
+        edited.tokens_out = tokens.count(text_of(edited, rules_at().texts))
         edited.save(force_insert=True)
     return edited
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import zip_longest
 from zoneinfo import ZoneInfo
 
-from chat.context.rendering import STUB, cut_middle
+from chat.context.rendering import cut_middle
 from chat.context.summary import SECTION_SHARES
 from chat.models import Attachment, Conversation, ModelCall, Summary
 from chat.models import Message as Row
@@ -21,8 +21,9 @@ from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
 from llm.types.model_call import Message, ModelRequest
+from personas.texts import Texts
 
-# What a workspace starts with; an administrator's versions are rows. The numbers and the form are added to it.
+# What a workspace starts with; an administrator's versions are rows. The form with its numbers is added to it.
 DEFAULT_PROMPT = """\
 Write what the assistant must still know of the conversation below when its words are gone. You are given the summary \
 so far, if there is one, and the messages that came after it. Write one new summary of both.
@@ -33,11 +34,11 @@ just now in detail, step by step; what is long past in a few words. Say who said
 not said, judge nothing, and answer no question in it.\
 """
 MEANINGS = {
-    "Earlier": "everything before this month",
-    "This month": "this month up to yesterday",
-    "Today": "today, up to the newest events",
-    "Now": "the newest events: what was just done and what is going on",
-}
+    "Earlier": "summary_earlier",
+    "This month": "summary_month",
+    "Today": "summary_today",
+    "Now": "summary_now",
+}  # names of texts
 BUDGET_PART = 8  # a summary takes at most this part of its writer's window, so that the messages have room beside it
 LEAST_READ = 256  # tokens of messages that one call must be able to read, or none could be read whole
 ROOM_TO_THINK = 1_024  # tokens beside the summary, for models that reason first
@@ -84,6 +85,7 @@ class Brief:
     now: datetime
     zone: ZoneInfo
     measures: Measures
+    texts: Texts
     so_far: int = 0
     patience: float | None = None
 
@@ -104,18 +106,25 @@ class Brief:
 
     @property
     def system(self) -> str:
-        lines = [
-            f"## {name}\n{MEANINGS[name]}, at most {floored} tokens (about {int(floored * WORDS_PER_TOKEN)} words)"
-            for name, share in SECTION_SHARES.items()
-            if (floored := int(self.budget * share))
-        ]
-        now = self.now.astimezone(self.zone)
-        return (
-            f"{self.instructions}\n\n# The form\nIt is {now:%A, %Y-%m-%d %H:%M} ({self.zone.key}). Write these "
-            "sections under exactly these headings, leave out those with nothing to tell, and write their text in the "
-            "language of the conversation. Name each attached file and say what it is. Write nothing before or after "
-            "the sections.\n\n" + "\n\n".join(lines)
+        return f"{self.instructions}\n\n{form_of(self.budget, self.now.astimezone(self.zone), self.texts)}"
+
+
+def form_of(budget: int, now: datetime, texts: Texts) -> str:
+    """What stands below the summary prompt: when it is where the person is, and the sections of at most `budget`
+    tokens."""
+    sections = [
+        texts.fill(
+            "summary_section",
+            name=name,
+            meaning=texts[MEANINGS[name]],
+            tokens=floored,
+            words=int(floored * WORDS_PER_TOKEN),
         )
+        for name, share in SECTION_SHARES.items()
+        if (floored := int(budget * share))
+    ]
+    said = {"weekday": f"{now:%A}", "date": f"{now:%Y-%m-%d}", "time": f"{now:%H:%M}", "zone": str(now.tzinfo)}
+    return texts.fill("summary_form", sections="\n\n".join(sections), **said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +146,10 @@ def pieces(rows: Sequence[Row], brief: Brief) -> list[Piece]:
     """The rows as text, tool results as stubs, each small enough for one call."""
     found = []
     for row, following in zip_longest(rows, rows[1:]):
-        text = _written(row, brief.zone)
+        text = _written(row, brief)
         size, shortened = brief.tokenizer.count(text), False
         if size > brief.room:
-            text, shortened = cut_middle(text, brief.room, 1, brief.tokenizer), True
+            text, shortened = cut_middle(text, brief.room, 1, brief.tokenizer, brief.texts), True
             size = brief.tokenizer.count(text)
         ends_turn = following is None or following.role == Row.Role.USER
         found.append(Piece(row, text, size, brief.measures.of_row(row), ends_turn, shortened))
@@ -172,13 +181,13 @@ def _turns(found: Sequence[Piece]) -> Iterator[list[Piece]]:
             turn = []
 
 
-def _written(row: Row, zone: ZoneInfo) -> str:
-    when = f"{row.created.astimezone(zone):%Y-%m-%d %H:%M}"
+def _written(row: Row, brief: Brief) -> str:
+    when = f"{row.created.astimezone(brief.zone):%Y-%m-%d %H:%M}"
     lines = [f"[{when}] {'Person' if row.role == Row.Role.USER else 'Assistant'}:"]
     lines += [_described(attachment) for attachment in row.attachments.all()]
-    for said in expand(row):
+    for said in expand(row, brief.texts):
         if said.role == "tool":
-            lines.append(f"({STUB})")
+            lines.append(f"({brief.texts['tool_result_stub']})")
             continue
         lines += [said.text] if said.text else []
         lines += [f"(called {call.name} with {call.arguments})" for call in said.tool_calls]
@@ -201,8 +210,9 @@ async def write(brief: Brief, before: Summary | None, chunk: Sequence[Piece]) ->
     Tried twice, the second time with what was wrong; where the provider is not available, another model is to be asked
     instead if there is one. Raises `Rejected` and `core.errors.ProductError`.
     """
-    so_far = [f"# The summary so far\n{text_of(before)}"] if before else []
-    text = "\n\n".join([*so_far, "# The messages after it", *(piece.text for piece in chunk)])
+    texts = brief.texts
+    so_far = [f"{texts['summary_so_far']}\n{text_of(before, texts)}"] if before else []
+    text = "\n\n".join([*so_far, texts["summary_messages"], *(piece.text for piece in chunk)])
     messages = (Message("system", brief.system), Message("user", text))
     try:
         return checked(await _ask(brief, messages), brief, before, chunk)
@@ -210,7 +220,7 @@ async def write(brief: Brief, before: Summary | None, chunk: Sequence[Piece]) ->
         if not error.retryable or (error.unavailable and brief.patience is not None):
             raise
     except Rejected as problem:
-        again = f"{brief.system}\n\nAn earlier attempt was not usable: {problem} Write it anew."
+        again = f"{brief.system}\n\n{texts.fill('summary_again', problem=problem)}"
         messages = (replace(messages[0], text=again), messages[1])
     return checked(await _ask(brief, messages), brief, before, chunk, last=True)
 
@@ -241,8 +251,8 @@ def checked(
         raise Rejected("summary_without_sections", "It had none of the headings, or nothing under them.")
     end, zone = chunk[-1].message.created, brief.zone.key
     written = Summary(sections=sections, span_end=end, as_of=brief.now, timezone=zone)
-    replaced = brief.measures.of_text(text_of(before)) if before else 0
-    if brief.measures.of_text(text_of(written)) >= replaced + sum(piece.sent for piece in chunk):
+    replaced = brief.measures.of_text(text_of(before, brief.texts)) if before else 0
+    if brief.measures.of_text(text_of(written, brief.texts)) >= replaced + sum(piece.sent for piece in chunk):
         raise Rejected("summary_not_shorter", "It was not shorter than what it stands for.")
     size = brief.tokenizer.count(text)
     if size > brief.budget * TOO_LONG and not last:

@@ -20,11 +20,7 @@ QUOTE = 1_500  # characters of one message
 CUT = "[…]"  # where a quotation leaves something out
 NOTHING = "Nothing was found in what the summary replaced. Try other words."
 
-CONVERSATION_GUIDANCE = ToolGuidance(
-    "search_conversation",
-    "Earlier messages were replaced by a summary. Call it before you answer a question on something said in them that "
-    "the summary does not tell exactly: names, numbers, wordings. Use words that were said then.",
-)
+CONVERSATION_GUIDANCE = ToolGuidance("search_conversation")
 
 
 class SearchConversation:

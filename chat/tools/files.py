@@ -27,17 +27,8 @@ QUESTION_END, QUESTION_START = 300, 100  # characters of a long question that ar
 READ = 12_000  # characters of one reading
 BETWEEN = "\n[…]\n"
 
-SEARCH_GUIDANCE = ToolGuidance(
-    "search_files",
-    "Call it before you answer a question that the files may answer. Say what you look for in the words that the "
-    "files would use, and give variants. If that is not enough, search again with other words or read on in a file.",
-    is_search=True,
-)
-READ_GUIDANCE = ToolGuidance(
-    "read_file",
-    "Call it to read a page of a file that a search has found, or to read on where a passage ends.",
-    is_search=True,
-)
+SEARCH_GUIDANCE = ToolGuidance("search_files", is_search=True)
+READ_GUIDANCE = ToolGuidance("read_file", is_search=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,13 +321,6 @@ def _require_live(step: RunStep) -> None:
         raise BadArguments("This run has been stopped. End your answer now.")
 
 
-GUIDANCE = {
-    ListTasks: "Call it for tasks that are not shown to you already.",
-    CreateTask: "Call it when the user wants something to be noted as a task.",
-    DraftChecklist: "Call it to divide a day task that is yours or shared into small items.",
-    MarkItem: "Call it as soon as an item is done, and not before. The user's own tasks are theirs to mark.",
-    AskUser: "Call it when you cannot go on without the user, instead of guessing.",
-}
 EVERYWHERE = (ListTasks, CreateTask, DraftChecklist, MarkItem, AskUser)
 WHILE_DRAFTING, AT_AN_ITEM = (DraftChecklist, AskUser), (MarkItem, AskUser)
 
@@ -339,4 +332,4 @@ def task_tools(hand: Hand, *, named: bool) -> Iterator[tuple[ToolGuidance, Tool]
     else:
         kinds = EVERYWHERE if named else ()
     for kind in kinds:
-        yield ToolGuidance(kind.definition.name, GUIDANCE[kind]), kind(hand)
+        yield ToolGuidance(kind.definition.name), kind(hand)

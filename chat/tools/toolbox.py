@@ -35,7 +35,6 @@ SEPARATOR = "__"  # between the names of a server and of its tool
 WEB_OFF = "The project has the web switched off, so no tool that reaches out is there: {names}."
 ONE_DENIED = "One result of a search is of a host that the workspace denies; the model did not get it."
 DENIED = "{count} results of searches are of hosts that the workspace denies; the model did not get them."
-LAST_STEP = "This is the last step of this turn. Answer now with what you have; no tool can be called any more."
 
 logger = logging.getLogger(__name__)
 

@@ -18,18 +18,8 @@ from files.extraction.readers.result import ExtractionError
 from llm.tools.open_url import OpenUrlTool
 from llm.types.tools import Tool, ToolOutput
 
-WEB_GUIDANCE = ToolGuidance(
-    "web_search",
-    "Call it for what has happened lately and for facts you are not sure of. Ask with a few words, in several ways at "
-    "once; open the pages that matter with open_url before you rely on them.",
-    is_search=True,
-)
-OPEN_GUIDANCE = ToolGuidance(
-    "open_url",
-    "Call it to read a page whose address a person or a search has given. Never make addresses up; one that neither "
-    "has given is opened only if the person allows it.",
-    is_search=True,
-)
+WEB_GUIDANCE = ToolGuidance("web_search", is_search=True)
+OPEN_GUIDANCE = ToolGuidance("open_url", is_search=True)
 
 
 class Numbered:

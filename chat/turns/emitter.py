@@ -6,7 +6,7 @@ A tool call that a person has to allow asks in the answer itself, and waits.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -269,5 +269,7 @@ class Guarded:
         return await run_tool(self._tool, arguments)
 
     def _say(self, part: int, call: str, state: Approval) -> None:
-        self._answer.emit(EventType.TOOL_CALL_APPROVAL, part=part, call=call, state=state)
+        until = timezone.now() + timedelta(seconds=settings.APPROVAL_SECONDS) if state == Approval.WAITING else None
+        told = until.isoformat(timespec="seconds") if until else ""
+        self._answer.emit(EventType.TOOL_CALL_APPROVAL, part=part, call=call, state=state, until=told)
         self._tell()

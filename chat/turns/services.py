@@ -1,6 +1,7 @@
 """What a person does with a turn on its way: stop it, allow or refuse a tool call."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -92,11 +93,12 @@ def already_decided() -> ProductError:
 
 
 def shown(part: dict[str, Any]) -> dict[str, Any]:
-    """A tool call's part for a template, while somebody has to decide with `asked`, what it is to be called with, and
-    `host`, which a decision for the conversation would be about."""
+    """A tool call's part for a template, while somebody has to decide with `asked`, what it is to be called with,
+    `host`, which a decision for the conversation would be about, and `until`, a time, where that is known."""
     if part.get("approval") != Approval.WAITING:
         return part
-    return {**part, "asked": _readable(part["arguments"]), "host": _about(part)[1]}
+    until = datetime.fromisoformat(part["until"]) if part.get("until") else None
+    return {**part, "asked": _readable(part["arguments"]), "host": _about(part)[1], "until": until}
 
 
 def _about(part: dict[str, Any]) -> tuple[str, str]:

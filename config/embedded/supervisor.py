@@ -104,16 +104,17 @@ async def _serve(children: Children, site: Site, listening: socket.socket) -> No
     children.start(Program("web", [], WEB_STAGE, env, main=partial(product.web, listening.fileno())))
     listening.close()
     turns = _start_worker(children, env, "turns")
-    _start_worker(children, env, "background", BACKGROUND_NICENESS)
-    beat = product.beat(str(site.data / "celerybeat-schedule"))
-    children.start(Program("beat", [], WEB_STAGE, env, main=beat))
+    schedule = str(site.data / "celerybeat-schedule")
+    _start_worker(children, env, "background", schedule=schedule, niceness=BACKGROUND_NICENESS)
     await children.unless_one_ends(asyncio.gather(_answers(site.host, port), turns.ready))
     _announce(site.host, port, seeded)
     await children.unless_one_ends(asyncio.Event().wait())
 
 
-def _start_worker(children: Children, env: Mapping[str, str], queue: str, niceness: int = 0) -> Child:
-    main = product.worker(queue, WORKERS[queue])
+def _start_worker(
+    children: Children, env: Mapping[str, str], queue: str, *, schedule: str = "", niceness: int = 0
+) -> Child:
+    main = product.worker(queue, WORKERS[queue], schedule)
     ready = product.READY
     return children.start(
         Program(f"worker of {queue}", [], WORKER_STAGE, env, says_when_ready=ready, niceness=niceness, main=main)

@@ -13,6 +13,7 @@ from files.extraction.readers.media_types import (
     HTML,
     IMAGES,
     MAIL,
+    MBOX,
     ODP,
     ODT,
     OPEN_DOCUMENTS,
@@ -27,7 +28,16 @@ from files.extraction.readers.result import Extracted, ExtractionError
 MEMORY = 1 << 30  # bytes of address space
 CODE = (Path(__file__).parent, Path(__file__).parents[2] / "core")  # what readers import
 
-_READERS = {PDF: "pdf", DOCX: "word", PPTX: "slides", XLSX: "sheets", EPUB: "markup", HTML: "markup", MAIL: "markup"}
+_READERS = {
+    PDF: "pdf",
+    DOCX: "word",
+    PPTX: "slides",
+    XLSX: "sheets",
+    EPUB: "markup",
+    HTML: "markup",
+    MAIL: "mail",
+    MBOX: "mail",
+}
 _READERS |= dict.fromkeys(OPEN_DOCUMENTS, "opendocument")
 _OF_TEXT = ("markup", "plain")  # readers of what has an encoding
 _MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB, RTF, ODT, ODP)

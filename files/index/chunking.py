@@ -1,4 +1,7 @@
-"""Cuts a text into chunks for search: about 512 tokens each, ends where the text pauses, neighbours overlap."""
+"""Cuts a text into chunks for search: about 512 tokens each, ends where the text pauses, neighbours overlap.
+
+No chunk ends with a heading if it can end elsewhere.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,6 +23,7 @@ _PAUSE = re.compile(
     # Possessive (++): a million spaces before a line end would else be tried a million times.
     r"|(?P<sentence>[.!?…][\"'”’)\]]*[^\S\n]++(?!\n)|[。！？][”’」』）]*(?!\n))"
 )
+_HEADING = re.compile(r"#{1,6} \S")  # of Markdown, as documents are read
 _STRENGTHS = {"paragraph": PARAGRAPH, "line": LINE, "sentence": SENTENCE}
 
 
@@ -92,7 +96,9 @@ def _piece(text: str, start: int, end: int) -> Piece | None:
 def _atoms(text: str) -> Iterator[_Atom]:
     position = 0
     for pause in _PAUSE.finditer(text):
-        yield from _divided(text, position, pause.end(), _STRENGTHS[pause.lastgroup or "line"])
+        # A heading goes with what stands below it.
+        strength = WORD if _HEADING.match(text, position) else _STRENGTHS[pause.lastgroup or "line"]
+        yield from _divided(text, position, pause.end(), strength)
         position = pause.end()
     if position < len(text):
         yield from _divided(text, position, len(text), PARAGRAPH)

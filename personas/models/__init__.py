@@ -1,4 +1,21 @@
-from personas.models.persona import BudgetProfile, Persona, PromptVersion, Reminder, SummaryPrompt, SystemPrompt
+from personas.models.persona import (
+    BudgetProfile,
+    Persona,
+    PromptText,
+    PromptVersion,
+    Reminder,
+    SummaryPrompt,
+    SystemPrompt,
+)
 from personas.models.saved_prompt import SavedPrompt
 
-__all__ = ["BudgetProfile", "Persona", "PromptVersion", "Reminder", "SavedPrompt", "SummaryPrompt", "SystemPrompt"]
+__all__ = [
+    "BudgetProfile",
+    "Persona",
+    "PromptText",
+    "PromptVersion",
+    "Reminder",
+    "SavedPrompt",
+    "SummaryPrompt",
+    "SystemPrompt",
+]

@@ -60,6 +60,10 @@ class PromptVersion(models.Model):
         """What changes with the version that is active."""
         return str(self.version)
 
+    def history(self) -> "models.QuerySet[Any]":
+        """All versions of what this is one of, the newest first."""
+        return type(self)._default_manager.all()
+
 
 class SystemPrompt(PromptVersion):
     """What every conversation begins with."""
@@ -67,6 +71,28 @@ class SystemPrompt(PromptVersion):
 
 class SummaryPrompt(PromptVersion):
     """How old parts of a conversation are summarised. The product adds the numbers, the date and the form."""
+
+
+class PromptText(PromptVersion):
+    """A text in the place of a built-in one, by the name that `personas.texts` gives it. Where no version of a text is
+    active, the built-in one is sent."""
+
+    name = models.CharField(max_length=40, editable=False)
+    version = models.PositiveIntegerField(editable=False)
+    text = models.TextField(blank=True)
+
+    class Meta(PromptVersion.Meta):
+        ordering: ClassVar = ["name", "-version"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["name", "version"], name="one_version_of_a_text"),
+            models.UniqueConstraint(fields=["name"], condition=Q(active=True), name="one_active_prompttext"),
+        ]
+
+    def __str__(self) -> str:
+        return f"v{self.version}" if self.version else "the built-in text"
+
+    def history(self) -> "models.QuerySet[Any]":
+        return PromptText.objects.filter(name=self.name)
 
 
 class ReminderQuerySet(models.QuerySet["Reminder"]):

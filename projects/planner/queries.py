@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from core.requests import identifier, or_404
+from personas.texts import BUILT_IN, Texts
 from projects.models import codes
 from projects.models.task import Progress, Task, TaskChange, TaskQuerySet
 
@@ -126,7 +127,7 @@ def prompt_tasks(rows: Iterable[Task], *, on: date, mentioned: Iterable[str]) ->
     )
 
 
-def render(tasks: PromptTasks) -> str:
+def render(tasks: PromptTasks, texts: Texts = BUILT_IN) -> str:
     """The text of section `tasks`, the same bytes until one of these tasks changes; empty when there are none.
 
     Notes are shown where the code was mentioned, since that is when the user asks about this one; they would make a
@@ -134,8 +135,8 @@ def render(tasks: PromptTasks) -> str:
     """
     lines: list[str] = []
     for title, rows in (
-        (f"Tasks of today, {tasks.on.isoformat()}:", tasks.today),
-        ("Mentioned today:", tasks.mentioned),
+        (texts.fill("tasks_today", date=tasks.on.isoformat()), tasks.today),
+        (texts["tasks_mentioned"], tasks.mentioned),
     ):
         if rows:
             lines += [title, *(line for row in rows for line in _lines(row, notes=row.code in tasks.meant))]

@@ -213,6 +213,15 @@ async function showApproval(part, turn) {
   if (focused && !place.querySelector("button")) part.closest("article")?.focus();
 }
 
+// --- how long a call still waits for its person ---
+
+setInterval(() => {
+  for (const each of all(HTMLElement, "[data-until]")) {
+    const left = Math.max(0, Math.round((Date.parse(each.dataset.until ?? "") - Date.now()) / 1_000));
+    each.textContent = `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}`;
+  }
+}, 1_000);
+
 // --- answers side by side: where there is room for one of them at a time, tabs show which ---
 
 const TAB = ".column-tabs [role=tab]";

@@ -9,8 +9,8 @@
  *   then may be older than what they did. It asks again afterwards, so no page is out of date for good.
  * - What is swapped is morphed (`hx-swap="innerMorph"` or `"outerMorph"`), so that what is the same stays.
  */
-import { morph, settle } from "./morph.js";
-import { all } from "./page.js";
+import { isWritten, morph, settle } from "./morph.js";
+import { all, find } from "./page.js";
 import { Socket } from "./socket.js";
 
 const EVERY = 1_000; // ms
@@ -44,6 +44,18 @@ export function onNews(kind, look) {
   socket.addEventListener(kind, soon);
   socket.addEventListener("again", soon);
 }
+
+// --- the end of the session: the page is not for whoever comes next, but nothing that was begun on it goes ---
+
+const BEGUN = "textarea:not(#text), input:not([type=checkbox], [type=radio], [type=search], [type=hidden])";
+
+socket.addEventListener("signedout", async () => {
+  const place = find(HTMLElement, "#problem");
+  // The draft of a message is kept in this browser; of other forms nothing is.
+  if (!place || !all(Element, BEGUN).some(isWritten)) return location.reload();
+  const response = await fetch(location.href, { headers: { "HX-Request": "true" } }).catch(() => null);
+  if (response?.status === 401) place.innerHTML = await response.text(); // a sentence, rendered by the server
+});
 
 // --- the pointer ---
 

@@ -26,8 +26,8 @@ export class Refused extends Error {
 }
 
 /**
- * Events: `open` whenever there is a connection, `again` when it is not the first, `lost`, `ended` for good, and the
- * hints of the server by their types in small letters.
+ * Events: `open` whenever there is a connection, `again` when it is not the first, `lost`, `ended` for good, `signedout`
+ * once the session has ended, and the hints of the server by their types in small letters.
  */
 export class Socket extends EventTarget {
   /** @type {WebSocket | null} */ #socket = null;
@@ -149,7 +149,7 @@ export class Socket extends EventTarget {
   /** A form that ends the session, as one for a new password does, is on its way to a page that begins another. */
   #signIn() {
     const leaving = performance.now() - this.#leaving < LEAVING_TAKES;
-    setTimeout(() => location.reload(), leaving ? LEAVING_TAKES : 0);
+    setTimeout(() => this.dispatchEvent(new Event("signedout")), leaving ? LEAVING_TAKES : 0);
   }
 
   /** @param {number} wait in milliseconds */

@@ -37,6 +37,7 @@ SCOPES = {
     "runs": "tasks",
     "budget-profiles": "admin",
     "system-prompts": "admin",
+    "prompt-texts": "admin",
     "tokens": "admin",
     "webhooks": "admin",
     "me": "admin",

@@ -94,6 +94,7 @@ def test_a_branch_of_ten_thousand_messages_is_read_in_pages_at_a_fixed_number_of
     [
         "files/", "projects/", "personas/", "tasks/", "runs/", "models/", "reminders/", "tokens/", "shares/",
         "imports/", "summaries/", "webhooks/", "webhooks/deliveries/", "budget-profiles/", "system-prompts/",
+        "prompt-texts/",
     ],
 )  # fmt: skip
 def test_every_list_has_the_same_form(olga: User, url: str) -> None:

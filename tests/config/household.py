@@ -32,7 +32,7 @@ from chat.models import (
 from files.models import Embedder, File
 from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
-from personas.services import save_prompt
+from personas.services import save_prompt, save_text
 from projects.models import Invitation, Membership, Project, ProjectFile, Task, TaskChange
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
@@ -101,9 +101,10 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     )
     task, change = _task(owner)
     summary_prompt = save_prompt(user=None, kind=SummaryPrompt, text="Be short.", activate=False)
+    prompt_text = save_text(user=None, name="citations", text="Cite.", activate=False)
     summary, job = _summary(turn)
     spent = ModelCall.objects.create(person=owner, turn=turn, model=model, purpose="answer", input=2, output=1)
-    rows += [summary_prompt, summary, job, spent]
+    rows += [summary_prompt, prompt_text, summary, job, spent]
     run = _run(owner, task)
     rows += [permission, web_access]
     rows += [embedder, search, server, project, file, member, invitation, task, change, run]
@@ -136,6 +137,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "reminders/pk": str(own.pk),
         "budget-profiles/pk": str(profile.pk),
         "system-prompts/pk": str(prompt.pk),
+        "prompt-texts/name": "citations",
+        "text/name": "citations",
         "models/pk": str(model.pk),
         "models/name": str(persona.pk),
         "permissions/permission": str(permission.pk),
@@ -162,7 +165,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "format": "json",
     }
     yield Household(values, rows)
-    for row in (provider, prompt, summary_prompt, profile, own, reminder, group, embedder, search, server, web_access):
+    prompts = (prompt, summary_prompt, prompt_text)
+    for row in (provider, *prompts, profile, own, reminder, group, embedder, search, server, web_access):
         row.delete()
 
 

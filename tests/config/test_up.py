@@ -50,6 +50,12 @@ def started_in(data: Path) -> dict[int, str]:
     return {pid: command for pid, command in processes_of(data).items() if not command.startswith("postgres: ")}
 
 
+def states_of_files(data: Path) -> set[tuple[str, bool]]:
+    """Each file's status, and whether it is searchable, which it is last."""
+    with psycopg.connect(database_url(data)) as connection:
+        return set(connection.execute("SELECT status, searchable FROM files_file").fetchall())
+
+
 def processes_of(data: Path) -> dict[int, str]:
     """The command lines of all processes that were started with this data directory, by process id.
 
@@ -140,6 +146,12 @@ def test_a_first_start_serves_tells_the_password_once_and_ctrl_c_ends_it_all(dat
         ]
         own = os.getpriority(os.PRIO_PROCESS, 0)
         assert given_way == [own, max(own, BACKGROUND_NICENESS)]
+        until(lambda: states_of_files(data) == {("ready", True)}, "the demo's files are read", 5 * WAIT)
+        with psycopg.connect(database_url(data)) as connection:
+            connection.execute(
+                "UPDATE files_file SET status = 'uploaded', searchable = false, heartbeat = now() - interval '1 hour'"
+            )
+        until(lambda: states_of_files(data) == {("ready", True)}, "what nobody reads is swept up", 5 * WAIT)
         started.process.send_signal(signal.SIGINT)
         assert started.ended() == 0
 

@@ -1,4 +1,5 @@
-"""An administrator finds why answers failed and what they cost, on a desktop and on a phone."""
+"""An administrator finds why answers failed and what they cost, and writes what a model is told, on a desktop and on a
+phone."""
 
 import re
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from playwright.sync_api import expect
 from accounts.models import User
 from chat.models import Conversation, Message, ModelCall, Turn
 from llm.models import Model
+from personas.models import PromptText
 from tests.conftest import Person
 from tests.e2e.conftest import Look, elsewhere
 from tests.e2e.test_accessibility import AXE
@@ -63,3 +65,25 @@ def test_why_answers_failed_and_what_they_cost(admin: Look, person: Person) -> N
     admin.press(row.get_by_role("link"))
     expect(page).to_have_url(re.compile("error=seldom_seen"))
     expect(page.locator("#result_list")).to_contain_text(person.username)
+
+
+def test_a_text_is_written_with_its_preview_and_the_built_in_one_brought_back(admin: Look, person: Person) -> None:
+    page, mine = admin.page, f"Now end, {person.username}."
+    admin.go("/admin/personas/prompttext/")
+    no_fault(admin, ".texts")
+    admin.press(page.get_by_role("link", name="Note of the last step"))
+    expect(page.locator("mark")).to_contain_text("This is the last step of this turn.")
+    no_fault(admin, ".texts")
+    admin.press(page.get_by_role("link", name="Edit").first)
+    page.get_by_label("Text").fill("{when}")
+    expect(page.get_by_text("There is no placeholder {when} in this text.")).to_be_visible()
+    page.get_by_label("Text").fill(mine)
+    expect(page.locator("mark")).to_have_text(mine)
+    expect(page.get_by_text("its tokenizer is not known")).to_be_visible()
+    no_fault(admin, ".example")
+    admin.press(page.get_by_role("button", name="Save", exact=True))
+    expect(page.locator(".lead")).to_contain_text(f"by {person.username}")
+    admin.press(page.get_by_role("button", name="Use the built-in text").first)
+    expect(page.locator(".lead")).to_contain_text("Sent now: the built-in text")
+    expect(page.locator("mark")).to_contain_text("This is the last step of this turn.")
+    elsewhere(lambda: PromptText.objects.filter(text=mine).delete())

@@ -56,6 +56,14 @@ def test_chunks_end_between_paragraphs_and_repeat_a_little() -> None:
         assert tokens.count(overlap) <= OVERLAP + 1
 
 
+def test_a_heading_stays_with_what_stands_below_it() -> None:
+    parts = (f"## Part {n}\n\n" + "It has some words, and then some more. " * (5 + n % 9) for n in range(60))
+    text = "\n\n".join(parts)
+    found = list(pieces(text))
+    assert len(found) > 6
+    assert not any(text[piece.start : piece.end].rpartition("\n")[2].startswith("#") for piece in found)
+
+
 def test_a_short_text_is_one_chunk_and_a_blank_one_none() -> None:
     assert list(pieces(" Hello. ")) == [Piece(1, 7, 2)]
     assert list(pieces("")) == list(pieces(" \n\n ")) == []

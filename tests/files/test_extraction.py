@@ -1,12 +1,15 @@
 """Every kind of file, read as the product reads it: in a process of its own."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 from datetime import date
+from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +95,47 @@ def test_an_email_gives_headers_the_plain_words_and_the_names_of_attachments(rea
     assert "From: Ada <ada@example.org>" in result.text and "Subject: Grüße" in result.text
     assert "The plain words." in result.text and "HTML" not in result.text
     assert result.text.endswith("Attachments: bill.pdf")
+    assert result.notes == ["Attachments that were not read: 1. Upload them by themselves."]
+
+
+def test_attachments_that_are_text_or_letters_are_read(read: Read) -> None:
+    inner, message = EmailMessage(), EmailMessage()
+    inner["Subject"] = "The first one"
+    inner.set_content("Quoted words.")
+    message["From"] = "ada@example.org"
+    message.set_content("See below.")
+    message.add_attachment("a,b\n1,2\n", subtype="csv", filename="sums.csv")
+    message.add_attachment(inner)
+    result = read(message.as_bytes(), "letter.eml")
+    assert [line for line in result.text.split("\n") if line] == [
+        *("From: ada@example.org", "See below.", "Attachments: sums.csv, message/rfc822", "Attachment sums.csv:"),
+        *("a,b", "1,2", "Attachment message/rfc822:", "Subject: The first one", "Quoted words."),
+    ]
+    assert result.notes == []
+
+
+def test_every_letter_of_a_mailbox_is_a_page(read: Read) -> None:
+    box = "From ada Mon Jan 5\nSubject: One\n\nFrom here on.\n\nFrom bob Tue Jan 6\nSubject: Two\n\nBye.\n"
+    result = read(box)
+    assert result.media_type == "application/mbox"
+    assert pages(result) == ["Subject: One\n\nFrom here on.", "Subject: Two\n\nBye."]
+
+
+def test_a_notebook_gives_its_cells_and_what_came_out_but_for_pictures(read: Read) -> None:
+    code: dict[str, Any] = {"cell_type": "code", "source": ["x = 1\n", "x"]}
+    code["outputs"] = [
+        {"output_type": "stream", "text": "\x1b[31mred\x1b[0m\n"},
+        {"output_type": "display_data", "data": {"image/png": "iVBO" * 1_000, "text/plain": ["<Figure>"]}},
+        {"output_type": "error", "ename": "NameError", "evalue": "y"},
+    ]
+    cells = [{"cell_type": "markdown", "source": "# Ducks"}, code]
+    result = read(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}), "work.ipynb")
+    assert [line for line in result.text.split("\n") if line] == [
+        *("# Ducks", "```python", "x = 1", "x", "```", "Output:", "```", "red", "```"),
+        *("Output:", "```", "<Figure>", "```", "Output:", "```", "NameError: y", "```"),
+    ]
+    assert result.left_out == {"pictures": 1}
+    assert read("[1, 2]", "no.ipynb").text == "[1, 2]" and read("[" * 100_000, "deep.ipynb").text == "[" * 100_000
 
 
 @pytest.mark.parametrize(
@@ -214,6 +258,7 @@ def test_a_reader_does_not_outlive_who_started_it() -> None:
 ATTACKS = """
 import resource, socket, sys, threading
 from pathlib import Path
+from typing import Any
 others = os.getppid()  # asked before anything is taken away
 upload, secret = Path(sys.argv[1]), Path(sys.argv[2])
 os.setuid(int(sys.argv[3]))

@@ -12,7 +12,7 @@ from llm.models.workspace import Kept
 from llm.services import Cut as Unread
 from llm.services import learn_cut, learn_ratio, model_at, save_model, set_default_model
 from personas.models import BudgetProfile, SystemPrompt
-from personas.services import activate_prompt, rules_at, save_prompt, set_default_profile
+from personas.services import activate_prompt, rules_at, save_prompt, save_text, set_default_profile
 
 pytestmark = pytest.mark.django_db
 
@@ -50,6 +50,7 @@ CHANGES: dict[str, Callable[[Model, SystemPrompt, BudgetProfile], object]] = {
     "a row deleted": lambda _, __, profile: profile.delete(),
     "a default": lambda model, _, profile: (set_default_model(model=model), set_default_profile(profile=profile)),
     "another version": lambda _, prompt, __: activate_prompt(prompt=prompt),
+    "a text": lambda _, __, ___: save_text(user=None, name="citations", text="Cite."),
     "a window that was learnt": lambda model, _, __: learn_cut(model, Unread(read=3_000, sent=9_000)),
     "a profile": lambda _, __, profile: BudgetProfile.objects.filter(pk=profile.pk).update(buffer=9),
 }

@@ -83,7 +83,7 @@ class Command(BaseCommand):
         if (provider.base_url, provider.api_key) != (url, key):
             Provider.objects.filter(pk=provider.pk).update(base_url=url, api_key=key)
         if created:
-            # Prefill is slow on a shared core (about 200 tokens/s), so it is offered half of its window of 4,096.
+            # Prefill is slow on a shared core (about 200 tokens/s), so it is offered a third of its window of 6,144.
             model = Model.objects.create(
                 provider=provider, name=MODEL_NAME, context_window=2_048, max_output=512, tools=False
             )

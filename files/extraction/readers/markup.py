@@ -1,41 +1,22 @@
-"""What is written in HTML: pages, the chapters of books, the words of letters."""
+"""What is written in HTML: pages, and the chapters of books."""
 
-from collections.abc import Iterator, Sequence
-from email import message_from_binary_file, policy
-from email.message import EmailMessage
+from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 from urllib.parse import unquote
 
-from core.text import TableCell, html_text
 from files.extraction.readers.archive import Archive, resolved
-from files.extraction.readers.media_types import EPUB, MAIL
+from files.extraction.readers.media_types import EPUB
 from files.extraction.readers.plain import decoded
 from files.extraction.readers.result import Extracted, ExtractionError, limited, paged, whole
-from files.extraction.text.tables import Cell, markdown
-
-_HEADERS = ("From", "To", "Cc", "Date", "Subject")
+from files.extraction.text.html import readable
 
 
 def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
-    """Of a book one page a chapter. Of a letter the headers that people read, the plain text (else the HTML's), and
-    the names of the attachments."""
+    """Of a book one page a chapter."""
     if media_type == EPUB:
         return paged(media_type, _chapters(Archive(path)))
-    if media_type == MAIL:
-        return whole(media_type, _letter(path))
     source, used = decoded(path, encoding)
-    return whole(media_type, _readable(source), encoding=used)
-
-
-def _readable(source: str, *, links: bool = True) -> list[str]:
-    """What a reader sees of HTML, in pieces: its title, then its text."""
-    found = html_text(source, _table, links=links)
-    return [f"{found.title}\n\n", *found.parts] if found.title else found.parts
-
-
-def _table(rows: Sequence[Sequence[TableCell]]) -> str:
-    return markdown([Cell(*cell) for cell in row] for row in rows)
+    return whole(media_type, readable(source), encoding=used)
 
 
 def _chapters(archive: Archive) -> Iterator[str]:
@@ -51,28 +32,4 @@ def _chapters(archive: Archive) -> Iterator[str]:
     for reference in package.iterfind("{*}spine/{*}itemref"):
         if chapter := links.get(reference.get("idref"), ""):
             with archive.open(resolved(folder, chapter)) as member:
-                yield "".join(limited(_readable(member.read().decode("utf-8-sig", "replace"))))
-
-
-def _letter(path: Path) -> Iterator[str]:
-    with path.open("rb") as source:
-        message = message_from_binary_file(source, policy=policy.default)
-    for name in _HEADERS:
-        if value := message.get(name):
-            yield f"{name}: {value}\n"
-    yield "\n"
-    body = message.get_body(("plain", "html"))
-    if body is not None:
-        content = _content(cast(EmailMessage, body))
-        yield from _readable(content, links=False) if body.get_content_subtype() == "html" else [content]
-    names = [part.get_filename() or part.get_content_type() for part in message.iter_attachments()]
-    if names:
-        yield "\n\nAttachments: " + ", ".join(names)
-
-
-def _content(part: EmailMessage) -> str:
-    try:
-        return str(part.get_content())
-    except LookupError:  # a charset that nobody knows
-        data = part.get_payload(decode=True)
-        return data.decode("utf-8", "replace") if isinstance(data, bytes) else ""
+                yield "".join(limited(readable(member.read().decode("utf-8-sig", "replace"))))

@@ -14,6 +14,8 @@ XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 EPUB = "application/epub+zip"
 HTML = "text/html"
 MAIL = "message/rfc822"
+MBOX = "application/mbox"
+NOTEBOOK = "application/x-ipynb+json"
 RTF = "application/rtf"
 ODT, ODS, ODP = OPEN_DOCUMENTS = tuple(
     f"application/vnd.oasis.opendocument.{kind}" for kind in ("text", "spreadsheet", "presentation")
@@ -63,7 +65,8 @@ _HTML_MARK = re.compile(
 _SVG_MARK = re.compile(rb"<(?:!DOCTYPE\s+)?svg\b", re.I)
 _XML_MARK = re.compile(rb"\s*<(?:\?xml|!DOCTYPE|svg)\b", re.I)
 _MAIL = re.compile(rb"^(?:Received|Return-Path|MIME-Version|Message-ID|From):[^\r\n]+", re.I | re.M)
-_HEADER = re.compile(rb"[!-9;-~]+:[ \t]")
+_HEADER = re.compile(rb"[!-9;-~]+:[ \t\r\n]")
+_MBOX = re.compile(rb"From [^\r\n]+\r?\n[!-9;-~]+:[ \t]")
 _BY_NAME = {
     "c": "text/x-c",
     "cpp": "text/x-c++",
@@ -73,6 +76,7 @@ _BY_NAME = {
     "go": "text/x-go",
     "h": "text/x-c",
     "html": HTML,
+    "ipynb": NOTEBOOK,
     "htm": HTML,
     "java": "text/x-java",
     "js": "text/javascript",
@@ -141,6 +145,8 @@ def _in_archive(path: Path) -> str:
 
 
 def _of_text(head: bytes, name: str) -> str:
+    if _MBOX.match(head):
+        return MBOX
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
     if _HTML_MARK.match(head):
         return HTML

@@ -1,10 +1,12 @@
 """Text as it is: Markdown, tables, JSON, code, XML. Only its encoding has to be found. And what is written in ASCII."""
 
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
-from files.extraction.readers.media_types import RTF
+from files.extraction.readers.media_types import NOTEBOOK, RTF
 from files.extraction.readers.result import MAX_CHARACTERS, Extracted, ExtractionError, whole
-from files.extraction.text import encodings, rtf
+from files.extraction.text import encodings, notebooks, rtf
 
 _MAX_BYTES = 4 * MAX_CHARACTERS  # no encoding in use takes more for a character
 
@@ -15,6 +17,10 @@ def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
         pictures = rtf.pictures_in(data)
         return whole(media_type, rtf.text_of(data), left_out={"pictures": pictures} if pictures else {})
     text, used = decoded(path, encoding)
+    if media_type == NOTEBOOK:
+        left_out: Counter[str] = Counter()
+        with suppress(ValueError):  # what only bears the name of a notebook is read as it is
+            return whole(media_type, notebooks.parts(text, left_out), encoding=used, left_out=left_out)
     return whole(media_type, [text], encoding=used)
 
 

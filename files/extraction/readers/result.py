@@ -32,6 +32,7 @@ SENTENCES = {
 LEFT_OUT = {
     "scans": "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs.",
     "pictures": "Pictures that were left out: {count}.",
+    "attachments": "Attachments that were not read: {count}. Upload them by themselves.",
     "slides": "{count} of its {pages} slides have no text. What their pictures show is left out.",
 }
 # What is said of an unsupported file whose kind is known.
@@ -101,7 +102,7 @@ def whole(
 ) -> Extracted:
     """A text without pages, from its parts. `left_out` is looked at when they have been read."""
     text = cleaned("".join(limited(parts)))
-    return Extracted(media_type, text, encoding=encoding, left_out=dict(left_out))
+    return Extracted(media_type, text, encoding=encoding, left_out=_counted(left_out))
 
 
 def paged(
@@ -123,8 +124,12 @@ def paged(
         position += len(text) + len(_BETWEEN_PAGES)
         texts.append(text)
     empty = sum(start == end for start, end in spans)
-    told = {**({without_text: empty} if without_text and empty else {}), **left_out}
+    told = _counted({without_text: empty, **left_out} if without_text else left_out)
     return Extracted(media_type, _BETWEEN_PAGES.join(texts), spans, left_out=told)
+
+
+def _counted(left_out: Mapping[str, int]) -> dict[str, int]:
+    return {what: count for what, count in left_out.items() if count}
 
 
 def limited(parts: Iterable[str]) -> Iterable[str]:

@@ -3,6 +3,7 @@
     make bench-peers                                    everything, about 20 minutes on a quiet machine of two cores
     make bench-peers TABLES="first burst"               only these
     make bench-peers TABLES="first --peer chainlit"     beside one peer; --help lists the options
+    make bench-peers TABLES="streams --peer none"       what has a limit of its own, with nothing to install
 
 Tables: start (and memory), first (answers one by one), burst (many sends within half a second), streams (many answers
 at once), length (long conversations). Everything listens on loopback alone, and ends with the bench.
@@ -29,6 +30,7 @@ from scripts.bench.peers.open_webui import OpenWebUI
 from scripts.bench.peers.products import Product, install
 from tests.product import ROOT, die_with_parent
 
+ALONE = "none"
 PEERS: dict[str, type[Product]] = {"chainlit": Chainlit, "open-webui": OpenWebUI}
 LONGEST = 3600  # seconds after which the bench ends itself
 Measure = Callable[[list[Product], Clients, argparse.Namespace], list[Row]]
@@ -60,7 +62,7 @@ def _chosen() -> argparse.Namespace:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="make bench-peers", description=__doc__, formatter_class=form)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; none means all")
-    parser.add_argument("--peer", choices=PEERS, action="append", help="may be repeated; none means all")
+    parser.add_argument("--peer", choices=[*PEERS, ALONE], action="append", help="may be repeated; without it, all")
     parser.add_argument("--starts", type=int, default=2, help="of each product")
     parser.add_argument("--runs", type=int, default=25, help="answers of the table first")
     parser.add_argument("--rounds", type=int, default=2, help="of every burst")
@@ -101,7 +103,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, _interrupted)
     signal.alarm(LONGEST)
-    peers = chosen.peer or list(PEERS)
+    peers = [peer for peer in chosen.peer or PEERS if peer != ALONE]
     out = Path(os.environ.get("BENCH_RESULTS", "bench-results"))
     out.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,0 +1,208 @@
+"""The texts that the product sends to a model, as administrators read and change them."""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from chat.texts.examples import example
+from core.errors import ProductError
+from llm import tokens
+from personas import services
+from personas.admin import PromptAdmin, person
+from personas.forms import TextForm
+from personas.models import PromptText
+from personas.texts import GROUPS, TEXTS, Own, Text, Texts, checked
+
+
+class Row(NamedTuple):
+    """A text in the list of all; `active` is None where the built-in one is sent."""
+
+    name: str
+    about: Text
+    active: PromptText | None
+    tokens: int
+
+
+@cache
+def built_in_tokens(name: str) -> int:
+    return tokens.count(TEXTS[name].built_in)
+
+
+def size(prompt: PromptText) -> int:
+    return (prompt.token_count or 0) if prompt.version else built_in_tokens(prompt.name)
+
+
+@admin.register(PromptText)
+class TextAdmin(PromptAdmin):
+    """Its start is a list of all texts, whether somebody has written a version or not; each has a page with its
+    history."""
+
+    form = TextForm
+    add_form_template = "admin/personas/text/add_form.html"
+    change_form_template = "admin/personas/text/change_form.html"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PromptText]:
+        rows: QuerySet[PromptText] = super().get_queryset(request)
+        return rows.filter(name__in=TEXTS)  # of what the product has no more, nothing is known
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form: Any = super().get_form(request, obj, change, **kwargs)  # a class of its own for each request
+        form.name = (obj or self.asked(request)).name
+        return form
+
+    def asked(self, request: HttpRequest) -> PromptText:
+        name = request.GET.get("name", "")
+        if name not in TEXTS:
+            raise Http404
+        return PromptText(name=name, text=TEXTS[name].built_in)
+
+    def url(self, page: str, prompt: Any, **query: object) -> str:
+        return super().url(page, prompt, name=prompt.name, **query)
+
+    def home(self, prompt: Any) -> str:
+        return reverse("admin:personas_prompttext_text", args=[prompt.name])
+
+    def compared(self, request: HttpRequest) -> list[PromptText]:
+        return versions_of(self.asked(request).name)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        given = form.cleaned_data
+        stored = services.save_text(
+            user=person(request), name=obj.name, text=given["text"], note=given["note"], activate=given["activate"]
+        )
+        obj.pk = stored.pk
+        obj.refresh_from_db()
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        said = f"{obj} of “{TEXTS[obj.name].title}” is stored{' and active' if obj.active else ''}."
+        self.message_user(request, said, messages.SUCCESS)
+        return HttpResponseRedirect(self.home(obj))
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        if not request.GET.get("name"):
+            return self.changelist_view(request)  # to choose of which
+        text = self.asked(request)
+        buttons = dict.fromkeys(("show_save_and_add_another", "show_save_and_continue"), False)
+        context = {**self._about(text), **buttons, "preview_url": self.url("preview", text)}
+        return super().add_view(request, form_url, {**context, **(extra_context or {})})
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        text = self.get_object(request, object_id)
+        context = self._about(text) if text is not None else {}
+        return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
+
+    def _about(self, text: PromptText) -> dict[str, Any]:
+        about = TEXTS.get(text.name)
+        return {"about": about, "back": self.home(text)} if about else {}
+
+    def get_custom_urls(self) -> Any:
+        return (
+            *super().get_custom_urls(),
+            ("preview/", "personas_prompttext_preview", self.preview_view),
+            ("text/<str:name>/", "personas_prompttext_text", self.text_view),
+            ("text/<str:name>/use/", "personas_prompttext_use", require_POST(self.use_view)),
+        )
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
+        """All texts, in the order in which they stand in a prompt."""
+        self._require_view(request)
+        active = {row.name: row for row in PromptText.objects.filter(active=True).select_related("author")}
+        rows = [
+            Row(name, about, found := active.get(name), size(found) if found else built_in_tokens(name))
+            for name, about in TEXTS.items()
+        ]
+        groups = [(group, [row for row in rows if row.about.group == group]) for group in GROUPS]
+        return self._page(
+            request,
+            "overview",
+            title="Texts that a model gets",
+            groups=groups,
+            changed=len(active.keys() & TEXTS.keys()),
+            all=len(TEXTS),
+        )
+
+    def text_view(self, request: HttpRequest, name: str, **kwargs: Any) -> HttpResponse:
+        """One text: what it is for, what a model gets, and its history."""
+        self._require_view(request)
+        if name not in TEXTS:
+            raise Http404
+        versions = versions_of(name)
+        active = next(version for version in versions if version.active)
+        return self._page(
+            request,
+            "text",
+            title=TEXTS[name].title,
+            about=TEXTS[name],
+            name=name,
+            active=active,
+            rows=[
+                {
+                    "version": version,
+                    "tokens": size(version),
+                    "edit": self.url("add", version, **{"from": version.version}),
+                    "compare": self.url("compare", version, old=version.version, new=active.version),
+                }
+                for version in versions
+            ],
+            shown=example(name, services.rules_at().texts),
+            may_write=self.has_add_permission(request),
+            may_use=self.has_activate_permission(request),
+        )
+
+    def use_view(self, request: HttpRequest, name: str, **kwargs: Any) -> HttpResponse:
+        """Makes the version that is posted the one that is sent; 0 is the built-in text."""
+        if not self.has_activate_permission(request):
+            raise PermissionDenied
+        versions = {str(version.version): version for version in versions_of(name)} if name in TEXTS else {}
+        chosen = versions.get(request.POST.get("version", ""))
+        if chosen is None:
+            raise Http404
+        before = next(version for version in versions.values() if version.active)
+        if chosen.version:
+            services.activate_prompt(user=person(request), prompt=chosen)
+            self.log_change(request, chosen, "Made active.")
+        else:
+            services.use_built_in_text(user=person(request), name=name)
+        if before.version and not chosen.version:
+            self.log_change(request, before, "The built-in text was made active.")
+        said = f"{chosen} of “{TEXTS[name].title}” is active." if chosen.version else "The built-in text is active."
+        self.message_user(request, said, messages.SUCCESS)
+        return HttpResponseRedirect(self.home(chosen))
+
+    def preview_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """What a model gets of a text as it is being written, or what is wrong with it: a fragment."""
+        self._require_view(request)
+        name = self.asked(request).name
+        try:
+            text = checked(name, request.POST.get("text", ""))
+        except ProductError as error:
+            return self._page(request, "preview", error=error.detail)
+        texts = services.rules_at().texts
+        return self._page(request, "preview", shown=example(name, Texts({**texts.own, name: Own(0, text)})))
+
+    def _page(self, request: HttpRequest, template: str, **context: Any) -> TemplateResponse:
+        context = {**self.admin_site.each_context(request), "opts": self.opts, **context}
+        return TemplateResponse(request, f"admin/personas/text/{template}.html", context)
+
+    def _require_view(self, request: HttpRequest) -> None:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+
+
+def versions_of(name: str) -> list[PromptText]:
+    """All versions, the newest first; the last is the built-in text, as version 0."""
+    rows = list(PromptText.objects.filter(name=name).select_related("author"))
+    built_in = PromptText(name=name, version=0, text=TEXTS[name].built_in)
+    built_in.active = not any(row.active for row in rows)
+    return [*rows, built_in]

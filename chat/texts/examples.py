@@ -1,0 +1,170 @@
+"""What a model gets of a text, in the place where it stands: an example, made as the prompts of people are made.
+
+The text is marked while the example is made, so that it is found in whatever is made of it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import NamedTuple
+
+from chat.context.build import build, required_tokens
+from chat.context.rendering import DateAwareness, Moment, ToolGuidance, reminder_text, system_text
+from chat.context.types import Block, ContextMessage, ContextRequest, Document, PromptMessage, Room
+from chat.models import Summary
+from chat.models.summary import text_of
+from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, line_of, listing_text
+from chat.prompts.wording import SECTIONS
+from chat.runs import prompts
+from chat.summaries.writing import DEFAULT_PROMPT, form_of
+from llm import tokens
+from llm.types.model_call import ToolCall
+from personas.texts import IN_PROMPTS, SUMMARIES, TEXTS, TITLES, Own, Texts
+from projects.models.task import Task
+from projects.planner.queries import PromptTasks, render
+
+BEGINS, ENDS = "\ue000", "\ue001"  # around the text, of no language
+AT, DAY = datetime(2026, 11, 21, 14, 5, tzinfo=UTC), date(2026, 11, 21)
+TOOLS = tuple(
+    ToolGuidance(name.removeprefix("guidance_"), is_search=True) for name in TEXTS if name.startswith("guidance_")
+)
+SYSTEM = "You help a team that makes chocolate. Be exact, and say when you do not know something."
+LONG = " ".join(f"Line {number}: {number * 17 % 100} kg of cacao." for number in range(1, 120))
+REPORT = Document("3f2a", "Harvest report.pdf", LONG, 40_000)
+OLDER: Sequence[ContextMessage] = (
+    ContextMessage("1", "user", "How much cacao did we buy last year?", 20_000),
+    ContextMessage("2", "assistant", "About 4,100 kg.", 20_000),
+    ContextMessage("3", "user", "What does the report say of the harvest?", files=(REPORT,)),
+    ContextMessage("4", "assistant", "It was better than the year before."),
+    ContextMessage("5", "user", "Which of our recipes have hazelnuts?"),
+    ContextMessage("6", "assistant", tool_calls=(ToolCall("a", "search_files", '{"query": "hazelnuts"}'),)),
+    ContextMessage("7", "tool", "Gianduja, Rocher and Nocciola.", tool_call_id="a"),
+)
+
+
+class Shown(NamedTuple):
+    """A message of the example: its section of the prompt, empty beside a conversation, its role, and its text as
+    (piece, whether it is of the text that is looked at)."""
+
+    section: str
+    role: str
+    pieces: list[tuple[str, bool]]
+
+    @property
+    def where(self) -> str:
+        return f"{SECTIONS[self.section]} · {self.role}" if self.section else self.role
+
+    @property
+    def marked(self) -> bool:
+        return any(looked_at for _, looked_at in self.pieces)
+
+
+def example(name: str, texts: Texts) -> list[Shown]:
+    """The messages of a prompt in which the text stands; none is marked where it is empty."""
+    marked = Texts({**texts.own, name: Own(0, f"{BEGINS}{texts[name]}{ENDS}")}) if texts[name] else texts
+    group, made = TEXTS[name].group, list[tuple[str, str, str]]()
+    if group in IN_PROMPTS:
+        made = [(sent.section, sent.role, sent.text or _called(sent)) for sent in _prompt(name, marked)]
+    elif group == TITLES:
+        made = [("", "system", marked["title"]), ("", "user", f"{OLDER[4].text}\n\nGianduja, Rocher and Nocciola.")]
+    elif group == SUMMARIES:
+        made = list(_summary(name, marked))
+    else:
+        made = [("", "user", _of_run(name, marked))]
+    return [Shown(section, role, _pieces(text)) for section, role, text in made]
+
+
+def _pieces(text: str) -> list[tuple[str, bool]]:
+    pieces: list[tuple[str, bool]] = []
+    for number, part in enumerate(text.split(BEGINS)):
+        inside, _, after = part.partition(ENDS) if number else ("", "", part)
+        pieces += [(piece, looked_at) for piece, looked_at in ((inside, True), (after, False)) if piece]
+    return pieces
+
+
+def _called(sent: PromptMessage) -> str:
+    return ", ".join(f"{call.name}({call.arguments})" for call in sent.tool_calls)
+
+
+def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
+    """As large as lets the text stand there: with little room nothing but what must be sent, and that cut."""
+    awareness: DateAwareness = "minute" if name == "minute" else "day"
+    last = name == "last_step"
+    available = frozenset() if last else frozenset(tool.name for tool in TOOLS)
+    moment = Moment("near_end", AT, awareness, TOOLS, available, searched=True, texts=texts)
+    reminders = [texts["last_step"]] if last else ["Answer in the language of the question."]
+    system = f"{SYSTEM} {LONG}" if name == "system_cut" else SYSTEM
+    request = ContextRequest(
+        room=Room(30_000),
+        messages=list(_messages(name, texts)),
+        tokenizer=tokens.tokenizer(tokens.CATCH_ALL),
+        policy="priority" if name == "system_cut" else "recent",
+        system=Block(system_text(system, moment)),
+        tasks=Block(render(_tasks(), texts)),
+        summary=Block(text_of(_told(), texts)),
+        persona=Block("Answer as our head of purchasing would."),
+        file_listing=Block(_listing(name, texts)),
+        reminder=Block(reminder_text([each for each in reminders if each], moment)),
+        texts=texts,
+    )
+    if name in ("system_cut", "tool_result_cut"):
+        needed = required_tokens(replace(request, policy="recent"))
+        request = replace(request, room=Room(needed - 600, reserved_output=0, buffer=0))
+    return build(request).messages
+
+
+def _messages(name: str, texts: Texts) -> Iterable[ContextMessage]:
+    yield from OLDER
+    mark = name if name in ("answer_stopped", "answer_broke_off") else ""
+    said = f"All three are sold in boxes of nine.\n\n{texts[mark]}" if mark else "All three are sold in boxes of nine."
+    yield ContextMessage("8", "assistant", "Gianduja, Rocher and Nocciola.")
+    yield ContextMessage("9", "user", "How are they sold?")
+    yield ContextMessage("10", "assistant", said)
+    picture = Document("7c1d", "Shelf.jpg", texts["image_unseen"])
+    note = Document("9b04", "Prices.txt", "Gianduja 9.50, Rocher 11.00, Nocciola 10.20")
+    yield ContextMessage("11", "user", "What does a box of each cost?", files=(note, picture))
+    yield ContextMessage("12", "assistant", tool_calls=(ToolCall("b", "web_search", '{"queries": ["box of nine"]}'),))
+    yield ContextMessage("13", "tool", LONG if name == "tool_result_cut" else "A box holds nine.", tool_call_id="b")
+
+
+def _tasks() -> PromptTasks:
+    today = _task("D2026-11-21-T01", "Order hazelnuts")
+    mentioned = _task("M2026-11-T02", "Plan the shop in December")
+    return PromptTasks(DAY, (today,), (mentioned,))
+
+
+def _task(code: str, title: str, **fields: str) -> Task:
+    row = Task(code=code, title=title, archetype="hybrid", status=Task.Status.OPEN, **fields)
+    row.checklist = []
+    return row
+
+
+def _told() -> Summary:
+    sections = [{"name": "Today", "text": "They chose three kinds of truffles for the shop."}]
+    return Summary(sections=sections, span_end=AT.replace(hour=11), as_of=AT.replace(hour=12), timezone="UTC")
+
+
+def _listing(name: str, texts: Texts) -> str:
+    files = (replace(REPORT, text=None), Document("51aa", "Shelf in 2019.jpg"))
+    more = texts.fill("more_files", count=12)
+    header = name if name in (FOUND, NOT_SHOWN) else BY_SEARCH
+    lines = "\n".join([*(line_of(file, texts) for file in files), more])
+    return listing_text(header, {"project": lines}, "", texts)
+
+
+def _summary(name: str, texts: Texts) -> Iterable[tuple[str, str, str]]:
+    system = f"{DEFAULT_PROMPT}\n\n{form_of(1_200, AT, texts)}"
+    if name == "summary_again":
+        system += f"\n\n{texts.fill('summary_again', problem='It was cut off before its end.')}"
+    yield "", "system", system
+    said = (f"[2026-11-21 13:02] Person:\n{OLDER[0].text}", f"[2026-11-21 13:02] Assistant:\n{OLDER[1].text}")
+    so_far = f"{texts['summary_so_far']}\n{text_of(_told(), texts)}"
+    yield "", "user", "\n\n".join([so_far, texts["summary_messages"], *said])
+
+
+def _of_run(name: str, texts: Texts) -> str:
+    again, row = name.endswith("_again"), _task("D2026-11-21-T02", "Describe the new truffles", notes="For the shop.")
+    if name.startswith("run_item"):
+        row = _task("D2026-11-21-T02.C01", "Write three sentences", notes="One for each kind.")
+        return prompts.item(row, texts, again=again, said="")
+    return prompts.draft(row, texts, again=again, said="")

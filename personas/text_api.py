@@ -1,0 +1,143 @@
+"""`/api/v1/prompt-texts/`: the texts that the product sends to a model, and the versions in their place."""
+
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from core.errors import NotFound
+from core.requests import ETAG, IF_MATCH, Strict, expected, or_404, pages, tagged, valid
+from llm import tokens
+from personas import services
+from personas.api import AdminView
+from personas.models import Persona, PromptText
+from personas.texts import TEXTS
+
+NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, enum=list(TEXTS))
+
+
+class PlaceholderSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    meaning = serializers.CharField()
+    needed = serializers.BooleanField()
+
+
+class PromptTextSerializer(serializers.Serializer[Any]):
+    """A text of the product, and what is sent in its place."""
+
+    name = serializers.CharField()
+    group = serializers.CharField(help_text="Where it stands.")
+    title = serializers.CharField()
+    purpose = serializers.CharField()
+    placeholders = PlaceholderSerializer(many=True)
+    may_be_empty = serializers.BooleanField(help_text="Then nothing is sent in its place.")
+    most = serializers.IntegerField(help_text="Characters.")
+    built_in = serializers.CharField()
+    version = serializers.IntegerField(allow_null=True, help_text="The active one; null: the built-in text is sent.")
+    text = serializers.CharField(help_text="What is sent.")
+    tokens = serializers.IntegerField(help_text="Of what is sent, counted with the catch-all.")
+
+
+class PromptTextVersionSerializer(Strict, serializers.ModelSerializer[PromptText]):
+    text = serializers.CharField(allow_blank=True, max_length=Persona.MAX_INSTRUCTIONS, trim_whitespace=False)
+    activate = serializers.BooleanField(default=True, write_only=True)
+    tokens = serializers.IntegerField(source="token_count", read_only=True, help_text="Counted with the catch-all.")
+
+    class Meta:
+        model = PromptText
+        fields: ClassVar = [
+            *("id", "name", "version", "text", "note", "tokens", "author", "active", "activate", "created")
+        ]
+        read_only_fields: ClassVar = ["name", "version", "author", "active", "created"]
+
+
+class ActiveVersionSerializer(Strict):
+    version = serializers.IntegerField(allow_null=True, min_value=1, help_text="Null: the built-in text.")
+
+
+class PromptTextViewSet(AdminView, viewsets.GenericViewSet[PromptText]):
+    """Every text has a built-in form. Versions are added and activated, never changed or removed; without an active one
+    the built-in text is sent. The ETag is that of what is sent."""
+
+    administers = PromptText
+    queryset = PromptText.objects.none()
+    serializer_class = PromptTextSerializer
+    pagination_class = pages("-version")
+    lookup_field = "name"
+
+    def list(self, request: Request) -> Response:
+        """All of them, in the order in which they stand in a prompt; there is no other page."""
+        active = {row.name: row for row in PromptText.objects.filter(active=True)}
+        found = [_shown(name, active.get(name)) for name in TEXTS]
+        return Response({"next": None, "previous": None, "results": PromptTextSerializer(found, many=True).data})
+
+    @extend_schema(parameters=[NAME, ETAG])
+    def retrieve(self, request: Request, name: str) -> Response:
+        return _answer(name)
+
+    @extend_schema(responses=PromptTextVersionSerializer(many=True), parameters=[NAME], filters=True)
+    @action(detail=True)
+    def versions(self, request: Request, name: str) -> Response:
+        """The newest first."""
+        known(name)
+        page = self.paginate_queryset(PromptText.objects.filter(name=name)) or ()
+        return self.get_paginated_response(PromptTextVersionSerializer(page, many=True).data)
+
+    @extend_schema(
+        request=PromptTextVersionSerializer,
+        responses={201: PromptTextVersionSerializer},
+        parameters=[NAME, IF_MATCH, ETAG],
+    )
+    @versions.mapping.post
+    def save_version(self, request: Request, name: str) -> Response:
+        """The next version, active unless `activate` is false."""
+        known(name)
+        given = valid(PromptTextVersionSerializer, request)
+        stored = services.save_text(user=self.person, name=name, based_on=expected(request), **given)
+        response = Response(PromptTextVersionSerializer(stored).data, status=201)
+        return tagged(response, stored.tag) if stored.active else response
+
+    @extend_schema(request=ActiveVersionSerializer, responses=PromptTextSerializer, parameters=[NAME, IF_MATCH, ETAG])
+    @action(detail=True, methods=["post"])
+    def activate(self, request: Request, name: str) -> Response:
+        """The way back to an earlier version or, with null, to the built-in text."""
+        known(name)
+        number = valid(ActiveVersionSerializer, request)["version"]
+        if number is None:
+            services.use_built_in_text(user=self.person, name=name, based_on=expected(request))
+        else:
+            row = or_404(PromptText.objects.filter(name=name, version=number).first(), "version of this text")
+            services.activate_prompt(user=self.person, prompt=row, based_on=expected(request))
+        return _answer(name)
+
+
+def known(name: str) -> None:
+    """Raises `NotFound` for what is no text's name."""
+    if name not in TEXTS:
+        raise NotFound("text")
+
+
+def _answer(name: str) -> Response:
+    known(name)
+    active = PromptText.objects.filter(name=name, active=True).first()
+    return tagged(
+        Response(PromptTextSerializer(_shown(name, active)).data), active.tag if active else services.NO_VERSION
+    )
+
+
+def _shown(name: str, active: PromptText | None) -> dict[str, Any]:
+    about = TEXTS[name]
+    return {
+        **{field: getattr(about, field) for field in ("group", "title", "purpose", "may_be_empty", "most", "built_in")},
+        "name": name,
+        "placeholders": [
+            {"name": each, "meaning": meaning, "needed": each in about.needs}
+            for each, meaning in about.placeholders.items()
+        ],
+        "version": active.version if active else None,
+        "text": active.text if active else about.built_in,
+        "tokens": active.token_count if active else tokens.count(about.built_in),
+    }

@@ -1,0 +1,455 @@
+"""Every text that the product itself sends to a model, beside the system prompt and the summary prompt.
+
+The table says what each is for, its built-in words, and the placeholders that it needs or may have. An administrator's
+versions of a text are rows (`personas.models.PromptText`); what nobody has written anew is sent as it stands here. So
+a built-in text that is changed here changes everywhere but where it was written anew.
+
+Knows no Django, since the context engine reads it. What a tool answers and how it is called are no texts of this table:
+they belong to what the tool does.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+from core.errors import ProductError
+from core.text import unix_lines
+
+_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """`group`: where it stands. `needs` and `may_have`: placeholders, and what stands in their place. `most`: how many
+    characters it may have. `may_be_empty`: then nothing is sent in its place, and no placeholder is missed."""
+
+    group: str
+    title: str
+    purpose: str
+    built_in: str
+    needs: Mapping[str, str] = field(default_factory=dict)
+    may_have: Mapping[str, str] = field(default_factory=dict)
+    may_be_empty: bool = False
+    most: int = 4_000
+
+    @property
+    def placeholders(self) -> dict[str, str]:
+        return {**self.needs, **self.may_have}
+
+
+SYSTEM = "In the system prompt"
+TASKS = "With the tasks"
+SUMMARY = "With the summary"
+FILES = "With the files"
+CONVERSATION = "In the conversation"
+REMINDER = "At the end of the prompt"
+TITLES = "When a title is asked for"
+SUMMARIES = "When a summary is asked for"
+RUNS = "When a run asks"
+# The order in which they stand in a prompt, then what is asked beside a conversation.
+GROUPS = (SYSTEM, TASKS, SUMMARY, FILES, CONVERSATION, REMINDER, TITLES, SUMMARIES, RUNS)
+IN_PROMPTS = GROUPS[:6]  # of a person's turn
+
+DATE = {"date": "the day, such as 2026-11-21"}
+WEEKDAY = {"weekday": "the day of the week in English"}
+TIME = {"time": "hour and minute, such as 14:05"}
+WHOSE = {"whose": "“project” or “conversation”"}
+CODE = {"code": "its code with @, by which the model gets it shown"}
+FILE = {"title": "the file's name", "id": "by which tools read it"}
+COUNT = {"tokens": "how many tokens it has"}
+
+
+WHEN_TO_CALL = "When to call it: a line in the list of the tools, wherever the model may call it."
+
+
+def _guidance(tool: str, text: str) -> Text:
+    return Text(SYSTEM, f"Guidance for {tool}", WHEN_TO_CALL, text, may_be_empty=True, most=2_000)
+
+
+TEXTS = {
+    "tools": Text(
+        SYSTEM,
+        "List of the tools",
+        "Stands where a model may call tools, with the guidance of each.",
+        "# Tools\n{tools}",
+        needs={"tools": "a line for each tool: its name and its guidance"},
+    ),
+    "guidance_search_files": _guidance(
+        "search_files",
+        "Call it before you answer a question that the files may answer. Say what you look for in the words that the "
+        "files would use, and give variants. If that is not enough, search again with other words or read on in a "
+        "file.",
+    ),
+    "guidance_read_file": _guidance(
+        "read_file",
+        "Call it to read a page of a file that a search has found, or to read on where a passage ends.",
+    ),
+    "guidance_search_conversation": _guidance(
+        "search_conversation",
+        "Earlier messages were replaced by a summary. Call it before you answer a question on something said in them "
+        "that the summary does not tell exactly: names, numbers, wordings. Use words that were said then.",
+    ),
+    "guidance_web_search": _guidance(
+        "web_search",
+        "Call it for what has happened lately and for facts you are not sure of. Ask with a few words, in several "
+        "ways at once; open the pages that matter with open_url before you rely on them.",
+    ),
+    "guidance_open_url": _guidance(
+        "open_url",
+        "Call it to read a page whose address a person or a search has given. Never make addresses up; one that "
+        "neither has given is opened only if the person allows it.",
+    ),
+    "guidance_list_tasks": _guidance("list_tasks", "Call it for tasks that are not shown to you already."),
+    "guidance_create_task": _guidance("create_task", "Call it when the user wants something to be noted as a task."),
+    "guidance_draft_checklist": _guidance(
+        "draft_checklist", "Call it to divide a day task that is yours or shared into small items."
+    ),
+    "guidance_mark_item": _guidance(
+        "mark_item",
+        "Call it as soon as an item is done, and not before. The user's own tasks are theirs to mark.",
+    ),
+    "guidance_ask_user": _guidance("ask_user", "Call it when you cannot go on without the user, instead of guessing."),
+    "citations": Text(
+        SYSTEM,
+        "Citations",
+        "How to cite. Stands there once a tool has searched; in the layouts for caching, wherever one may.",
+        "# Citations\n"
+        "Each document has a number. Cite what you take from a document with its number in square brackets right "
+        "after the statement, like [1] or [2][5]. Cite only documents that were given; never list sources at the end.",
+        may_be_empty=True,
+    ),
+    "day": Text(
+        SYSTEM,
+        "The day",
+        "The last line of the system prompt, where the persona is to know the day.",
+        "Today is {weekday}, {date}.",
+        needs=DATE,
+        may_have=WEEKDAY,
+        may_be_empty=True,
+        most=500,
+    ),
+    "minute": Text(
+        SYSTEM,
+        "The day and the time",
+        "In its place where the persona is to know the minute; in the layouts for caching, at the end of the prompt.",
+        "It is {weekday}, {date} {time}.",
+        needs={**DATE, **TIME},
+        may_have=WEEKDAY,
+        most=500,
+    ),
+    "system_cut": Text(
+        SYSTEM,
+        "Mark of a cut system prompt",
+        "Behind what is left of a system prompt that was too long, under the policy “priority”.",
+        "[System prompt truncated to fit context]",
+        most=100,
+    ),
+    "tasks_today": Text(
+        TASKS, "Above today's tasks", "The line above them.", "Tasks of today, {date}:", may_have=DATE, most=500
+    ),
+    "tasks_mentioned": Text(
+        TASKS, "Above the tasks that were mentioned", "The line above them.", "Mentioned today:", most=500
+    ),
+    "summary": Text(
+        SUMMARY,
+        "Above the summary",
+        "Says what the summary stands for.",
+        "Summary of this conversation up to {until}, written on {weekday}, {date} (“today” and “now” mean then). What "
+        "came after it follows word for word.",
+        needs={"until": "day and time of the last message that it tells of", **DATE},
+        may_have=WEEKDAY,
+    ),
+    "documents": Text(
+        FILES,
+        "Above documents",
+        "The line above files whose text is sent, and above passages that were found for a model without tools.",
+        "Here are some documents provided for context, they may not all be relevant:",
+        most=1_000,
+    ),
+    "image_unseen": Text(
+        FILES,
+        "In place of an image",
+        "What a model that does not see images gets of one.",
+        "[This image cannot be shown: the model does not see images.]",
+        most=500,
+    ),
+    "files_by_search": Text(
+        FILES,
+        "Above files to search",
+        "Stands above the list of files that the model reaches by its tools.",
+        "These files of the {whose} can be reached by search; their text is not shown here:",
+        may_have=WHOSE,
+        most=500,
+    ),
+    "files_found": Text(
+        FILES,
+        "Above files of which passages are shown",
+        "In its place for a model without tools, where something was found for the question.",
+        "These files of the {whose} are not shown whole; what was found in them for the newest question is below:",
+        may_have=WHOSE,
+        most=500,
+    ),
+    "files_not_shown": Text(
+        FILES,
+        "Above files of which nothing is shown",
+        "In its place for a model without tools, where nothing was found.",
+        "These files of the {whose} are not shown here:",
+        may_have=WHOSE,
+        most=500,
+    ),
+    "file_line": Text(
+        FILES,
+        "A file in a list",
+        "A line for each file whose text is not shown.",
+        "- {title} (id {id}, {tokens} tokens)",
+        needs=FILE,
+        may_have=COUNT,
+        most=200,
+    ),
+    "image_line": Text(
+        FILES,
+        "An image in a list",
+        "The same for an image.",
+        "- {title} (id {id}, an image; it can be seen only when it is attached again)",
+        needs=FILE,
+        most=200,
+    ),
+    "more_files": Text(
+        FILES,
+        "End of a list of files",
+        "Where there is no room to list all of them.",
+        "- and {count} more files",
+        needs={"count": "how many there are beside those that are listed"},
+        most=100,
+    ),
+    "file_stub": Text(
+        FILES,
+        "In place of files of older turns",
+        "The line that stands for them where there is no room for their text.",
+        "The contents of these files are not shown here: {files}.",
+        needs={"files": "their names"},
+        most=500,
+    ),
+    "omission_note": Text(
+        CONVERSATION,
+        "In place of messages left out",
+        "Where earlier messages have no room, if the budget profile has the model told.",
+        "[Earlier messages were left out to fit the context.]",
+        most=500,
+    ),
+    "tool_result_stub": Text(
+        CONVERSATION,
+        "In place of an old tool result",
+        "The results of tools stand in the prompt of their own turn only; this is what is left of them.",
+        "This tool result is no longer available.",
+        most=500,
+    ),
+    "tool_result_cut": Text(
+        CONVERSATION,
+        "In the middle of a shortened tool result",
+        "Between beginning and end of a result that is too long for what is left of the window.",
+        "[… {tokens} tokens left out …]",
+        may_have={"tokens": "how many are left out"},
+        most=100,
+    ),
+    "answer_stopped": Text(
+        CONVERSATION,
+        "Below an answer that was stopped",
+        "Says that the person stopped it.",
+        "[This answer was stopped before its end.]",
+        most=500,
+    ),
+    "answer_broke_off": Text(
+        CONVERSATION,
+        "Below an answer that broke off",
+        "Says that it failed or that the server was stopped.",
+        "[This answer broke off before its end.]",
+        most=500,
+    ),
+    "citation_reminder": Text(
+        REMINDER,
+        "Reminder of citations",
+        "Once a tool has searched in the turn.",
+        "Cite the documents you use by their numbers in square brackets, like [1].",
+        may_be_empty=True,
+        most=1_000,
+    ),
+    "last_step": Text(
+        REMINDER,
+        "Note of the last step",
+        "In the last model call of a turn, in which no tool may be called.",
+        "This is the last step of this turn. Answer now with what you have; no tool can be called any more.",
+        may_be_empty=True,
+        most=1_000,
+    ),
+    "title": Text(
+        TITLES,
+        "Title of a conversation",
+        "The system message under which the first question and answer are given a title.",
+        "Write a title for the conversation below, in its language and in at most six words. Answer with the title "
+        "alone, on one line, without quotation marks.",
+    ),
+    "summary_form": Text(
+        SUMMARIES,
+        "Form of a summary",
+        "Below the summary prompt: when it is, and the sections with their lengths.",
+        "# The form\n"
+        "It is {weekday}, {date} {time} ({zone}). Write these sections under exactly these headings, leave out those "
+        "with nothing to tell, and write their text in the language of the conversation. Name each attached file and "
+        "say what it is. Write nothing before or after the sections.\n\n{sections}",
+        needs={"sections": "each section as below"},
+        may_have={**WEEKDAY, **DATE, **TIME, "zone": "the person's time zone"},
+    ),
+    "summary_section": Text(
+        SUMMARIES,
+        "A section of the form",
+        "One for each section; answers are read by these headings.",
+        "## {name}\n{meaning}, at most {tokens} tokens (about {words} words)",
+        needs={
+            "name": "its heading: Earlier, This month, Today or Now",
+            "meaning": "what belongs there, as below",
+            "tokens": "how long it may be",
+        },
+        may_have={"words": "about how many words that is"},
+        most=1_000,
+    ),
+    "summary_earlier": Text(
+        SUMMARIES, "Meaning of “Earlier”", "What belongs there.", "everything before this month", most=500
+    ),
+    "summary_month": Text(
+        SUMMARIES, "Meaning of “This month”", "What belongs there.", "this month up to yesterday", most=500
+    ),
+    "summary_today": Text(
+        SUMMARIES, "Meaning of “Today”", "What belongs there.", "today, up to the newest events", most=500
+    ),
+    "summary_now": Text(
+        SUMMARIES,
+        "Meaning of “Now”",
+        "What belongs there.",
+        "the newest events: what was just done and what is going on",
+        most=500,
+    ),
+    "summary_again": Text(
+        SUMMARIES,
+        "A summary once more",
+        "Below the form where what came back could not be used.",
+        "An earlier attempt was not usable: {problem} Write it anew.",
+        needs={"problem": "a sentence that says what was wrong"},
+    ),
+    "summary_so_far": Text(
+        SUMMARIES, "Above the summary so far", "The heading of what is gone on from.", "# The summary so far", most=500
+    ),
+    "summary_messages": Text(
+        SUMMARIES, "Above the messages", "The heading of what is to be summarised.", "# The messages after it", most=500
+    ),
+    "run_draft": Text(
+        RUNS,
+        "Draft of a checklist",
+        "The message that asks the model for the checklist of a task.",
+        "Task {code}:\n\n{task}\n\n"
+        "Draft its checklist now: call draft_checklist once, with the items in the order in which they are to be "
+        "done. Each item is so small that you can complete it in one go with the tools you have. Then say in a "
+        "sentence or two what you plan. Do not begin the work.",
+        needs={**CODE, "task": "its title and notes"},
+    ),
+    "run_breakpoints": Text(
+        RUNS,
+        "Breakpoints of a draft",
+        "Below it where model and user share the task.",
+        "Put a breakpoint on each item before which the user has to confirm something or to give you something, and "
+        "say in “needs” what that is.",
+        may_be_empty=True,
+    ),
+    "run_draft_again": Text(
+        RUNS,
+        "Draft of a checklist once more",
+        "Where the model has answered without a checklist.",
+        "{code} has no checklist yet. Call draft_checklist with its items, or say what you lack for it.",
+        needs=CODE,
+    ),
+    "run_item": Text(
+        RUNS,
+        "An item of a checklist",
+        "The message that asks the model to do the next item.",
+        "Item {code}:\n\n{item}\n\n"
+        "Do this item now, and only this one. When it is complete, call mark_item. If you cannot go on without the "
+        "user, call ask_user and end your answer.",
+        needs={**CODE, "item": "its title and notes"},
+    ),
+    "run_item_again": Text(
+        RUNS,
+        "An item once more",
+        "Where the model has answered without marking the item.",
+        "{code} is not marked yet. If it is complete, call mark_item now; else say what is missing.",
+        needs=CODE,
+    ),
+}
+
+# By it a replay knows that a turn was planned under other built-in texts.
+BUILT_IN_DIGEST = blake2b(
+    json.dumps({name: text.built_in for name, text in TEXTS.items()}).encode(), digest_size=8
+).hexdigest()
+
+
+class Own(NamedTuple):
+    """A version that stands in the place of a built-in text."""
+
+    version: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The texts in force, by name; `own` are those that are not the built-in ones."""
+
+    own: Mapping[str, Own] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> str:
+        own = self.own.get(name)
+        return TEXTS[name].built_in if own is None else own.text
+
+    def fill(self, name: str, /, **values: object) -> str:
+        """With what stands in the place of its placeholders, in which nothing is looked for again."""
+        return _PLACEHOLDER.sub(lambda found: str(values.get(found[1], found[0])), self[name])
+
+    def versions(self) -> dict[str, str]:
+        """Of those that a prompt may have and that are not the built-in ones."""
+        return {name: str(own.version) for name, own in self.own.items() if TEXTS[name].group in IN_PROMPTS}
+
+
+BUILT_IN = Texts()
+
+
+def checked(name: str, text: str) -> str:
+    """The text as it is stored: line ends as models read them, nothing around it.
+
+    Raises `empty_prompt`, `prompt_too_long`, `placeholder_missing` and `placeholder_unknown`.
+    """
+    about = TEXTS[name]
+    text = unix_lines(text).strip()
+    if not text and about.may_be_empty:
+        return text
+    if not text:
+        raise ProductError(
+            "empty_prompt", f"“{about.title}” cannot be empty. Write a text, or go back to the built-in one."
+        )
+    if len(text) > about.most:
+        raise ProductError(
+            "prompt_too_long", f"The text has {len(text):,} characters; “{about.title}” may have {about.most:,}."
+        )
+    found = _PLACEHOLDER.findall(text)
+    if missing := [each for each in about.needs if each not in found]:
+        named = ", ".join(f"{{{each}}} ({about.needs[each]})" for each in missing)
+        raise ProductError("placeholder_missing", f"The text lacks {named}. Write it where that is to stand.")
+    if strange := [f"{{{each}}}" for each in found if each not in about.placeholders]:
+        known = ", ".join(f"{{{each}}}" for each in about.placeholders)
+        raise ProductError(
+            "placeholder_unknown",
+            f"There is no placeholder {strange[0]} in this text. It may have {known}."
+            if known
+            else f"There is no placeholder {strange[0]} in this text. It has none; leave the braces out.",
+        )
+    return text
