@@ -16,6 +16,7 @@ from accounts.access.authentication import token_digest
 from accounts.access.delegation import require_held, require_rank
 from accounts.access.sessions import close_sockets, cut_off, group_of_token, public_name
 from accounts.models import AdminRecord, ApiToken, Session, User
+from accounts.models.workspace import all_languages, workspace_at
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
 
@@ -100,6 +101,11 @@ def revoke_tokens(*, user: User) -> int:
 def change_preferences(*, user: User, fields: Mapping[str, Any]) -> User:
     """Changes language, timezone or theme; other fields are left alone. Raises `invalid_setting`."""
     changes = {name: fields[name] for name in PREFERENCES if name in fields}
+    if changes.get("language", user.language) != user.language and changes["language"]:
+        offered = workspace_at().languages
+        if changes["language"] in all_languages() and changes["language"] not in offered:
+            sentence = f"This workspace does not offer that language. Choose one of {', '.join(offered)}."
+            raise ProductError("invalid_setting", sentence)
     for name, value in changes.items():
         setattr(user, name, value)
     try:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib.auth import login, update_session_auth_hash
 from django.contrib.auth.forms import SetPasswordForm
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
@@ -21,9 +21,22 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.access.sessions import sessions_of
 from accounts.forms import PasswordForm, PreferencesForm, TokenForm
 from accounts.models import ApiToken, User
+from accounts.models.workspace import workspace_at, workspace_of
 from core.requests import get_or_404
 
 ENDED = 20  # tokens of the past that are listed
+
+
+@require_GET
+def logo(request: HttpRequest, name: str) -> HttpResponse:
+    """The workspace's picture, for anybody: it is on the sign-in page. Another picture has another name."""
+    workspace = workspace_at()
+    if name != workspace.logo_name:
+        raise Http404
+    response = HttpResponse(bytes(workspace.logo), content_type="image/png")
+    response["Cache-Control"] = "public, max-age=31536000, immutable"
+    response["Content-Security-Policy"] = "default-src 'none'"
+    return response
 
 
 @cache
@@ -69,7 +82,7 @@ def preferences(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         services.change_preferences(user=request.user, fields=form.cleaned_data)
         return _saved("settings:preferences")
-    choices = {"languages": settings.LANGUAGES, "themes": User.Theme.choices, "zones": zones()}
+    choices = {"languages": workspace_of(request).offered_languages, "themes": User.Theme.choices, "zones": zones()}
     return _page(request, "preferences", {"form": form, **choices}, invalid=form.is_bound)
 
 

@@ -82,7 +82,7 @@ class TurnAdmin(RecordAdmin):
     ordering = ("-id",)
     list_display = ("id", "conversation__owner", "model", "status_label", "tokens", "took", "error_code", "created")
     list_select_related = ("model", "conversation__owner")
-    list_filter = ("status", ErrorFilter, "model", "fallback_reason")
+    list_filter = ("status", ErrorFilter, "model", ("fallback_reason", admin.EmptyFieldListFilter))
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a turn or conversation, or a user name"
     fields = (
@@ -154,7 +154,7 @@ class SummaryAdmin(RecordAdmin):
 @admin.register(SummaryJob)
 class SummaryJobAdmin(RecordAdmin):
     list_display = ("id", "conversation_id", "reason", "status_label", "code", "created", "finished")
-    list_filter = ("status", "reason", "code")
+    list_filter = ("status", "reason", ("code", admin.EmptyFieldListFilter))
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a job or conversation, or a user name"
     fields = (

@@ -7,13 +7,13 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.templatetags.static import static
 from django.urls import reverse
 
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
 from chat.models import Conversation
 from chat.prompts.profile_trial import trials
-from config import people_admin
+from config.workspace import admin as workspace_admin
+from config.workspace import people_admin
 from core import i18n
 from core.admin import acting
 from core.permissions import has_right
@@ -21,10 +21,11 @@ from llm.models import Model
 from personas.admin import BudgetProfileAdmin
 from personas.models import BudgetProfile
 
-__all__ = ["people_admin"]  # Django looks for admin pages here alone
+__all__ = ["people_admin", "workspace_admin"]  # Django looks for admin pages here alone
 
 # The menu, in the order in which a workspace is set up.
 GROUPS = {
+    "Workspace": {"accounts.Workspace": "settings"},
     "Models": {"llm.Provider": "dns", "llm.Model": "neurology"},
     "Prompts": {
         "personas.SystemPrompt": "history_edu",
@@ -61,7 +62,7 @@ GROUPS = {
     },
 }
 
-PLACES = ("Back to the workspace", "Overview", "More")  # above the groups, and below
+PLACES = ("Back to the workspace", "Overview", "More", "Set up")  # above the groups, and below
 
 # The example of the design: a model of 8,000 tokens, a system prompt of 300 and a persona of 200.
 EXAMPLE_WINDOW = 8_000
@@ -166,14 +167,6 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
         }
 
 
-def icon(request: HttpRequest) -> str:
-    return static("icon.svg")
-
-
-def stylesheet(request: HttpRequest) -> str:
-    return static("css/admin.css")
-
-
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """The way back and Unfold's groups of links to what this administrator may see; what has no group comes last."""
     pages = {
@@ -187,6 +180,10 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
         {"title": i18n.label(PLACES[0]), "icon": "arrow_back", "link": reverse("chat:home"), "active": False},
         {"title": i18n.label(PLACES[1]), "icon": "monitoring", "link": reverse("admin:index")},
     ]
+    if acting(request).is_superuser:
+        above.append(
+            {"title": i18n.label(PLACES[3]), "icon": "checklist", "link": reverse("setup:start"), "active": False}
+        )
     return [
         {"items": above},
         *(

@@ -80,6 +80,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "accounts.workspace.for_templates",
             ],
         },
     },
@@ -129,7 +130,7 @@ CELERY_BEAT_SCHEDULE = {
 AUTH_USER_MODEL = "accounts.User"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "accounts.access.passwords.LengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
@@ -221,6 +222,7 @@ SPECTACULAR_SETTINGS = {
         "MessageRole": "chat.models.Message.Role",
         "MemberRole": "projects.models.Membership.Role",
         "EffortEnum": "llm.models.Effort",
+        "LanguageEnum": LANGUAGES,
     },
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.api_docs.schema.complete"],
     "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have
@@ -230,23 +232,13 @@ SPECTACULAR_SETTINGS = {
 }
 
 
-def steps(colours: str) -> dict[str, str]:
-    """Eleven colours from light to dark, by the names of Tailwind's steps."""
-    names = ("50", *(str(each) for each in range(100, 1000, 100)), "950")
-    return {name: f"#{colour}" for name, colour in zip(names, colours.split(), strict=True)}
-
-
 UNFOLD = {
-    "SITE_TITLE": "Glasshouse admin",
-    "SITE_HEADER": "Glasshouse",
-    "SITE_ICON": "config.admin.icon",
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "config.admin.icon"}],
-    "STYLES": ["config.admin.stylesheet"],
-    # The colours of static/css/tokens.css, in the steps that Unfold builds its pages of.
-    "COLORS": {
-        "base": steps("f5f5f1 eceee8 deded7 c3cbc6 9ba6a1 626b66 4a524e 3b4340 2a302d 1a1e1c 141716"),
-        "primary": steps("eef6f3 e4f0ec c2ded5 93cbbb 63c9b5 4fb8a4 0f6b5c 0c584c 0b463d 0a3831 06231f"),
-    },
+    "SITE_TITLE": "config.workspace.look.title",
+    "SITE_HEADER": "config.workspace.look.name",
+    "SITE_ICON": "config.workspace.look.icon",
+    "SITE_FAVICONS": [{"rel": "icon", "href": "config.workspace.look.icon"}],
+    "STYLES": ["config.workspace.look.stylesheet"],
+    "COLORS": "config.workspace.look.colours",
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": True,
     "LOGIN": {"form": "accounts.forms.AdminSignInForm"},

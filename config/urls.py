@@ -7,8 +7,7 @@ from rest_framework.routers import DefaultRouter
 
 from accounts import api as accounts_api
 from accounts.access.page_throttle import limited
-from accounts.forms import SignInForm
-from accounts.views import sign_in, welcome
+from accounts.views import logo, sign_in, welcome
 from accounts.webhooks import api as webhook_api
 from chat.ag_ui.api import AgUiView
 from chat.api import conversations as chat_api
@@ -23,6 +22,8 @@ from chat.usage.api import UsageView
 from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page
 from config.http import app, health, metrics
+from config.setup.views import SignInView
+from config.workspace.api import LogoView, WorkspaceView
 from files import api
 from personas import api as personas_api
 from personas import text_api
@@ -65,15 +66,14 @@ urlpatterns = [
     path("tasks/", include("projects.planner.urls")),
     path("personas/", include("personas.urls")),
     path("settings/", include("accounts.urls")),
+    path("setup/", include("config.setup.urls")),
     path(
         "login/",
-        limited(
-            "sign-in",
-            sign_in(auth.LoginView.as_view(redirect_authenticated_user=True, authentication_form=SignInForm)),
-        ),
+        limited("sign-in", sign_in(SignInView.as_view())),
         name="login",
     ),
     path("welcome/<uuid:pk>/", limited("sign-in", welcome), name="welcome"),
+    path("logo/<slug:name>.png", logo, name="logo"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
     path("admin/login/", limited("sign-in", sign_in(admin.site.login))),
     path("admin/password_change/", admin.site.admin_view(RedirectView.as_view(pattern_name="settings:password"))),
@@ -113,6 +113,8 @@ urlpatterns = [
     path("api/v1/usage/", UsageView.as_view(), name="usage"),
     path("api/v1/search/", conversations_api.SearchView.as_view(), name="search"),
     path("api/v1/max-selected-document-tokens/", DocumentBudgetView.as_view(), name="document-budget"),
+    path("api/v1/workspace/", WorkspaceView.as_view(), name="workspace"),
+    path("api/v1/workspace/logo/", LogoView.as_view(), name="workspace-logo"),
     path("api/v1/me/", accounts_api.MeView.as_view(), name="me"),
     path("api/v1/ag-ui/", AgUiView.as_view(), name="ag-ui"),
     path("api/v1/", include(router.urls)),

@@ -79,6 +79,20 @@ class ProviderAdmin(KeyedAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.store_provider(user=acting(request), provider=obj, api_key=form.api_key)
 
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
+        return self._what_next(request, obj) or super().response_add(request, obj, post_url_continue)
+
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        return self._what_next(request, obj) or super().response_change(request, obj)
+
+    def _what_next(self, request: HttpRequest, provider: Provider) -> HttpResponse | None:
+        """Without models nothing answers: its page says so, with the button that leads on."""
+        if provider.models.exists() or not self.has_change_permission(request, provider):
+            return None
+        sentence = f"“{provider}” is saved, and has no models yet. Test the connection to choose from what it offers."
+        self.message_user(request, sentence, messages.WARNING)
+        return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
+
     @display(description="Address")
     def address(self, provider: Provider) -> str:
         return provider.base_url or "the provider's own"

@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max, Q
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import User, Workspace
 from core.errors import NotFound, ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
@@ -158,11 +158,12 @@ def delete_profile(*, user: User, profile: BudgetProfile) -> None:
 
 
 class Rules(NamedTuple):
-    """What administrators have set for every prompt: the active system prompt, the budget profiles, and the texts."""
+    """What administrators have set for every prompt: system prompt, budget profiles, texts, and the workspace."""
 
     system_prompt: SystemPrompt | None
     profiles: Mapping[UUID, BudgetProfile]
     texts: Texts
+    workspace: Workspace
 
     def profile_of(self, persona: Persona | None) -> BudgetProfile:
         """The persona's, else the default; without any row, the documented defaults."""
@@ -173,7 +174,8 @@ class Rules(NamedTuple):
 
 def _read_rules() -> Rules:
     texts = texts_of(PromptText.objects.filter(active=True))
-    return Rules(SystemPrompt.objects.filter(active=True).first(), BudgetProfile.objects.in_bulk(), texts)
+    prompt, workspace = SystemPrompt.objects.filter(active=True).first(), Workspace.objects.first() or Workspace()
+    return Rules(prompt, BudgetProfile.objects.in_bulk(), texts, workspace)
 
 
 def texts_of(rows: Iterable[PromptText]) -> Texts:

@@ -24,7 +24,9 @@ from django_htmx.middleware import HtmxDetails
 from redis.exceptions import RedisError
 
 from accounts.models import Session, User
+from accounts.models.workspace import workspace_at
 
+DAY = 86_400  # seconds
 GRAIN = 300  # seconds; one write in so many, not one a request
 VISIT = "visit"  # in the session: {"began", "seen": seconds since 1970, "agent": the browser's User-Agent}
 LONGEST_AGENT = 300
@@ -49,9 +51,28 @@ class SignedInRequest(HttpRequest):
 
 
 class SessionStore(db.SessionStore[Session]):
+    """`workspace_version`: of when the session was read (`accounts.workspace`); None where there was none to read."""
+
+    workspace_version: UUID | None = None
+
     @classmethod
     def get_model_class(cls) -> type[Session]:
         return Session
+
+    def _get_session_from_db(self) -> Session | None:
+        row: Session | None = super()._get_session_from_db()  # type: ignore[misc]  # the stubs leave it out
+        return self._noted(row)
+
+    async def _aget_session_from_db(self) -> Session | None:
+        row: Session | None = await super()._aget_session_from_db()  # type: ignore[misc]  # as above
+        return self._noted(row)
+
+    def _noted(self, row: Session | None) -> Session | None:
+        self.workspace_version = getattr(row, "workspace_version", None)
+        return row
+
+    def get_session_cookie_age(self) -> int:
+        return workspace_at(self.workspace_version).session_days * DAY
 
     def create_model_instance(self, data: dict[str, Any]) -> Session:
         row = super().create_model_instance(data)

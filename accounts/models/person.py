@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
 from core.crypto import EncryptedTextField
+from llm.models import WorkspaceVersion
 
 
 def validate_timezone(name: str) -> None:
@@ -43,6 +44,11 @@ class User(AbstractUser):
 
 
 class SessionManager(BaseSessionManager["Session"]):
+    def get_queryset(self) -> "models.QuerySet[Session]":
+        """Each with the version of the workspace, by which what is kept of its settings is known to be new."""
+        version = WorkspaceVersion.objects.values("version")[:1]
+        return super().get_queryset().annotate(workspace_version=models.Subquery(version))
+
     def visible_to(self, user: User) -> "models.QuerySet[Session]":
         return self.filter(user=user, expire_date__gt=timezone.now())
 

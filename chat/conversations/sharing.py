@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from accounts.models import User
+from accounts.models.workspace import workspace_at
 from chat.context.build import SourceEntry
 from chat.conversations.branches import CONTINUE
 from chat.models import Conversation, Message, Share, Turn
@@ -59,8 +60,12 @@ OPEN = Terms()
 def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Share:
     """A link to the branch on show as it is now.
 
-    Raises what `idle` raises, `nothing_to_share`, `too_many_shares`, `short_password` and `bad_expiry`.
+    Raises what `idle` raises, `sharing_off` (403), `nothing_to_share`, `too_many_shares`, `short_password` and
+    `bad_expiry`.
     """
+    if not workspace_at().sharing:
+        sentence = "Links to conversations are switched off in this workspace. An administrator can switch them on."
+        raise ProductError("sharing_off", sentence, status=403)
     if terms.password and len(terms.password) < SHORTEST_PASSWORD:
         raise ProductError(
             "short_password", f"A password of a link has at least {SHORTEST_PASSWORD} characters. Choose a longer one."

@@ -8,6 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
+from accounts.models import Workspace
 from chat.models.conversation import OfConversation
 
 
@@ -17,9 +18,10 @@ def new_token() -> str:
 
 class ShareQuerySet(OfConversation["Share"]):
     def readable(self) -> "ShareQuerySet":
-        """By whoever has the link, and its password where it has one."""
+        """By whoever has the link, and its password where it has one, while the workspace has links."""
+        off = models.Exists(Workspace.objects.filter(sharing=False))
         open_ = Q(expires=None) | Q(expires__gt=timezone.now())
-        return self.filter(open_, conversation__deleted=None, conversation__owner__is_active=True)
+        return self.filter(~off, open_, conversation__deleted=None, conversation__owner__is_active=True)
 
 
 class Share(models.Model):

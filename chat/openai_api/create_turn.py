@@ -16,6 +16,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import User
+from accounts.models.workspace import workspace_at
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.conversation import title_from
 from chat.models.conversation_state import require_room
@@ -157,10 +158,13 @@ def _gone(file: File) -> File:
 
 
 def forget_old() -> None:
-    """Removes those that are older than `settings.API_CONVERSATION_DAYS`, with the images that came with them alone."""
-    if not settings.API_CONVERSATION_DAYS:
+    """Removes those that are older than the workspace or `settings.API_CONVERSATION_DAYS` say, with the images that
+    came with them alone."""
+    kept = workspace_at().api_conversation_days
+    days = settings.API_CONVERSATION_DAYS if kept is None else kept
+    if not days:
         return
-    before = timezone.now() - timedelta(days=settings.API_CONVERSATION_DAYS)
+    before = timezone.now() - timedelta(days=days)
     ended = Conversation.objects.filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
     old = ended.filter(updated__lt=before)
     while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH]):

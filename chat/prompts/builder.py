@@ -230,9 +230,8 @@ def _frame(context: TurnContext, step: Step) -> ContextRequest:
 
 
 def _moment(context: TurnContext, step: Step) -> Moment:
-    awareness: DateAwareness = "day"
-    if context.persona is not None:
-        awareness = context.persona.date_awareness  # type: ignore[assignment]  # the field's choices are these words
+    # The field's choices are these words.
+    awareness: DateAwareness = (context.persona or context.workspace).date_awareness  # type: ignore[assignment]
     toolbox, zone = context.toolbox, context.user.zone
     return Moment(
         layout=context.profile.layout,

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import User, Workspace
 from chat.context.rendering import Numbers
 from chat.context.types import ContextRequest, Room
 from chat.models import Conversation, Mention, Message, RunStep, Summary, Turn
 from chat.models.conversation_state import ChatScope, scope_of
 from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
+from chat.tools.tasks import Hand
 from chat.tools.toolbox import NO_TOOLS, Toolbox, toolbox_for, with_external_tools, with_known_tools, with_server_tools
 from files.models import File
 from llm import tokens
@@ -28,6 +29,7 @@ from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, Too
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import reminders_for, rules_at
 from personas.texts import BUILT_IN, BUILT_IN_DIGEST, Texts
+from personas.tools import TASKS, WEB
 from projects.models import Project, ProjectFile, codes
 from projects.planner.queries import PromptTasks, tasks_for_prompt, today
 
@@ -43,6 +45,7 @@ OF_PROFILE = (
     *("project_share", "omission_note", "effort", "max_cycles"),
 )
 OF_MODEL = ("tokenizer", "vision", "tools", "max_output", "efforts", "effort", "token_ratio", "ratio_samples")
+OF_WORKSPACE = ("date_awareness", "task_tools", "today_tasks")
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -139,6 +142,7 @@ class TurnContext:
     marked: bool = True
     true_ratio: Decimal | None = None  # tokens of the provider for one of ours, where it has counted this very prompt
     asked_effort: str = ""
+    workspace: Workspace = field(default_factory=Workspace)
     texts: Texts = BUILT_IN
 
     @cached_property
@@ -213,6 +217,7 @@ class TurnContext:
         profile = {name: getattr(self.profile, name) for name in OF_PROFILE}
         return {
             "profile": {name: str(value) if isinstance(value, Decimal) else value for name, value in profile.items()},
+            "workspace": {name: getattr(self.workspace, name) for name in OF_WORKSPACE},
             "model": {"window": self.model.window, **{name: getattr(self.model, name) for name in OF_MODEL}},
             "true_ratio": str(self.true_ratio) if self.true_ratio is not None else None,
             "margin": str(self.margin),
@@ -259,25 +264,36 @@ def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | Non
         conversation=scope.conversation,
         project=scope.project,
         asked_effort=scope.conversation.effort if scope.conversation is not None else "",
+        workspace=rules.workspace,
         texts=rules.texts,
     )
 
 
-def context_of_turn(turn: Turn, model: Model, *, searched: bool = False) -> TurnContext:
+def context_of_turn(
+    turn: Turn, model: Model, *, searched: bool = False, workspace: Workspace | None = None
+) -> TurnContext:
     """What the rows say of a turn that was claimed. `with_offered_tools` adds what is not in the database.
 
-    `searched`: another model has searched the files in this turn, and the person's question with it.
+    `searched`: another model has searched the files in this turn, and the person's question with it. `workspace`: its
+    settings at that time, for a turn that is planned again.
     """
     conversation = turn.conversation
     scope = scope_of(conversation)
     context = base_context(user=conversation.owner, model=model, scope=scope, turn=turn)
+    context = replace(context, workspace=workspace or context.workspace)
     run_step = _run_step(getattr(turn, "run_step", None))
     question = "" if searched else turn.user_message.text
     return replace(
         context,
-        toolbox=toolbox_for(scope, user=context.user, model=model, question=question, run_step=run_step),
+        toolbox=toolbox_for(
+            scope,
+            hand=Hand(context.user, model.name, run_step),
+            model=model,
+            question=question,
+            chosen=_chosen_tools(context),
+        ),
         options=options_of(turn.options),
-        tasks=tasks_of_turn(turn),
+        tasks=tasks_of_turn(turn, whole_day=context.workspace.today_tasks),
         run_step=run_step,
         asked_effort=turn.effort,
         summarised=getattr(turn, "has_summary", True),
@@ -294,13 +310,23 @@ async def with_offered_tools(context: TurnContext) -> TurnContext:
 
 def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: Sequence[File]) -> TurnContext:
     """What a turn of this draft would be made under. Tool servers are not asked: their last lists count."""
-    box = toolbox_for(scope, user=base.user, model=base.model, question=text, files=files)
+    hand, chosen = Hand(base.user, base.model.name), _chosen_tools(base)
+    box = toolbox_for(scope, hand=hand, model=base.model, question=text, files=files, chosen=chosen)
     tools = with_known_tools(box, base.persona, base.model)
-    return replace(base, toolbox=tools, tasks=tasks_of_draft(base.user, base.conversation, base.asked_at, text))
+    return replace(base, toolbox=tools, tasks=tasks_of_draft(base, text))
 
 
-def tasks_of_turn(turn: Turn) -> PromptTasks | None:
-    """Today's tasks and those mentioned today, for a turn that was claimed (`chat.models.queries.claim`).
+def _chosen_tools(context: TurnContext) -> Sequence[str]:
+    """Of those for the web and for tasks: the persona's or, without one, what the workspace offers. The tasks of a
+    program's owner are not its business."""
+    if context.persona is not None:
+        return context.persona.tools
+    return [*WEB, TASKS] if context.workspace.task_tools and _shows_tasks(context.conversation) else WEB
+
+
+def tasks_of_turn(turn: Turn, *, whole_day: bool = True) -> PromptTasks | None:
+    """Today's tasks and those mentioned today, for a turn that was claimed (`chat.models.queries.claim`); without the
+    `whole_day` only the latter.
 
     What has to be known beforehand comes along with the claim, so that somebody without tasks costs no query more.
     "Mentioned today": a message of this person, in whatever conversation, sent on the day of the question in the
@@ -312,16 +338,17 @@ def tasks_of_turn(turn: Turn) -> PromptTasks | None:
     day = today(user, turn.user_message.created)
     pairs: list[dict[str, str]] = getattr(turn, "mentions", [])
     mentioned = {pair["code"] for pair in pairs if pair["day"] == day.isoformat()}
-    return tasks_for_prompt(user=user, on=day, mentioned=mentioned)
+    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day)
 
 
-def tasks_of_draft(user: User, conversation: Conversation | None, at: datetime, text: str) -> PromptTasks | None:
+def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
     """What would stand in the prompt if the draft were sent now; its own mentions count too."""
-    if not _shows_tasks(conversation):
+    if not _shows_tasks(base.conversation):
         return None
-    day = today(user, at)
+    user, day = base.user, today(base.user, base.asked_at)
     before = Mention.objects.filter(user=user, day=day).values_list("code", flat=True)
-    return tasks_for_prompt(user=user, on=day, mentioned={*before, *codes.mentions(text)})
+    mentioned = {*before, *codes.mentions(text)}
+    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=base.workspace.today_tasks)
 
 
 def _shows_tasks(conversation: Conversation | None) -> bool:

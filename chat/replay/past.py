@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from accounts.models import Workspace
 from chat.context.rendering import Numbers
 from chat.context.types import Block, ContextRequest, Room
 from chat.models import Message, Summary, Turn
@@ -157,7 +158,7 @@ class Contexts:
 
     def then(self, call: CallReport) -> PastContext:
         """With what was the call's own put back."""
-        context = self._of(model_of(self._turn, call))
+        context = self._of(model_of(self._turn, call), call)
         version, ratio = call["versions"].get("system_prompt"), made_with(call).get("true_ratio")
         return _past(
             context,
@@ -176,16 +177,18 @@ class Contexts:
         profile.layout, profile.policy = change.layout or profile.layout, change.policy or profile.policy
         changes: dict[str, Any] = {"profile": profile, "system_prompt": change.prompt or then.system_prompt}
         if change.model is not None:
-            offered = self._of(change.model).toolbox
+            offered = self._of(change.model, then.call).toolbox
             tools = _only(offered, then.call.get("tools", ())) if then.model.tools else offered
             changes |= {"model": change.model, "toolbox": tools, "true_ratio": None}
         anew = change.model is not None or change.profile is not None
         return _past(then, then.call, **changes, base=then, anew=anew)
 
-    def _of(self, model: Model) -> TurnContext:
-        """Of today's rows. No tool server is asked: their last lists count."""
+    def _of(self, model: Model, call: CallReport) -> TurnContext:
+        """Of today's rows, under the workspace's settings of that time. No tool server is asked: their last lists
+        count."""
         if model.pk not in self._today:
-            context = context_of_turn(self._turn, model)
+            workspace = Workspace(**made_with(call).get("workspace", {}))
+            context = context_of_turn(self._turn, model, workspace=workspace)
             box = with_known_tools(context.toolbox, context.persona, model)
             offered = context.options.tools if context.options.tool_choice != "none" else ()
             self._today[model.pk] = replace(context, toolbox=with_external_tools(box, offered))

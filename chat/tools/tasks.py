@@ -326,7 +326,8 @@ WHILE_DRAFTING, AT_AN_ITEM = (DraftChecklist, AskUser), (MarkItem, AskUser)
 
 
 def task_tools(hand: Hand, *, named: bool) -> Iterator[tuple[ToolGuidance, Tool]]:
-    """Those of the step in a run, else all of them for a persona that names them."""
+    """Those of the step in a run, else all of them for a persona that names them, or where the workspace offers them
+    without one."""
     if hand.step is not None:
         kinds: tuple[type[TaskTool], ...] = AT_AN_ITEM if hand.step.code else WHILE_DRAFTING
     else:

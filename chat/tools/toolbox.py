@@ -7,12 +7,12 @@ for all of a server's); a program that asks may bring tools of its own.
 import asyncio
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from accounts.models import User
 from chat.context.rendering import ToolGuidance
-from chat.models import Conversation, RunStep
+from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import in_force
 from chat.tools.conversation import CONVERSATION_GUIDANCE, SearchConversation
@@ -88,30 +88,32 @@ NO_TOOLS = Toolbox()
 def toolbox_for(
     scope: ChatScope,
     *,
-    user: User,
+    hand: Hand,
     model: Model,
     question: str,
     files: Sequence[File] = (),
-    run_step: RunStep | None = None,
+    chosen: Collection[str],
 ) -> Toolbox:
-    """The product's own tools; none for a model that cannot call tools. `files` come with a question not stored yet."""
+    """The product's own tools; none for a model that cannot call tools. `files` come with a question not stored yet.
+
+    `chosen`: names of those for the web and for tasks that the persona names or, without one, the workspace offers.
+    """
     if not model.tools:
         return NO_TOOLS
     # One that is about to be begun; nothing belongs to it yet.
-    conversation = scope.conversation or Conversation(owner=user)
-    persona = scope.persona
-    hand, gate = Hand(user, model.name, run_step), Gate(conversation)
+    conversation = scope.conversation or Conversation(owner=hand.user)
+    persona, gate = scope.persona, Gate(conversation)
     web = scope.project is None or scope.project.web
-    chosen = [
+    offered = [
         *_file_tools(Scope(conversation, scope.project, question), files),
         *_conversation_tools(conversation),
-        *(_web_tools(persona, conversation, gate) if web else ()),
-        *task_tools(hand, named=persona is not None and TASKS in persona.tools),
+        *(_web_tools(chosen, conversation, gate) if web else ()),
+        *task_tools(hand, named=TASKS in chosen),
     ]
-    tools = {guidance.name: tool for guidance, tool in chosen}
+    tools = {guidance.name: tool for guidance, tool in offered}
     asking = frozenset({OPEN_GUIDANCE.name}) & set(tools)
     notes = tuple(_missing(persona, tools, web=web))
-    return Toolbox(tools, tuple(guidance for guidance, _ in chosen), notes, asking, gate, web=web)
+    return Toolbox(tools, tuple(guidance for guidance, _ in offered), notes, asking, gate, web=web)
 
 
 def _missing(persona: Persona | None, tools: Mapping[str, Tool], *, web: bool) -> Iterator[str]:
@@ -151,10 +153,9 @@ def with_file_tools(box: Toolbox, scope: ChatScope, user: User) -> Toolbox:
     return replace(box, tools=tools, guidance=(*found, *box.guidance))
 
 
-def _web_tools(persona: Persona | None, conversation: Conversation, gate: Gate) -> Iterator[tuple[ToolGuidance, Tool]]:
+def _web_tools(wanted: Collection[str], conversation: Conversation, gate: Gate) -> Iterator[tuple[ToolGuidance, Tool]]:
     """For personas that name them, and where nobody else answers: without a persona. Only once a search is set up."""
-    wanted = set(WEB if persona is None else persona.tools)
-    search = web_search_tool() if wanted & set(WEB) else None
+    search = web_search_tool() if set(wanted) & set(WEB) else None
     if search is None:
         return
     if "web_search" in wanted:

@@ -6,20 +6,24 @@ import secrets
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed
 from django.middleware.gzip import GZipMiddleware
 from django.utils import timezone, translation
 from django.utils.functional import SimpleLazyObject
+from django.utils.translation.trans_real import get_supported_language_variant, parse_accept_lang_header
 
 from accounts.access.sessions import note_visit
-from accounts.models import User
+from accounts.models import User, Workspace
+from accounts.models.workspace import workspace_of
 from config.http import problems
 from config.http.problems import Request
 from core.errors import ProductError
 
 logger = logging.getLogger(__name__)
+WATCHED = ("/livez", "/readyz", "/metrics")  # asked often, by what reads no language
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
@@ -81,22 +85,36 @@ class ContentSecurityPolicyMiddleware:
 
 
 class UserPreferencesMiddleware:
-    """A signed-in person sees times and words their way, and when their session was last used."""
+    """A signed-in person sees times and words their way, and when their session was last used. Whoever reads a page
+    gets a language that the workspace offers."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: Request) -> HttpResponse:
         # A program's bearer token has no pages, so it needs no preferences and no look-up of a session here.
-        user = request.user if not request.headers.get("Authorization") else None
+        if request.headers.get("Authorization") or request.path in WATCHED:
+            return self.get_response(request)
+        user = request.user
+        language = _language(request, workspace_of(request), user.language if isinstance(user, User) else "")
+        translation.activate(language)
+        request.LANGUAGE_CODE = language
         if not isinstance(user, User):
             return self.get_response(request)
         note_visit(request.session, request.headers.get("User-Agent", ""))
         with timezone.override(user.zone):
-            if user.language:
-                translation.activate(user.language)
-                request.LANGUAGE_CODE = user.language
             return self.get_response(request)
+
+
+def _language(request: HttpRequest, workspace: Workspace, chosen: str) -> str:
+    """The person's own, else the first that the browser asks for, else the workspace's; always one that is offered."""
+    asked = [code for code, _weight in parse_accept_lang_header(request.headers.get("Accept-Language", ""))]
+    for code in [chosen, *asked]:
+        with suppress(LookupError):
+            found = get_supported_language_variant(code)
+            if found in workspace.languages:
+                return found
+    return workspace.default_language
 
 
 class ProductErrorMiddleware:

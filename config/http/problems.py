@@ -91,6 +91,7 @@ def page_problem(request: Request, error: ProductError) -> HttpResponse:
     if request.htmx:
         response = render(request, "ui/_problem.html", context, status=error.status)
         response["HX-Retarget"], response["HX-Reswap"] = "#problem", "innerHTML"
+        response["HX-Reselect"] = ".problem"  # whatever the element selects of other answers
     else:
         page = "404.html" if error.status == 404 else "problem.html"
         response = render(request, page, context, status=error.status)

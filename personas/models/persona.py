@@ -13,6 +13,7 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
+from accounts.models import DateAwareness
 from llm.models.provider import effort_field
 from llm.tokens import CATCH_ALL
 
@@ -301,11 +302,6 @@ class Persona(models.Model):
     class Visibility(models.TextChoices):
         PRIVATE = "private", _("Only me")
         WORKSPACE = "workspace", _("Everyone in the workspace")
-
-    class DateAwareness(models.TextChoices):
-        DAY = "day", _("The day")
-        MINUTE = "minute", _("Day and time to the minute")
-        OFF = "off", _("No date")
 
     MAX_NAME = 100
     MAX_INSTRUCTIONS = 100_000  # characters

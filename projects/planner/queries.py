@@ -87,8 +87,9 @@ def tasks_of(mentioned: Iterable[str]) -> set[str]:
     return {str(codes.parse(code).task) for code in mentioned}
 
 
-def tasks_for_prompt(*, user: User, on: date, mentioned: Iterable[str] = ()) -> PromptTasks:
-    """What the model is shown: see `prompt_tasks` for the rule. `on` is the user's today.
+def tasks_for_prompt(*, user: User, on: date, mentioned: Iterable[str] = (), whole_day: bool = True) -> PromptTasks:
+    """What the model is shown: see `prompt_tasks` for the rule. `on` is the user's today. Without the `whole_day` only
+    what is mentioned.
 
     `mentioned` are the codes that the user's messages of that day mention (`codes.mentions`). What the day's own tasks
     mention counts too (seed: WENDY, "@mentioned in the task list of the Day"); what stands there only for that brings
@@ -98,6 +99,10 @@ def tasks_for_prompt(*, user: User, on: date, mentioned: Iterable[str] = ()) -> 
     mentioned = set(mentioned)
     of_day = Q(level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=on)
     rows = with_checklists(Task.objects.visible_to(user).select_related("moved_to"))
+    if not whole_day:
+        found = list(rows.filter(code__in=tasks_of(mentioned))) if mentioned else []
+        named = tuple(sorted(found, key=lambda row: row.code))
+        return PromptTasks(on, (), named, frozenset(row.code for row in named))
     found = list(rows.filter(of_day | Q(code__in=tasks_of(mentioned))))
     listed = {code for row in found if _is_of(row, on) for code in _mentions(row)}
     if missing := tasks_of(listed) - {row.code for row in found}:

@@ -63,6 +63,7 @@ def measured() -> dict[str, Measured]:
     client, found = Client(raise_request_exception=False), {}
     client.force_login(person)
     for address in addresses():
+        asked(client, address)  # what a process keeps from then on, such as kinds of rows, is asked once
         answer, count, _ = asked(client, address)
         if answer.status_code in (302, 403, 404):
             continue

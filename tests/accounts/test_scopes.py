@@ -41,6 +41,7 @@ SCOPES = {
     "tokens": "admin",
     "webhooks": "admin",
     "me": "admin",
+    "workspace": "admin",
 }
 # What is read with less than it takes to change it; None is any token.
 READING: dict[str, str | None] = {"budget-profiles": "chat", "me": None}

@@ -89,3 +89,16 @@ def test_nothing_can_be_added_changed_or_removed(admin_client: Client, turn: Tur
         assert admin_client.post(url, {"post": "yes", "title": "x", "status": "done"}).status_code == 403
     turn.refresh_from_db()
     assert turn.status == Turn.Status.FAILED
+
+
+@pytest.mark.django_db
+def test_long_lists_are_searched_by_whole_values(admin_client: Client) -> None:
+    """An id among the ids, a name among the names; a word that is nobody's finds nothing."""
+    owner = User.objects.create_user("Olga")
+    place = Conversation.objects.create(owner=owner)
+    asked = Message.objects.create(conversation=place, role="user")
+    answer = Message.objects.create(conversation=place, parent=asked, depth=1, role="assistant")
+    turn = Turn.objects.create(conversation=place, user_message=asked, answer=answer, status="done")
+    address = reverse("admin:chat_turn_changelist")
+    for term, found in ((turn.pk, True), (place.pk, True), ("olga", True), ("olg", False), (asked.pk, False)):
+        assert (str(turn.pk) in str(admin_client.get(address, {"q": str(term)}).content)) is found, term

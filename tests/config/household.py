@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.access.sessions import public_name
-from accounts.models import AdminRecord, User, Webhook, WebhookDelivery
+from accounts.models import AdminRecord, User, Webhook, WebhookDelivery, Workspace
 from accounts.services import create_token
 from chat.models import (
     Conversation,
@@ -92,6 +92,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     search = WebSearch.objects.create(name=unique, base_url="http://127.0.0.1:9", api_key=SECRET)
     server = ToolServer.objects.create(name=unique[:24], base_url="http://127.0.0.1:9/mcp", api_key=SECRET)
     web_access = WebAccess.objects.create(denied_hosts="bad.example")
+    workspace = Workspace.objects.create()
     about: dict[str, Any] = {"tool": "open_url", "host": "a.example", "allowed": True}
     permission = ToolPermission.objects.create(conversation=turn.conversation, **about)
     embedder = Embedder.objects.create(name=unique, api_key=SECRET)
@@ -106,7 +107,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     spent = ModelCall.objects.create(person=owner, turn=turn, model=model, purpose="answer", input=2, output=1)
     rows += [summary_prompt, prompt_text, summary, job, spent]
     run = _run(owner, task)
-    rows += [permission, web_access]
+    rows += [permission, web_access, workspace]
     rows += [embedder, search, server, project, file, member, invitation, task, change, run]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
@@ -129,6 +130,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "webhooks/pk": str(hook.pk),
         "deliveries/pk": str(delivery.pk),
         "kind": "md",
+        "logo/name": "of-none",
         "code": str(task.code),
         "projects/pk": str(project.pk),
         "personas/pk": str(persona.pk),
@@ -166,7 +168,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     }
     yield Household(values, rows)
     prompts = (prompt, summary_prompt, prompt_text)
-    for row in (provider, *prompts, profile, own, reminder, group, embedder, search, server, web_access):
+    for row in (provider, *prompts, profile, own, reminder, group, embedder, search, server, web_access, workspace):
         row.delete()
 
 

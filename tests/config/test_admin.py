@@ -7,6 +7,7 @@ from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
 
+from accounts.models import Workspace
 from tests.product import ROOT
 
 pytestmark = pytest.mark.django_db
@@ -28,6 +29,8 @@ def test_a_row_that_is_not_there_is_said_to_be_so(admin_client: Client, key: str
     """The list says so, where Django leads back to it; a server error is no answer."""
     wrong = {}
     for model in admin.site._registry:
+        if model is Workspace and key == "1":
+            continue  # it is there, as the defaults say
         names = (model._meta.app_label, model._meta.model_name)
         for action in ("change", "delete", "history"):
             address = reverse("admin:{}_{}_{}".format(*names, action), args=["KEY"]).replace("KEY", key)

@@ -69,6 +69,7 @@ def test_an_example_that_is_not_as_described_would_be_noticed(description: Any) 
     assert wrong_with(description, body["schema"], {"title": 3})
 
 
+@pytest.mark.django_db
 def test_the_documentation_needs_no_other_site(client: Client) -> None:
     page = client.get("/api/docs/").content.decode()
     loaded = LOADED.findall(page)

@@ -110,11 +110,13 @@ def test_todays_count_in_the_side_follows(page: Page) -> None:
 def test_who_was_signed_out_meanwhile_is_asked_to_sign_in(visit: OpenBrowser) -> None:
     opened = visit()
     page = opened.sign_in()
-    opened.expected += ["403 (Forbidden)", "Code 403"]
+    opened.expected += ["401 (Unauthorized)", "Code 401"]
     go(page)
     add(page, "Buy cacao")
     opened.context.clear_cookies(name="sessionid")
     page.get_by_role("button", name="Done: Buy cacao").click()
+    expect(page.get_by_role("alert")).to_contain_text("You were signed out.")
+    page.get_by_role("alert").get_by_role("link", name="Sign in").click()
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
 
 
@@ -173,7 +175,7 @@ def test_tasks_fit_on_a_dark_phone_and_are_moved_by_touch(visit: OpenBrowser) ->
     assert overflow(page) == 0
     go(page, "/tasks/month/2024-11/")
     assert overflow(page) == 0
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 22)"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 22, 21)"
 
 
 def test_what_is_written_in_a_row_stays_when_another_is_ticked(page: Page) -> None:

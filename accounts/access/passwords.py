@@ -1,0 +1,20 @@
+"""What a password must be like beyond what Django's own validators say."""
+
+from typing import Any
+
+from django.contrib.auth.password_validation import MinimumLengthValidator
+
+from accounts.models.workspace import workspace_at
+
+
+class LengthValidator:
+    """At least as long as the workspace's settings say. Named by `AUTH_PASSWORD_VALIDATORS`."""
+
+    def validate(self, password: str, user: Any = None) -> None:
+        self._django().validate(password, user)
+
+    def get_help_text(self) -> str:
+        return self._django().get_help_text()
+
+    def _django(self) -> MinimumLengthValidator:
+        return MinimumLengthValidator(workspace_at().password_length)

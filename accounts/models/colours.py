@@ -1,0 +1,104 @@
+"""An accent that somebody has chosen: whether it can be read on our pages, and the colours that are made of it.
+
+Colours are written #rrggbb. Contrast is WCAG's ratio, 1 to 21.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+HEX = re.compile(r"#[0-9a-f]{6}")
+READABLE = 4.5  # of text of the usual size
+CLEAR = 5.5  # what the colour for dark pages is made to have, which nobody chooses
+# What stands behind text, as in static/css/tokens.css.
+LIGHT = ("#ffffff", "#fdfdfb", "#f5f5f1", "#eceee8")
+DARK = ("#141716", "#1a1e1c", "#1f2422", "#262c29")
+WHITE, BLACK = "#ffffff", "#000000"
+STEP = 0.04  # of the way to white or black
+
+
+class Accent(NamedTuple):
+    """For light and for dark pages: the accent, and the tint of it behind what is chosen."""
+
+    light: str
+    dark: str
+    light_tint: str
+    dark_tint: str
+
+    @property
+    def css(self) -> str:
+        """In the place of what static/css/tokens.css has."""
+        accent, tint = f"light-dark({self.light}, {self.dark})", f"light-dark({self.light_tint}, {self.dark_tint})"
+        return f":root {{ --accent: {accent}; --accent-tint: {tint}; }}"
+
+
+def contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def mixed(colour: str, into: str, share: float) -> str:
+    """`share` (0 to 1) of `colour`, the rest of `into`."""
+    parts = zip(_channels(colour), _channels(into), strict=True)
+    return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in parts)
+
+
+def least_contrast(colour: str) -> float:
+    """On whatever it stands on light pages, as text or behind white text."""
+    return _least(colour, (*LIGHT, _light_tint(colour)))
+
+
+def readable(colour: str) -> str:
+    """The colour itself where it can be read on light pages, else the nearest darker one that can."""
+    return next(each for each in _towards(colour, BLACK) if least_contrast(each) >= READABLE)
+
+
+def accent(colour: str) -> Accent:
+    """Of a colour that is `readable`."""
+    dark = next(each for each in _towards(colour, WHITE) if _least(each, (*DARK, _dark_tint(each))) >= CLEAR)
+    return Accent(colour, dark, _light_tint(colour), _dark_tint(dark))
+
+
+def scale(colour: str) -> dict[str, str]:
+    """Eleven colours from light to dark around it, by the names of Tailwind's steps; 600 is the colour itself."""
+    found = accent(colour)
+    lighter = {"50": 0.06, "100": 0.12, "200": 0.25}
+    darker = {"700": 0.85, "800": 0.7, "900": 0.55, "950": 0.35}
+    return {
+        **{name: mixed(colour, WHITE, share) for name, share in lighter.items()},
+        "300": mixed(found.dark, WHITE, 0.7),
+        "400": found.dark,
+        "500": found.dark,
+        "600": colour,
+        **{name: mixed(colour, BLACK, share) for name, share in darker.items()},
+    }
+
+
+def _light_tint(colour: str) -> str:
+    return mixed(colour, LIGHT[1], 0.1)
+
+
+def _dark_tint(colour: str) -> str:
+    return mixed(colour, DARK[0], 0.15)
+
+
+def _towards(colour: str, end: str) -> list[str]:
+    count = round(1 / STEP)
+    return [mixed(end, colour, number / count) for number in range(count + 1)]
+
+
+def _least(colour: str, behind: Sequence[str]) -> float:
+    return min(contrast(colour, each) for each in behind)
+
+
+def _channels(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def _luminance(colour: str) -> float:
+    red, green, blue = (_linear(channel / 255) for channel in _channels(colour))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _linear(channel: float) -> float:
+    return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4

@@ -1,0 +1,97 @@
+"""A list of the admin takes as many queries for thirty rows as for one, and so does a form."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from accounts.models import AdminRecord, ApiToken, User, Webhook, WebhookDelivery
+from chat.models import Conversation, Import, Message, ModelCall, Replay, Run, Share, Summary, SummaryJob, Turn
+from files.models import Embedder, File
+from llm.models import Model, Provider, ToolServer, WebSearch
+from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
+from projects.models import Invitation, Project, Task, TaskChange
+from projects.planner.rules import Actor, NewTask
+from projects.planner.services import create as create_task
+
+pytestmark = pytest.mark.django_db
+MANY = 30
+WITHOUT = {"webaccess"}  # has one row, and its list leads there
+
+
+def one_of_each(number: int) -> None:
+    """With owners and all that is named of their own, so that nothing is read once for several."""
+    name, now = f"n{number}", timezone.now()
+    owner = User.objects.create_user(name)
+    model = Model.objects.create(provider=Provider.objects.create(name=name), name=name)
+    persona = Persona.objects.create(owner=owner, name=name, model=model, visibility="workspace")
+    persona.reminders.add(Reminder.objects.create(text=name, scope=Reminder.Scope.PERSONA))
+    for kind in (SystemPrompt, SummaryPrompt):
+        kind.objects.create(version=number + 1000, text=name, author=owner)
+    project = Project.objects.create(owner=owner, name=name, persona=persona)
+    place = Conversation.objects.create(owner=owner, persona=persona, project=project)
+    asked = Message.objects.create(conversation=place, role="user")
+    answer = Message.objects.create(conversation=place, parent=asked, depth=1, role="assistant", model=model)
+    turn = Turn.objects.create(conversation=place, user_message=asked, answer=answer, model=model, status="done")
+    ModelCall.objects.create(person=owner, turn=turn, model=model, persona=persona, project=project, input=1, output=1)
+    Summary.objects.create(
+        conversation=place, first=asked, last=asked, messages=1, span_start=now, span_end=now, as_of=now,
+        sections=[], tokens_in=1, tokens_out=1, timezone="UTC", prompt_version=0,
+    )  # fmt: skip
+    SummaryJob.objects.create(conversation=place, status="done")
+    task = create_task(actor=Actor(owner), new=NewTask(name))
+    Run.objects.create(owner=owner, task=task, conversation=place, status="done", heartbeat=now)
+    assert Task.objects.filter(owner=owner).exists() and TaskChange.objects.filter(owner=owner).exists()
+    hook = Webhook.objects.create(owner=owner, url="http://127.0.0.1:9/", origin="", events=["file.ready"])
+    WebhookDelivery.objects.create(webhook=hook, event=hook.pk, type="file.ready", payload={}, status="failed")
+    more: list[tuple[Any, dict[str, Any]]] = [
+        (Group, {"name": name}),
+        (BudgetProfile, {"name": name, "summary_model": model}),
+        (WebSearch, {"name": name, "base_url": "http://127.0.0.1:9"}),
+        (ToolServer, {"name": name, "base_url": "http://127.0.0.1:9"}),
+        (Embedder, {"name": name}),
+        (File, {"owner": owner, "name": name, "size": 1, "sha256": "0" * 64}),
+        (Share, {"conversation": place, "leaf": answer, "title": name}),
+        (Import, {"owner": owner, "name": name, "results": []}),
+        (Replay, {"author": owner, "conversation": place, "model": model, "status": "done"}),
+        (Invitation, {"project": project, "person": owner, "username": name, "expires": now + timedelta(days=1)}),
+        (ApiToken, {"user": owner, "name": name, "digest": name}),
+        (AdminRecord, {"username": name, "at": now, "action": 2, "what": "user", "row": name}),
+    ]
+    for kind, fields in more:
+        kind.objects.create(**fields)
+
+
+def counted(client: Client) -> dict[str, int]:
+    """The queries of each list, and of the form of its newest row."""
+    found = {}
+    for model in admin.site._registry:
+        if model._meta.model_name in WITHOUT:
+            continue
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        newest = model._default_manager.order_by("-pk").values_list("pk", flat=True).first()
+        if newest is None:
+            continue
+        for url in (reverse(f"{name}_changelist"), reverse(f"{name}_change", args=[newest])):
+            with CaptureQueriesContext(connection) as queries:
+                assert client.get(url).status_code == 200, url
+            found[url.replace(str(newest), "…")] = len(queries)
+    return found
+
+
+def test_the_number_of_queries_does_not_depend_on_the_number_of_rows(admin_client: Client) -> None:
+    one_of_each(0)
+    counted(admin_client)  # what is asked once in a process, such as for kinds of rows
+    few = counted(admin_client)
+    for number in range(1, MANY):
+        one_of_each(number)
+    many = counted(admin_client)
+    assert {url: (few[url], many[url]) for url in few if many[url] != few[url]} == {}
+    assert len(few) >= 50
