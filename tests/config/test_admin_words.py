@@ -58,7 +58,7 @@ def test_every_page_of_a_table_is_made(vietnamese: Client) -> None:
     Reminder.objects.create(text="Be kind.")
     for model in admin.site._registry:
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
-        assert vietnamese.get(reverse(f"{name}_changelist")).status_code == 200
+        assert vietnamese.get(reverse(f"{name}_changelist")).status_code in (200, 302)
         assert vietnamese.get(reverse(f"{name}_add")).status_code in (200, 302, 403)
 
 
