@@ -208,11 +208,27 @@ class RunAdmin(RecordAdmin):
 @admin.register(Share)
 class ShareAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("id", "conversation__owner", "conversation_id", "created")
+    list_display = (
+        "id",
+        "conversation__owner",
+        "conversation_id",
+        "has_password",
+        "shows_context",
+        "expires",
+        "created",
+    )
     list_select_related = ("conversation__owner",)
+    list_filter = ("shows_context", "names_sources")
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a link or conversation, or a user name"
-    fields = ("id", "conversation__owner", "conversation_id", "created")
+    fields = (
+        *("id", "conversation__owner", "conversation_id", "has_password", "expires"),
+        *("shows_context", "names_sources", "created"),
+    )
+
+    @admin.display(boolean=True, description="Has a password")
+    def has_password(self, share: Share) -> bool:
+        return share.has_password
 
 
 @admin.register(Import)

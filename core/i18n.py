@@ -14,7 +14,7 @@ from string import Formatter
 import polib
 from django.conf import settings
 from django.utils.formats import number_format
-from django.utils.translation import get_language, pgettext, to_locale
+from django.utils.translation import get_language, gettext, pgettext, to_locale
 
 CONTEXT = "sentence"
 ADMIN = "admin"  # the context of the admin's words: names of fields, titles of columns, states
@@ -43,6 +43,14 @@ def label(word: str) -> str:
 def grouped(number: int) -> str:
     """With the thousands set apart as the reader's language does it."""
     return number_format(number, force_grouping=True)
+
+
+def percent(part: int, whole: int) -> str:
+    """A share, rounded to the nearest whole percent; what is there is never said to be nothing."""
+    rounded = min(100, (200 * part + whole) // (2 * whole)) if whole > 0 else 0
+    if part > 0 and whole > 0 and not rounded:
+        return gettext("under 1 %%") % {}
+    return gettext("%(number)s %%") % {"number": rounded}
 
 
 def dollars(amount: Decimal, *, up: bool = False) -> str:

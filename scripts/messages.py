@@ -41,7 +41,7 @@ FRAGMENTS = {
     "_unknown",
     "changed_meanwhile",
     "_PARTS",
-    "_ADVICE",
+    "ADVICE",
 }
 STATES = ("open", "doing", "waiting", "done", "dropped", "moved")
 GETTEXT = {

@@ -12,9 +12,9 @@ from rest_framework.response import Response
 from accounts.access.permissions import ScopedView
 from chat.conversations.services import visible_model, visible_persona
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation
-from chat.prompts.inspector import CACHE_REASONS
 from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
+from chat.prompts.wording import CACHE_REASONS
 from core.requests import MoneyField
 from personas.services import model_for
 from projects.services import visible_project
@@ -47,6 +47,12 @@ class SourceSerializer(serializers.Serializer[dict[str, Any]]):
     cut_from = serializers.IntegerField(required=False)
     mark = serializers.CharField(
         required=False, help_text="`pinned`: of a message that is always to be sent, and did not fit."
+    )
+    role = serializers.ChoiceField(
+        required=False, choices=["question", "answer", "call", "result"], help_text="Of a message."
+    )
+    used = serializers.BooleanField(
+        required=False, help_text="Of a file by search: whether a search in this prompt found text of it."
     )
     exact = serializers.BooleanField()
 

@@ -44,13 +44,18 @@ Sections = dict[Section, list[PromptMessage]]
 
 
 class SourceEntry(TypedDict):
-    """A `SourceReport` for JSON; `title` is for people, `mark` what was pinned and did not fit."""
+    """A `SourceReport` for JSON; `title` is for people, `mark` what was pinned and did not fit.
+
+    `role`, of a message: `question`, `answer`, `call` or `result`. `used`: of a file by search, whose text was found.
+    """
 
     kind: str
     state: str
     id: NotRequired[str | None]
     title: NotRequired[str]
     mark: NotRequired[str]
+    role: NotRequired[str]
+    used: NotRequired[bool]
     tokens: NotRequired[int | None]
     reason: NotRequired[str | None]
     cut_from: NotRequired[int]

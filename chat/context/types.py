@@ -336,7 +336,7 @@ def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system:
         "window, or let an admin reserve less in the budget profile."
         if part == "reserve"
         else f"What must be sent has {needed:,} tokens and the model takes {max(limit, 0):,}. The largest part is "
-        f"{_PARTS[name]} with {taken:,}: {_ADVICE[name]}.",
+        f"{_PARTS[name]} with {taken:,}: {ADVICE[name]}.",
         sections=sections,
         needed=needed,
         limit=limit,
@@ -366,7 +366,9 @@ _PARTS = {
     "current": "this message and its tool results",
     "reminder": "the reminder",
 }
-_ADVICE = {
+# What helps against a part of the window that is too large, by its name.
+ADVICE = {
+    "reserve": "choose a model with a larger window, or let an admin reserve less in the budget profile",
     "system": "let an admin shorten it, or choose a model with a larger window",
     "persona_as_system": "shorten it, choose another persona, or choose a model with a larger window",
     "tools": "offer fewer tools, or choose a model with a larger window",

@@ -70,16 +70,36 @@ class SearchView(ScopedView):
 
 class ShareSerializer(serializers.ModelSerializer[Share]):
     url = serializers.SerializerMethodField()
+    expired = serializers.BooleanField(read_only=True)
+    has_password = serializers.BooleanField(read_only=True)
 
     class Meta:
         model = Share
-        fields = ("id", "conversation", "leaf", "title", "url", "created")
+        fields = (
+            *("id", "conversation", "leaf", "title", "url", "expires", "expired", "has_password"),
+            *("shows_context", "names_sources", "created"),
+        )
         read_only_fields = fields
 
     @extend_schema_field(serializers.URLField())
     def get_url(self, share: Share) -> str:
         path = reverse("chat:shared", args=[share.token])
         return str(self.context["request"].build_absolute_uri(path))
+
+
+class TermsSerializer(serializers.Serializer[dict[str, Any]]):
+    """On which a link is given; without a body it is open to whoever has it."""
+
+    password = serializers.CharField(
+        default="", allow_blank=True, max_length=200, trim_whitespace=False, help_text="At least 8 characters."
+    )
+    expires = serializers.DateTimeField(default=None, allow_null=True, help_text="Null: never.")
+    shows_context = serializers.BooleanField(
+        default=False, help_text="Readers see how much each answer's model saw, and of which kinds: numbers alone."
+    )
+    names_sources = serializers.BooleanField(
+        default=False, help_text="With `shows_context`: the names of files, and what tools were asked for, too."
+    )
 
 
 class ConversationSharesView(ScopedView):
@@ -89,10 +109,14 @@ class ConversationSharesView(ScopedView):
         rows = sharing.shares_of(self.person).filter(conversation=visible_conversation(self.person, pk))
         return Response(ShareSerializer(rows, many=True, context={"request": request}).data)
 
-    @extend_schema(request=None, responses={201: ShareSerializer})
+    @extend_schema(request=TermsSerializer, responses={201: ShareSerializer})
     def post(self, request: Request, pk: UUID) -> Response:
-        """Makes a link to the branch on show as it is now: whoever has it may read that, without signing in."""
-        made = sharing.share(user=self.person, conversation=visible_conversation(self.person, pk))
+        """Makes a link to the branch on show as it is now: whoever has it, and its password, may read that, without
+        signing in."""
+        asked = TermsSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        terms = sharing.Terms(**asked.validated_data)
+        made = sharing.share(user=self.person, conversation=visible_conversation(self.person, pk), terms=terms)
         return Response(ShareSerializer(made, context={"request": request}).data, status=status.HTTP_201_CREATED)
 
 

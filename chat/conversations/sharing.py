@@ -1,40 +1,91 @@
-"""Links under which anybody may read a conversation: made, listed, ended."""
+"""Links under which anybody may read a conversation: made, listed, ended, and what their readers see.
 
+With the owner's leave a reader also sees how much each answer's model saw. That is a report of its own, made of numbers
+by group: a text of the prompt, the name of a persona, a task, a pinned or left-out message never get into it, and the
+names of files and the words of tools only where their owner has ticked that, too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.contrib.auth.hashers import check_password, make_password
+from django.db.models import F, QuerySet
+from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from accounts.models import User
 from accounts.models.workspace import workspace_at
+from chat.context.build import SourceEntry
 from chat.conversations.branches import CONTINUE
-from chat.models import Conversation, Message, Share
+from chat.models import Conversation, Message, Share, Turn
 from chat.models.conversation_state import idle, require_owner
 from chat.models.tree import branch_rows
+from chat.prompts import wording
+from chat.prompts.cards import Row
+from chat.prompts.history import expand
+from chat.prompts.inspector import Panel
+from chat.prompts.report import FILE_KINDS, ResolvedReport
+from chat.prompts.steps import step_of
 from chat.rendering.kept import blocks_of
 from chat.rendering.references import Sources
 from core.errors import ProductError
 from core.requests import get_or_404, or_404
+from files.models import File
+from personas.texts import BUILT_IN
 
 PAGE = 100  # messages
 MAX_SHARES = 50  # of one conversation
+SHORTEST_PASSWORD = 8
+# What is read of an answer's last call; its messages, which have texts, are not.
+OF_A_CALL = ("limit", "used", "left", "window", "sections", "unloaded", "summary", "sources")
 
 
-def share(*, user: User, conversation: Conversation) -> Share:
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which a link is given: `password` as typed, empty for none; the others as in `Share`."""
+
+    password: str = ""
+    expires: datetime | None = None
+    shows_context: bool = False
+    names_sources: bool = False
+
+
+OPEN = Terms()
+
+
+def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Share:
     """A link to the branch on show as it is now.
 
-    Raises what `idle` raises, `sharing_off` (403), `nothing_to_share` and `too_many_shares`.
+    Raises what `idle` raises, `sharing_off` (403), `nothing_to_share`, `too_many_shares`, `short_password` and
+    `bad_expiry`.
     """
     if not workspace_at().sharing:
         sentence = "Links to conversations are switched off in this workspace. An administrator can switch them on."
         raise ProductError("sharing_off", sentence, status=403)
+    if terms.password and len(terms.password) < SHORTEST_PASSWORD:
+        raise ProductError(
+            "short_password", f"A password of a link has at least {SHORTEST_PASSWORD} characters. Choose a longer one."
+        )
+    if terms.expires is not None and terms.expires <= timezone.now():
+        raise ProductError("bad_expiry", "A link cannot end in the past. Choose a later time, or none.")
     with idle(user, conversation) as locked:
         if locked.leaf_id is None:
             raise ProductError("nothing_to_share", "There is no message to share yet. Ask something first.")
         if Share.objects.filter(conversation=locked).count() >= MAX_SHARES:
             raise ProductError("too_many_shares", f"A conversation has at most {MAX_SHARES} links. End one first.")
-        return Share.objects.create(conversation=locked, leaf_id=locked.leaf_id, title=locked.title)
+        return Share.objects.create(
+            conversation=locked,
+            leaf_id=locked.leaf_id,
+            title=locked.title,
+            password=make_password(terms.password) if terms.password else "",
+            expires=terms.expires,
+            shows_context=terms.shows_context,
+            names_sources=terms.shows_context and terms.names_sources,
+        )
 
 
 def end_share(*, user: User, share: Share) -> None:
@@ -52,14 +103,43 @@ def shares_of(user: User) -> QuerySet[Share]:
     return Share.objects.visible_to(user).select_related("conversation", "leaf").order_by("-id")
 
 
+def readable_share(token: str) -> Share:
+    """Raises `NotFound`."""
+    return or_404(Share.objects.readable().filter(token=token).first(), "shared conversation")
+
+
+def opens(share: Share, password: str) -> bool:
+    """Whether it is the link's password."""
+    return check_password(password, share.password)
+
+
+class SeenGroup(NamedTuple):
+    """`share`: of all that was sent, in thousandths."""
+
+    group: str
+    label: str
+    tokens: int
+    share: int
+
+
+class Seen(NamedTuple):
+    """How much an answer's model saw; `named`: files and tools, where their owner lets them be seen."""
+
+    panel: Panel
+    words: str
+    groups: list[SeenGroup]
+    named: list[Row]
+
+
 class SharedMessage(NamedTuple):
     """A message as a stranger sees it: of a question its row, of an answer its text as safe HTML too.
 
-    No page for strangers shows more of the row than what was written, and the names of its files.
+    No page for strangers shows more of the row than what was written, the names of its files, and its model's.
     """
 
     row: Message
     blocks: list[str]
+    seen: Seen | None
 
     @property
     def continues(self) -> bool:
@@ -72,12 +152,52 @@ class SharedPage(NamedTuple):
     after: int | None
 
 
-def shared_page(token: str, after: int = -1) -> SharedPage:
-    """The messages below depth `after` of the branch behind the link, oldest first. Raises `NotFound`."""
-    found = or_404(Share.objects.readable().filter(token=token).first(), "shared conversation")
-    rows = list(branch_rows(found.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE + 1])
+def shared_page(share: Share, after: int = -1) -> SharedPage:
+    """The messages below depth `after` of the branch behind the link, oldest first."""
+    rows = list(branch_rows(share.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE + 1])
     more = rows[PAGE - 1].depth if len(rows) > PAGE else None
+    answers = [row for row in rows[:PAGE] if row.role == Message.Role.ASSISTANT]
     # No sources: citations would lead to files, and what tools found is files' text too.
-    blocks = blocks_of([(row, Sources()) for row in rows[:PAGE] if row.role == Message.Role.ASSISTANT])
-    messages = [SharedMessage(row, list(chain.from_iterable(blocks.get(row.pk, ())))) for row in rows[:PAGE]]
-    return SharedPage(found, messages, more)
+    blocks = blocks_of([(row, Sources()) for row in answers])
+    seen = _seen(answers, names=share.names_sources) if share.shows_context else {}
+    messages = [
+        SharedMessage(row, list(chain.from_iterable(blocks.get(row.pk, ()))), seen.get(row.pk)) for row in rows[:PAGE]
+    ]
+    return SharedPage(share, messages, more)
+
+
+def _seen(answers: Sequence[Message], *, names: bool) -> dict[UUID, Seen]:
+    """Of the answers that have a report, by their ids; one query, and one more for names."""
+    parts = {name: F(f"report__calls__-1__{name}") for name in OF_A_CALL}
+    found: Iterable[Any] = Turn.objects.filter(answer__in=answers).values("answer", **parts)
+    calls = {row["answer"]: row for row in found if row["sections"]}
+    sources = [source for call in calls.values() for source in call["sources"] if source["kind"] in FILE_KINDS]
+    ids = {source["id"] for source in sources if source.get("id")} if names else ()
+    titles = {str(pk): name for pk, name in File.objects.filter(pk__in=ids).values_list("pk", "name")} if ids else {}
+    return {
+        row.pk: _of_call(calls[row.pk], [*_named(row, calls[row.pk]["sources"], titles)] if names else [])
+        for row in answers
+        if row.pk in calls
+    }
+
+
+def _named(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, str]) -> Iterator[Row]:
+    """The files by their names, and what tools did in this answer. What its person has left out is theirs to know."""
+    for source in sources:
+        if source["kind"] in FILE_KINDS and source.get("reason") != "by_user":
+            title = titles.get(source.get("id") or "") or source.get("title") or str(wording.KINDS[source["kind"]])
+            yield Row(title, source["state"], source.get("tokens"), words=str(wording.STATES[source["state"]]))
+    for message in expand(row, BUILT_IN):
+        step = step_of(row, message)
+        if step.role == "call":
+            yield Row(step.words, "full", None, kind="call")
+
+
+def _of_call(call: Mapping[str, Any], named: list[Row]) -> Seen:
+    # What is pinned, and what its person has left out, is theirs to know.
+    bare = [{**source, "title": "", "mark": None} for source in call["sources"] if source.get("reason") != "by_user"]
+    panel = Panel(cast("ResolvedReport", {**call, "sources": bare, "messages": []}), seen=True)
+    used = max(1, panel.report["used"])
+    groups = [SeenGroup(*each[:3], round(1000 * each.tokens / used)) for each in panel.segments]
+    words = wording.fate_of(panel.report, _("Everything was sent"), names=False).words
+    return Seen(panel, words, groups, named)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -17,6 +18,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
+from accounts.access.login_throttle import begin
 from accounts.access.permissions import user_of_request
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
@@ -39,6 +41,9 @@ SHARES = 200  # on the page of all links
 IMPORTS = 20  # on the page of imports
 RESULTS = 1_000  # of one import
 DAY_PAGE = 40  # messages of a day
+LONGEST_PASSWORD = 200  # characters that are looked at
+OPENED = "opened"  # the cookie that stands for the password of a link
+OPEN_FOR = 12 * 60 * 60  # seconds
 
 
 @require_GET
@@ -172,12 +177,39 @@ def day(request: Request, day: date) -> HttpResponse:
 
 @with_row(visible_conversation, "GET", "POST")
 def share(request: Request, found: Conversation) -> HttpResponse:
-    """The links of a conversation; a POST makes one."""
+    """The links of a conversation, in a dialog or as a page; a POST makes one."""
+    problem: ProductError | None = None
     if request.method == "POST":
-        sharing.share(user=request.user, conversation=found)
-        return redirect("chat:share", found.pk)
+        try:
+            sharing.share(user=request.user, conversation=found, terms=_terms(request))
+        except ProductError as error:
+            problem = error
+        else:
+            if not request.htmx:
+                return redirect("chat:share", found.pk)
+    return _shares_page(request, found, problem)
+
+
+def _shares_page(request: Request, found: Conversation, problem: ProductError | None = None) -> HttpResponse:
     shares = [*sharing.shares_of(request.user).filter(conversation=found)]
-    return render(request, "chat/share.html", {"conversation": found, "shares": _linked(request, shares)})
+    context = {"conversation": found, "shares": _linked(request, shares), "problem": problem, "asked": request.POST}
+    template = "chat/_share.html" if request.htmx else "chat/share.html"
+    response = render(request, template, context, status=problem.status if problem else 200)
+    if problem and request.htmx:
+        response["HX-Retarget"] = "#share-body"  # which tells the page that this is no page of an error
+    return response
+
+
+def _terms(request: Request) -> sharing.Terms:
+    """A number of days that is none is no limit, as the form's own empty choice is."""
+    days = request.POST.get("days", "")
+    limit = timedelta(days=int(days)) if days.isascii() and days.isdigit() and int(days[:4]) > 0 else None
+    return sharing.Terms(
+        password=request.POST.get("password", "")[:LONGEST_PASSWORD],
+        expires=timezone.now() + limit if limit and len(days) < 5 else None,
+        shows_context="shows_context" in request.POST,
+        names_sources="names_sources" in request.POST,
+    )
 
 
 @require_GET
@@ -191,17 +223,74 @@ def shares(request: Request) -> HttpResponse:
 @with_row(sharing.visible_share)
 def end_share(request: Request, found: Share) -> HttpResponse:
     sharing.end_share(user=request.user, share=found)
+    if request.htmx:
+        return _shares_page(request, found.conversation)
     if request.POST.get("from") == "list":
         return redirect("chat:shares")
     return redirect("chat:share", found.conversation_id)
 
 
-@require_GET
+@require_http_methods(["GET", "HEAD", "POST"])
 def shared(request: HttpRequest, token: str) -> HttpResponse:
-    """For anybody who has the link; no search engine lists it, and no link in it tells where it was followed."""
+    """For anybody who has the link, and its password; no search engine lists it, and no link in it tells where it was
+    followed. A POST brings the password, which a cookie for this address then stands for."""
+    share, problem = sharing.readable_share(token), None
+    if request.method == "POST" and share.has_password:
+        try:
+            _open(request, share)
+        except ProductError as error:
+            problem = error
+        else:
+            return _private(_remembered(redirect("chat:shared", token), share))
+    if share.has_password and not _is_open(request, share):
+        status = problem.status if problem else 200
+        page = render(request, "chat/shared_locked.html", {"share": share, "problem": problem}, status=status)
+        return _private(with_headers(page, problem) if problem else page)
     after = request.GET.get("after", "")
-    shown = sharing.shared_page(token, int(after) if after.isascii() and after.isdigit() and len(after) < 9 else -1)
-    response = render(request, "chat/shared.html", {"page": shown})
+    shown = sharing.shared_page(share, int(after) if after.isascii() and after.isdigit() and len(after) < 9 else -1)
+    return _private(render(request, "chat/shared.html", {"page": shown}))
+
+
+def _open(request: HttpRequest, share: Share) -> None:
+    """Tries the password of the request, which may be wrong as often as one for signing in.
+
+    Raises `throttled` (429) and `wrong_password` (403).
+    """
+    attempt = begin(request, f"share {share.pk}")
+    if attempt.retry_after is not None:
+        sentence = f"Too many passwords were wrong. Try again in {attempt.retry_after} s."
+        raise ProductError("throttled", sentence, status=429, retry_after=attempt.retry_after)
+    if not sharing.opens(share, request.POST.get("password", "")):
+        raise ProductError(
+            "wrong_password", "This is not the password of this link. Ask who gave it to you.", status=403
+        )
+    attempt.succeeded()
+
+
+def _is_open(request: HttpRequest, share: Share) -> bool:
+    return request.get_signed_cookie(OPENED, None, salt=_salt(share), max_age=OPEN_FOR) == "yes"
+
+
+def _remembered(response: HttpResponse, share: Share) -> HttpResponse:
+    response.set_signed_cookie(
+        OPENED,
+        "yes",
+        salt=_salt(share),
+        max_age=OPEN_FOR,
+        path=reverse("chat:shared", args=[share.token]),
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+    return response
+
+
+def _salt(share: Share) -> str:
+    """Of this link and this password alone."""
+    return f"share {share.pk} {share.password}"
+
+
+def _private(response: HttpResponse) -> HttpResponse:
     response["X-Robots-Tag"] = "noindex, nofollow, noarchive"
     response["Referrer-Policy"] = "no-referrer"
     response["Cache-Control"] = "private, no-store"

@@ -4,6 +4,8 @@ import secrets
 from typing import ClassVar
 
 from django.db import models
+from django.db.models import Q
+from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from accounts.models import Workspace
@@ -16,9 +18,10 @@ def new_token() -> str:
 
 class ShareQuerySet(OfConversation["Share"]):
     def readable(self) -> "ShareQuerySet":
-        """By whoever has the link, while the workspace has links."""
+        """By whoever has the link, and its password where it has one, while the workspace has links."""
         off = models.Exists(Workspace.objects.filter(sharing=False))
-        return self.filter(~off, conversation__deleted=None, conversation__owner__is_active=True)
+        open_ = Q(expires=None) | Q(expires__gt=timezone.now())
+        return self.filter(~off, open_, conversation__deleted=None, conversation__owner__is_active=True)
 
 
 class Share(models.Model):
@@ -26,7 +29,7 @@ class Share(models.Model):
     change, so the leaf is a snapshot. Deleting one of its messages ends the link.
 
     The token is kept as it is, so that its owner can copy the link again: who can read this table can read the
-    messages beside it, so a hash would hide nothing from them.
+    messages beside it, so a hash would hide nothing from them. A password is one that people choose, so it is hashed.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -34,6 +37,18 @@ class Share(models.Model):
     leaf = models.ForeignKey("chat.Message", on_delete=models.CASCADE, related_name="shares")
     title = models.CharField(max_length=200, blank=True, help_text="Of the conversation at that time.")
     token = models.CharField(max_length=64, unique=True, default=new_token, editable=False)
+    password = models.CharField(max_length=128, blank=True, default="", db_default="", editable=False)
+    expires = models.DateTimeField(null=True, blank=True, help_text="From then on it leads nowhere; empty: never.")
+    shows_context = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="With each answer goes how much its model saw, and of which kinds; no names and no texts.",
+    )
+    names_sources = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="With `shows_context`: the names of the files, and what tools were asked for, go along too.",
+    )
     created = models.DateTimeField(auto_now_add=True)
 
     objects = ShareQuerySet.as_manager()
@@ -43,3 +58,11 @@ class Share(models.Model):
 
     def __str__(self) -> str:
         return str(self.pk)
+
+    @property
+    def has_password(self) -> bool:
+        return bool(self.password)
+
+    @property
+    def expired(self) -> bool:
+        return self.expires is not None and self.expires <= timezone.now()

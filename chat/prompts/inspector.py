@@ -1,213 +1,149 @@
 """The context panel: one component for what a model will see and what it saw, in words and shares."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import ngettext
 
 from chat.context.build import SourceEntry
 from chat.models import Turn
 from chat.models.summary import NO_MARKS, Marks, marks_on
+from chat.prompts import cards, wording
 from chat.prompts import report as reports
 from chat.prompts.report import Change, ResolvedReport
-from core.i18n import dollars, grouped
+from core.i18n import dollars, grouped, percent
 from llm.models import Effort
-from personas.texts import TEXTS
 
-SECTIONS = {
-    "system": gettext_lazy("System prompt"),
-    "tasks": gettext_lazy("Tasks"),
-    "summary": gettext_lazy("Summary"),
-    "omitted": gettext_lazy("Note about left-out messages"),
-    "history": gettext_lazy("Conversation"),
-    "persona": gettext_lazy("Persona and project"),
-    "project_files": gettext_lazy("Project files"),
-    "file_listing": gettext_lazy("List of files by search"),
-    "file": gettext_lazy("Attached files"),
-    "current": gettext_lazy("This turn"),
-    "reminder": gettext_lazy("Reminder"),
-}
-KINDS = {
-    "message": gettext_lazy("Message"),
-    "file": gettext_lazy("File"),
-    "project_file": gettext_lazy("Project file"),
-    "image": gettext_lazy("Image"),
-    "task": gettext_lazy("Task"),
-}
-STATES = {
-    "full": gettext_lazy("in full"),
-    "shortened": gettext_lazy("shortened"),
-    "stubbed": gettext_lazy("its result is not repeated"),
-    "by_search": gettext_lazy("by search"),
-    "left_out": gettext_lazy("left out"),
-}
-REASONS = {
-    "no_room": gettext_lazy("there was no room"),
-    "behind_gap": gettext_lazy("older than the first message that did not fit"),
-    "by_user": gettext_lazy("you have left it out"),
-    "summarised": gettext_lazy("it is in the summary"),
-    "failed_file": gettext_lazy("the file could not be read"),
-    "unread_file": gettext_lazy("the file is still being read"),
-    "deleted_file": gettext_lazy("the file was deleted"),
-    "project_image": gettext_lazy("a picture of a project: attach it to a message to show it to the model"),
-    "over_share": gettext_lazy("the project's files are larger than their share of the window"),
-    "attached": gettext_lazy("once, with the message that it is attached to"),
-    "in_project": gettext_lazy("once, with the project's files"),
-    "result_without_call": gettext_lazy("a result without its call"),
-    "no_vision": gettext_lazy("the model does not see images"),
-    "call_without_result": gettext_lazy("a call without its result"),
-}
-CHANGES = {
-    "added": gettext_lazy("new"),
-    "changed": gettext_lazy("changed"),
-    "gone": gettext_lazy("no longer sent"),
-}
-# Why a prompt was read again although it had been sent before; the codes are those of `chat.context.cache`.
-CACHE_REASONS = {
-    "model_changed": gettext_lazy("this model was not asked before, another was"),
-    "expired": gettext_lazy("the last call is longer ago than the provider keeps prompts (Anthropic: 5 minutes)"),
-    "settings_changed": gettext_lazy("a tool is demanded or forbidden, or the effort is another"),
-    "tools_changed": gettext_lazy("the tools changed"),
-    "date_changed": gettext_lazy("the date line changed"),
-    "system_changed": gettext_lazy("the system prompt changed"),
-    "guidance_changed": gettext_lazy("the guidance for tools or citations changed"),
-    "persona_changed": gettext_lazy("the persona changed"),
-    "project_changed": gettext_lazy("the instructions of the project changed"),
-    "persona_moved": gettext_lazy("the persona moved: it stands below the conversation, which has grown"),
-    "files_changed": gettext_lazy("the files of the project changed"),
-    "files_moved": gettext_lazy("the files moved: they stand below the conversation, which has grown"),
-    "tasks_changed": gettext_lazy("the tasks changed"),
-    "summary_changed": gettext_lazy("the summary changed"),
-    "reminder_moved": gettext_lazy("the reminder moved to the end"),
-    "reminder_changed": gettext_lazy("the reminder changed"),
-    "history_trimmed": gettext_lazy("older messages were left out"),
-    "branch_changed": gettext_lazy("the conversation goes on from another message"),
-    "message_changed": gettext_lazy("a message changed"),
-    "result_stubbed": gettext_lazy("an old tool result is not repeated"),
-    "result_shortened": gettext_lazy("a tool result was shortened"),
-    "reasoning_dropped": gettext_lazy("reasoning of an earlier step is not sent any more"),
-    "too_short": gettext_lazy("what is the same is shorter than what the provider keeps"),
-    "not_kept": gettext_lazy("the prompt began the same, but the provider did not have it any more"),
-}
-VERSIONS = {
-    "system_prompt": gettext_lazy("System prompt"),
-    "persona": gettext_lazy("Persona"),
-    "project": gettext_lazy("Project"),
-    "summary_prompt": gettext_lazy("Summary prompt"),
-}
+LEAST = 10  # thousandths of the bar that what is there takes at least, so that it is seen
 
 
-def _text_named(name: str) -> str:
-    return _("Text “%(title)s”") % {"title": TEXTS[name].title if name in TEXTS else name}
+class Segment(NamedTuple):
+    """A group's piece of the bar; `start` and `width` are in thousandths of the window."""
 
-
-class Bar(NamedTuple):
-    """A section's part of what is sent; `start` and `width` are in thousandths of all of it."""
-
-    section: str
+    group: str
     label: str
     tokens: int
     start: int
     width: int
 
 
-class Target(NamedTuple):
-    """What a row can have marked: the turn of `message`, or one `file` of it; `mark` as it is now."""
+class Sight(NamedTuple):
+    """Where on the branch the model begins to see: `first` is the message (empty where it sees none of those above the
+    question), `words` say what became of those above it. `unseen`: ids of those that are left out below it."""
 
-    message: str
-    file: str
-    mark: str | None
-
-
-class Row(NamedTuple):
-    label: str
-    title: str
-    tokens: int | None
+    first: str
     words: str
-    target: Target | None = None
+    unseen: Sequence[str]
+
+
+class Fact(NamedTuple):
+    """Something for the curious: what it is, its value, and what that means."""
+
+    name: str
+    value: str
+    help: str
 
 
 @dataclass(frozen=True)
 class Panel:
     """A report in words and shares.
 
-    `number`: of its call, from 1. `cached_percent`: how much of the turn's prompts the provider had in its cache, for
-    reports that do not say it of each call. `changes` are those since the call before, of a turn's first call since the
-    turn before: `since` says which. `marks` are those of the branch on show, now. `outgoing`:
-    what tools of the turn sent out of the workspace.
+    `seen`: whether it was sent, or will be. `number`: of its call, from 1. `usage`: what all calls of the turn took, by
+    the provider's count, the fields of `llm.types.model_call.Usage`; empty where it is not known. `changes`: what is
+    otherwise than in the call before, of a turn's first call than in the turn before: `since` says which. `marks` are
+    those of the branch on show, now. `outgoing`: what tools of the turn sent out of the workspace.
     """
 
     report: ResolvedReport
+    seen: bool = False
     number: int = 1
-    cached_percent: int | None = None
-    changes: Sequence[Row] = ()
+    usage: Mapping[str, int | None] = field(default_factory=dict)
+    changes: Sequence[tuple[str, str]] = ()
     since: str = ""
     marks: Marks = NO_MARKS
     outgoing: Sequence[reports.Outgoing] = ()
 
     @property
-    def percent(self) -> int:
-        return min(100, -(-100 * self.report["used"] // max(1, self.report["limit"])))
+    def percent(self) -> str:
+        """Of the room that is used."""
+        return percent(self.report["used"], self.report["limit"])
+
+    @property
+    def fate(self) -> wording.Fate:
+        whole = _("Everything you gave was sent") if self.seen else _("Everything you gave fits")
+        return wording.fate_of(self.report, whole)
+
+    @cached_property
+    def cards(self) -> list[cards.Card]:
+        return cards.cards_of(self.report, self.marks)
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """The groups that are there, one behind the other; together they end where the room does, at most."""
+        window, totals = max(1, self.report["window"]), cards.totals(self.report)
+        widths = {group: max(LEAST, round(1000 * tokens / window)) for group, tokens in totals.items()}
+        if widths and (over := sum(widths.values()) - max(self.room, LEAST * len(widths))) > 0:
+            widths[max(widths, key=lambda group: widths[group])] -= over
+        starts = accumulate(widths.values(), initial=0)
+        return [
+            Segment(group, str(wording.GROUPS[group]), totals[group], start, width)
+            for (group, width), start in zip(widths.items(), starts, strict=False)
+        ]
 
     @property
     def room(self) -> int:
-        """All the room on the scale of `bars`, where what is used is 1,000; at least 2 % of a meter are to be seen."""
-        limit = max(1, self.report["limit"])
-        return min(50_000, max(1_000, round(1_000 * limit / max(1, self.report["used"]))))
+        """Where on the bar the room ends, in thousandths; behind that is what is kept for the answer."""
+        return round(1000 * max(0, self.report["limit"]) / max(1, self.report["window"]))
 
-    @cached_property
-    def bars(self) -> list[Bar]:
-        bars: list[Bar] = []
-        sections = self.report["sections"]
-        total, sum_ = max(1, sum(sections.values())), 0
-        for section, tokens in sections.items():
-            start, sum_ = round(1000 * sum_ / total), sum_ + tokens
-            width = max(1, round(1000 * sum_ / total) - start)
-            bars.append(Bar(section, str(SECTIONS[section]), tokens, start, width))
-        return bars
+    @property
+    def kept(self) -> int:
+        """Tokens of the window that are no room for what is sent."""
+        return self.report["window"] - self.report["limit"]
 
-    @cached_property
-    def sent(self) -> list[Row]:
-        return [row for source, row in self._rows if source["state"] != "left_out"]
+    @property
+    def sight(self) -> Sight | None:
+        """None where the model sees everything."""
+        messages = [each for each in self.report["sources"] if each["kind"] == "message"]
+        out = [each for each in messages if each["state"] == "left_out" and each.get("reason") in wording.NO_ROOM]
+        summary = self.report.get("summary")
+        left_out = len(out) + self.report["unloaded"]
+        if not left_out and not summary:
+            return None
+        there = [_row_id(each) for each in messages if each["state"] != "left_out"]
+        first = next((pk for pk in there if pk is not None and self.marks.by_message.get(pk) is None), None)
+        shown = [str(pk) for each in out if (pk := _row_id(each)) is not None]
+        return Sight(str(first or ""), self._border(summary["messages"] if summary else 0, left_out), shown)
 
-    @cached_property
-    def left_out(self) -> list[Row]:
-        return [row for source, row in self._rows if source["state"] == "left_out"]
-
-    @cached_property
-    def _rows(self) -> list[tuple[SourceEntry, Row]]:
-        """With what can be marked; a message's files stand before it."""
-        rows: list[tuple[SourceEntry, Row]] = []
-        question: UUID | None = None
-        for source in reversed(self.report["sources"]):
-            row, pk = _row(source), _row_id(source)
-            if source["kind"] == "message":
-                question = pk
-                if pk is not None:
-                    row = row._replace(target=Target(str(pk), "", self.marks.by_message.get(pk)))
-            elif source["kind"] in ("file", "image") and question is not None and pk is not None:
-                row = row._replace(target=Target(str(question), str(pk), self.marks.of_file(question, pk)))
-            rows.insert(0, (source, row))
-        return rows
+    def _border(self, summarised: int, left_out: int) -> str:
+        begins = _("The model saw from here on") if self.seen else _("The model sees from here on")
+        above = ngettext(
+            "%(count)s message above as a summary", "%(count)s messages above as a summary", summarised
+        ) % {"count": grouped(summarised)}  # fmt: skip
+        missing = ngettext(
+            "%(count)s older message left out", "%(count)s older messages left out", left_out
+        ) % {"count": grouped(left_out)}  # fmt: skip
+        return " · ".join([begins, *([above] if summarised else []), *([missing] if left_out else [])])
 
     @property
     def served(self) -> str:
         """How much of the prompt the provider's cache served, or is expected to; empty where that is not known."""
         cache = self.report.get("cache")
         if cache is None:
-            return f"{self.cached_percent} %" if self.cached_percent is not None else ""
+            cached, whole = self.usage.get("cached_input") or 0, self.usage.get("input") or 0
+            return percent(cached, whole) if cached and whole else ""
         if cache["read"] is None:
             whole = self.report["used"] + self.report["tools_tokens"]
-            about = {"tokens": grouped(cache["expected"]), "percent": _percent(cache["expected"], whole)}
-            return _("about %(tokens)s tokens (%(percent)s %%)") % about if cache["expected"] else ""
+            about = {"tokens": grouped(cache["expected"]), "percent": percent(cache["expected"], whole)}
+            return _("about %(tokens)s tokens (%(percent)s)") % about if cache["expected"] else ""
         total = cache["read"] + (cache["written"] or 0) + (cache["uncached"] or 0)
-        numbers = {"read": grouped(cache["read"]), "total": grouped(total), "percent": _percent(cache["read"], total)}
-        read = _("%(read)s of %(total)s tokens (%(percent)s %%)") % numbers
+        numbers = {"read": grouped(cache["read"]), "total": grouped(total), "percent": percent(cache["read"], total)}
+        read = _("%(read)s of %(total)s tokens (%(percent)s)") % numbers
         written = _("%(tokens)s newly kept") % {"tokens": grouped(cache["written"])} if cache["written"] else ""
         return " · ".join(part for part in (read, written) if part)
 
@@ -218,28 +154,19 @@ class Panel:
         if cache is None or cache["missed_section"] is None or cache["reason"] is None:
             return ""
         return _("from “%(section)s” on: %(reason)s") % {
-            "section": SECTIONS.get(cache["missed_section"], _("Definitions of tools")),
-            "reason": CACHE_REASONS[cache["reason"]],
+            "section": wording.SECTIONS.get(cache["missed_section"], _("Definitions of tools")),
+            "reason": wording.CACHE_REASONS[cache["reason"]],
         }
-
-    @property
-    def versions(self) -> list[tuple[str, str]]:
-        """Of a text with its name in the admin."""
-        return [
-            (str(VERSIONS[name]) if name in VERSIONS else _text_named(name), version)
-            for name, version in self.report["versions"].items()
-        ]
-
-    @property
-    def effort(self) -> str:
-        """In words; empty where none was sent."""
-        sent = self.report.get("effort", "")
-        return str(Effort(sent).label) if sent else ""
 
     @property
     def notices(self) -> list[str]:
         """Whole sentences."""
         return [*filter(None, [self.report["refused"]]), *self.report.get("notes", ())]
+
+    @property
+    def price(self) -> str:
+        """Of a plan, in short; empty without one."""
+        return wording.cost_ahead(cast("Mapping[str, Any]", self.report))
 
     @property
     def ahead(self) -> str:
@@ -249,40 +176,68 @@ class Panel:
         if cost is None:
             return ""
         if not Decimal(cost["at_most"]):
-            return f"{cost_ahead(plan)}."
+            return f"{wording.cost_ahead(plan)}."
         most = {"most": dollars(Decimal(cost["at_most"]), up=True), "tokens": grouped(cost["longest_answer"])}
         at_most = _("At most %(most)s, with %(tokens)s tokens of answer, the most there can be.") % most
-        return f"{cost_ahead(plan)}. {at_most}"
-
-    @property
-    def covered(self) -> str:
-        """How many messages the summary stands for; empty without one."""
-        summary = self.report.get("summary")
-        if not summary:
-            return ""
-        return ngettext(
-            "%(count)d older message is in the summary, and is not sent word for word",
-            "%(count)d older messages are in the summary, and are not sent word for word",
-            summary["messages"],
-        ) % {"count": summary["messages"]}
+        return f"{wording.cost_ahead(plan)}. {at_most}"
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        return [{**message, "label": str(SECTIONS[message["section"]])} for message in self.report["messages"]]
+        return [
+            {
+                **message,
+                "label": str(wording.SECTIONS[message["section"]]),
+                "group": wording.GROUP_OF[message["section"]],
+            }
+            for message in self.report["messages"]
+        ]
 
     @property
-    def window(self) -> list[tuple[str, int]]:
+    def facts(self) -> list[Fact]:
+        """Under what the prompt was made."""
+        report, counted = self.report, self.report.get("provider_count")
+        effort = report.get("effort", "")
+        exact = _("exact") if report["exact"] else _("estimated")
+        facts = [
+            Fact(_("Model"), report["model"], _("Who answers.")),
+            Fact(_("Tokens"), exact, _("Pieces of words, in which models read: about four letters of English each.")),
+        ]
+        if counted:
+            help_ = _("What the provider counted itself, with the definitions of the tools.")
+            facts.append(Fact(_("The provider's count"), grouped(counted), help_))
+        if effort:
+            facts.append(Fact(_("Effort of reasoning"), str(Effort(effort).label), _("How long it may think first.")))
+        profile = _("Which share of the window each part may take; an admin sets it.")
+        facts.append(Fact(_("Budget profile"), report["profile"], profile))
+        if tools := report.get("tools"):
+            facts.append(Fact(_("Tools"), ", ".join(tools), _("What the model may call before it answers.")))
+        help_ = _("Which of its versions was in force.")
+        versions = ((wording.version_named(name), number) for name, number in report["versions"].items())
+        return [*facts, *(Fact(name, _("version %(version)s") % {"version": each}, help_) for name, each in versions)]
+
+    @property
+    def window(self) -> list[Fact]:
         """What is not room for messages, then the room; together the window (docs/context.md, “The room”)."""
         report = self.report
         answer, tools, room = report["reserved_output"], report["tools_tokens"], report["limit"]
         reasoning = report.get("reserved_reasoning", 0)
-        return [
-            (_("Kept free for the answer"), answer - reasoning),
-            *([(_("Kept free for reasoning"), reasoning)] if reasoning else []),
-            (_("Definitions of tools"), tools),
-            (_("Kept free against counting errors"), report["window"] - answer - tools - room),
-            (_("Room for messages"), room),
+        margin = report["window"] - answer - tools - room
+        rows = [
+            (
+                _("Kept free for the answer"),
+                answer - reasoning,
+                _("What is read and what is written share one window."),
+            ),
+            *(
+                [(_("Kept free for reasoning"), reasoning, _("What it may think before it writes."))]
+                if reasoning
+                else []
+            ),
+            (_("Definitions of tools"), tools, _("Sent along, so that the model knows what it may call.")),
+            (_("Kept free against counting errors"), margin, _("Models count a little differently than we do.")),
+            (_("Room for messages"), room, _("What is left for everything above: the whole of the percentage.")),
         ]
+        return [Fact(name, grouped(tokens), help_) for name, tokens, help_ in rows]
 
 
 def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
@@ -292,13 +247,12 @@ def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
     if report is None:
         return None
     chosen = number or len(report.get("calls", ()))
-    usage = turn.usage or {}
-    cached = usage.get("cached_input") or 0
     before = reports.of_turn(turn, chosen - 1) if chosen > 1 else _turn_before(turn)
     return Panel(
         report,
+        seen=True,
         number=chosen,
-        cached_percent=round(100 * cached / usage["input"]) if cached and usage.get("input") else None,
+        usage=turn.usage or {},
         changes=_changes(before, report) if before else (),
         since=_("Changed since the call before") if chosen > 1 else _("Changed since the turn before"),
         marks=marks_on(turn.conversation_id, turn.conversation.leaf_id),
@@ -312,27 +266,11 @@ def of_plan(plan: Mapping[str, Any], marks: Marks = NO_MARKS) -> Panel | None:
 
 
 def _row_id(source: SourceEntry) -> UUID | None:
-    """Of the row that a source is; None for a draft, and for a step of an answer, which is marked with all of it."""
+    """Of the row that a message is, or a step of which it is; None for a draft."""
     try:
-        return UUID(source.get("id") or "")
+        return UUID((source.get("id") or "").partition("#")[0])
     except ValueError:
         return None
-
-
-def _percent(part: int, whole: int) -> int:
-    return min(100, round(100 * part / max(1, whole)))
-
-
-def _row(source: SourceEntry) -> Row:
-    label = str(KINDS.get(source["kind"]) or SECTIONS[source["kind"]])
-    words = str(STATES[source["state"]])
-    if source["state"] == "shortened" and source.get("cut_from"):
-        words = _("shortened from %(before)s tokens") % {"before": grouped(source["cut_from"])}
-    if source["state"] == "stubbed" and source["kind"] == "file":
-        words = _("only named")
-    if reason := source.get("reason"):
-        words = f"{words}: {REASONS[reason]}"
-    return Row(label, source.get("title", ""), source.get("tokens"), words)
 
 
 def _turn_before(turn: Turn) -> ResolvedReport | None:
@@ -341,9 +279,10 @@ def _turn_before(turn: Turn) -> ResolvedReport | None:
     return reports.of_turn(before) if before is not None else None
 
 
-def _changes(before: ResolvedReport, report: ResolvedReport) -> list[Row]:
+def _changes(before: ResolvedReport, report: ResolvedReport) -> list[tuple[str, str]]:
+    """What, and how it changed."""
     return [
-        _row(change)._replace(words=_change(change)) for change in reports.compare(before["sources"], report["sources"])
+        (wording.name_of(change), _change(change)) for change in reports.compare(before["sources"], report["sources"])
     ]
 
 
@@ -351,67 +290,10 @@ def _change(change: Change) -> str:
     """In words, with both sides of what is in another state or has another size."""
     was = change["was"]
     if was is None:
-        return str(CHANGES[change["change"]])
+        return str(wording.CHANGES[change["change"]])
     if was["state"] != change["state"]:
-        return f"{STATES[was['state']]} → {_row(change).words}"
+        return f"{wording.STATES[was['state']]} → {wording.state_of(change)}"
     return _("%(before)s → %(after)s tokens") % {
         "before": grouped(was.get("tokens") or 0),
         "after": grouped(change.get("tokens") or 0),
     }
-
-
-def plan_line(plan: Mapping[str, Any]) -> str:
-    """The one sentence under the composer: the room used, and what would not be sent as it is."""
-    if not plan["fits"]:
-        return str(plan["error"]["detail"])
-    about, how, count, limit = "", _("exact"), plan["used"], plan["limit"]
-    if plan["provider_count"]:
-        how, count, limit = _("exact, with tools"), plan["provider_count"], plan["provider_limit"]
-    elif not plan["exact"]:
-        about, how = "≈ ", _("estimated")
-    used = _("%(used)s of %(limit)s tokens") % {"used": grouped(count), "limit": grouped(limit)}
-    summary = plan.get("summary")
-    old = ngettext("%(count)d old message summarised", "%(count)d old messages summarised", summary["messages"]) % {
-        "count": summary["messages"]
-    } if summary else ""  # fmt: skip
-    fate = _fate(plan["sources"], plan["unloaded"])
-    return " · ".join(part for part in (f"{about}{used}", how, cost_ahead(plan), fate, old) if part)
-
-
-def cost_ahead(plan: Mapping[str, Any]) -> str:
-    """What sending costs; empty without a price."""
-    cost = plan.get("cost")
-    if cost is None:
-        return ""
-    if not Decimal(cost["at_most"]):
-        return dollars(Decimal(0))
-    amounts = {name: dollars(Decimal(cost[name])) for name in ("prompt", "answer_per_1000")}
-    return _("%(prompt)s + %(answer_per_1000)s per 1,000 tokens of answer") % amounts
-
-
-def _fate(sources: Sequence[SourceEntry], unloaded: int) -> str:
-    sources = [source for source in sources if source.get("reason") != "by_user"]  # which is no news to its person
-    if pinned := next((source for source in sources if source.get("mark")), None):
-        return _("“%(title)s” is always to be sent, but there is no room") % {"title": pinned.get("title", "")}
-    lost = [source for source in sources if source["state"] == "left_out" and source["kind"] != "message"]
-    if lost:
-        reason = REASONS[lost[0].get("reason") or "no_room"]
-        return _("“%(title)s” will not be sent: %(reason)s") % {"title": lost[0].get("title", ""), "reason": reason}
-    left_out = unloaded + sum(1 for source in sources if source["state"] == "left_out")
-    shortened = sum(1 for source in sources if source["state"] == "shortened")
-    searched = sum(1 for source in sources if source["state"] == "by_search")
-    if left_out:
-        return ngettext(
-            "%(count)d older message will be left out: there is no room",
-            "%(count)d older messages will be left out: there is no room",
-            left_out,
-        ) % {"count": left_out}
-    if shortened:
-        return ngettext(
-            "%(count)d text will be shortened", "%(count)d texts will be shortened", shortened
-        ) % {"count": shortened}  # fmt: skip
-    if searched:
-        return ngettext(
-            "%(count)d file is reached by search", "%(count)d files are reached by search", searched
-        ) % {"count": searched}  # fmt: skip
-    return _("everything fits")

@@ -18,6 +18,7 @@ from chat.models import Message, Summary, Turn
 from chat.models.tree import branch_rows
 from chat.prompts.builder import Planned, true_room, with_count
 from chat.prompts.history import expand
+from chat.prompts.steps import Step, found_by, step_of
 from chat.prompts.turn_context import TurnContext
 from core.background import on_database
 from core.errors import ProductError
@@ -342,10 +343,13 @@ def resolved(call: CallReport, draft: str | None = None) -> ResolvedReport:
     wanted |= {
         _row_id(message["source"]) for message in call["messages"] if message["section"] in ("history", "current")
     }
-    texts = _texts([pk for pk in wanted if pk is not None], words) | ({"draft": draft} if draft is not None else {})
+    texts, steps = _texts([pk for pk in wanted if pk is not None], words)
+    if draft is not None:
+        texts["draft"], steps["draft"] = draft, Step("question", draft)
     files = _files(_row_id(source.get("id")) for source in sources if source["kind"] in FILE_KINDS)
     report = cast("ResolvedReport", {name: value for name, value in call.items() if name not in INTERNAL})
-    report["sources"] = [_source(source, texts, files) for source in sources]
+    found = found_by(steps[source.get("id") or ""] for source in sources if (source.get("id") or "") in steps)
+    report["sources"] = [_source(source, steps, files, found) for source in sources]
     report["messages"] = [
         _message(message, texts, _documents(call, message, files, words)) for message in call["messages"]
     ]
@@ -386,25 +390,32 @@ def _row_id(source: str | None) -> UUID | None:
         return None
 
 
-def _texts(ids: Iterable[UUID], words: Texts) -> dict[str, str]:
-    """The text of every engine's message of these rows, by its id."""
-    rows = Message.objects.filter(pk__in=list(ids))
+def _texts(ids: Iterable[UUID], words: Texts) -> tuple[dict[str, str], dict[str, Step]]:
+    """The exact text of every engine's message of these rows by its id, and what a person reads in its place."""
     texts: dict[str, str] = {}
-    for row in rows:
+    steps: dict[str, Step] = {}
+    for row in Message.objects.filter(pk__in=list(ids)):
         for message in expand(row, words):
             calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
             texts[message.id] = "\n".join([message.text or "", *calls]).strip()
-    return texts
+            steps[message.id] = step_of(row, message)
+    return texts, steps
 
 
-def _source(source: SourceEntry, texts: Mapping[str, str], files: Mapping[str, File]) -> SourceEntry:
+def _source(
+    source: SourceEntry, steps: Mapping[str, Step], files: Mapping[str, File], found: frozenset[str]
+) -> SourceEntry:
     pk, title = source.get("id") or "", source.get("title", "")
+    more: dict[str, Any] = {}
     if source["kind"] == "message":
-        title = _shortened(texts.get(pk, ""))
+        step = steps.get(pk)
+        title = _shortened(step.words) if step else ""
+        more = {"role": step.role} if step else {}
     elif source["kind"] in FILE_KINDS:
         title = files[pk].name if pk in files else title or pk
+        more = {"used": pk in found} if source["state"] == "by_search" else {}
     unsaid: SourceEntry = {"kind": source["kind"], "state": source["state"], "id": None, "reason": None}
-    return {**unsaid, **source, "title": title}
+    return cast("SourceEntry", {**unsaid, **source, "title": title, **more})
 
 
 def _shortened(text: str) -> str:

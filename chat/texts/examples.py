@@ -14,7 +14,7 @@ from chat.context.types import Block, ContextMessage, ContextRequest, Document, 
 from chat.models import Summary
 from chat.models.summary import text_of
 from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, line_of, listing_text
-from chat.prompts.inspector import SECTIONS
+from chat.prompts.wording import SECTIONS
 from chat.runs import prompts
 from chat.summaries.writing import DEFAULT_PROMPT, form_of
 from llm import tokens

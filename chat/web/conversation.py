@@ -24,6 +24,7 @@ from chat.models.summary import NO_MARKS, marks_on
 from chat.prompts import inspector
 from chat.prompts import report as reports
 from chat.prompts.preview import Draft, chosen_files, plan_ahead
+from chat.prompts.wording import plan_line
 from chat.runs import views as run_views
 from chat.sending.offers import offers
 from chat.sending.services import next_view, remove_next, send_or_queue, send_queued, start_conversation
@@ -130,7 +131,7 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     # A panel is opened now and then; the line is asked for with almost every key, and to count once nobody types.
     shown = _plan(request.user, scope, draft, model, count=not {"panel", "count"}.isdisjoint(request.GET))
     if "panel" not in request.GET:
-        return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path})
+        return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path, "swapped": True})
     found = scope.conversation
     marks = marks_on(found.pk, found.leaf_id) if found is not None else NO_MARKS
     context = {
@@ -146,7 +147,7 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
 
 def _plan(user: User, scope: ChatScope, draft: Draft, model: Model, *, count: bool = False) -> dict[str, Any]:
     planned = plan_ahead(user=user, scope=scope, draft=draft, model=model, count=count)
-    panel, line = inspector.of_plan(planned), inspector.plan_line(planned)
+    panel, line = inspector.of_plan(planned), plan_line(planned)
     return {"planned": planned, "panel": panel, "line": line, "fits": planned["fits"]}
 
 

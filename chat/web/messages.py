@@ -1,6 +1,5 @@
 """What the templates of a conversation show: plain values, made of rows with a fixed number of queries."""
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from chat.rendering.references import Sources, cited
 from chat.summaries.views import SummaryView, of_branch
 from chat.turns.services import shown as shown_call
 from core.errors import ProductError
+from core.i18n import percent
 from files.models import File
 from files.services import tokens_of
 from llm.models import Effort, Model
@@ -96,12 +96,12 @@ class MessageView:
         return NOT_AVAILABLE.get(turn.fallback_reason, "") if turn is not None else ""
 
     @property
-    def percent(self) -> int | None:
-        """Of the model's limit, that the answer's context has used."""
+    def percent(self) -> str:
+        """Of the model's limit, that the answer's context has used; empty while that is not known."""
         turn: Turn | None = getattr(self.row, "turn", None)
         if turn is None or turn.context_used is None or not turn.context_limit:
-            return None
-        return min(100, math.ceil(100 * turn.context_used / turn.context_limit))
+            return ""
+        return percent(turn.context_used, turn.context_limit)
 
     @property
     def mark(self) -> str | None:

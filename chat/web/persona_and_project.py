@@ -16,6 +16,7 @@ from chat.prompts import builder, inspector
 from chat.prompts.files import ProjectFiles
 from chat.prompts.preview import Draft, plan_ahead
 from chat.prompts.turn_context import base_context, context_of_draft
+from chat.prompts.wording import plan_line
 from chat.usage.services import spent
 from core.requests import with_row
 from llm.models import Model
@@ -33,7 +34,7 @@ def plan(request: Request, persona: Persona) -> HttpResponse:
     """What a model would get for a sample message with the persona as it is stored: a fragment, or a page."""
     draft = Draft(request.POST.get("text", ""))
     planned = plan_ahead(user=request.user, scope=ChatScope(persona=persona), draft=draft)
-    context = {"panel": inspector.of_plan(planned), "line": inspector.plan_line(planned), "persona": persona}
+    context = {"panel": inspector.of_plan(planned), "line": plan_line(planned), "persona": persona}
     return render(request, "chat/_context.html" if request.htmx else "personas/plan.html", context)
 
 

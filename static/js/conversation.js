@@ -1,5 +1,6 @@
 /** The page of a conversation: what comes from the server finds its place, and the status line says what goes on. */
 import { Answer, equip } from "./answers.js";
+import "./glass.js";
 import { Composer, editNext, isAccepted, justAsked, refreshNext } from "./composer.js";
 import { atRest, socket, whenReleased } from "./live.js";
 import { morph } from "./morph.js";

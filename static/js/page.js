@@ -199,13 +199,12 @@ document.addEventListener("click", async ({ target }) => {
 });
 
 /** Without a clipboard a link is selected, to be copied by hand. */
-for (const button of all(HTMLButtonElement, "[data-copy-link]")) {
-  button.hidden = false;
-  button.addEventListener("click", async () => {
-    const field = find(HTMLInputElement, "input[readonly]", button.parentElement);
-    field?.select();
-    if (!field || !navigator.clipboard) return;
-    await navigator.clipboard.writeText(field.value);
-    button.textContent = button.dataset.copied ?? "";
-  });
-}
+for (const button of all(HTMLButtonElement, "[data-copy-link]")) button.hidden = false;
+document.addEventListener("click", async ({ target }) => {
+  const button = around(HTMLButtonElement, "[data-copy-link]", target);
+  const field = button && find(HTMLInputElement, "input[readonly]", button.parentElement);
+  field?.select();
+  if (!field || !navigator.clipboard) return;
+  await navigator.clipboard.writeText(field.value);
+  button.textContent = button.dataset.copied ?? "";
+});

@@ -9,7 +9,7 @@ import pytest
 from accounts.models import User
 from chat.context.cache import Piece, SentPrompt, written
 from chat.models import LastPrompt, Message, Turn
-from chat.prompts import inspector
+from chat.prompts import inspector, wording
 from llm.models import Model, Provider
 from llm.types.model_call import CacheRule
 from personas.models import BudgetProfile, Persona
@@ -145,7 +145,7 @@ def test_what_breaks_the_beginning_of_the_prompt_is_named(
     for cache in (plan["cache"], call["cache"]):
         assert (cache["missed_section"], cache["reason"]) == (section, reason)
     panel = inspector.of_turn(Turn.objects.get(pk=turn["id"]))
-    assert panel is not None and str(inspector.CACHE_REASONS[reason]) in panel.missed
+    assert panel is not None and str(wording.CACHE_REASONS[reason]) in panel.missed
 
 
 LOOK: dict[str, Any] = {

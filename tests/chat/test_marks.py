@@ -9,7 +9,7 @@ import pytest
 from chat.conversations.titles import claim
 from chat.models import Conversation, Mark, Message, Summary, SummaryJob, Turn
 from chat.models.summary import marks_on
-from chat.prompts.inspector import plan_line
+from chat.prompts.wording import plan_line
 from chat.tools.files import Scope
 from llm.models import Model, Provider
 from tests.application import Application
@@ -246,7 +246,7 @@ def test_the_plan_names_a_pinned_turn_that_does_not_fit(person: Person, applicat
     plan = person.caller.post(f"conversations/{conversation.pk}/plan/", draft, expect=200)
     assert source_of(plan, question) == ("left_out", "no_room")
     assert next(each["id"] for each in plan["sources"] if each.get("mark") == "pinned") == question
-    assert "“user 0:" in plan_line(plan) and "is always to be sent, but there is no room" in plan_line(plan)
+    assert "“user 0:" in plan_line(plan).words and "is always to be sent, but there is no room" in plan_line(plan).words
 
 
 def _turn_of(answer: str) -> str:

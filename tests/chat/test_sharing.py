@@ -1,12 +1,16 @@
 """Links under which anybody reads a conversation as it was."""
 
 import re
+from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.conf import LazySettings
 from django.test import Client
+from django.utils import timezone
 
 from accounts.models import User
-from chat.models import Attachment, Conversation, Message, Share
+from chat.models import Attachment, Conversation, Message, Share, Turn
 from files.models import File
 from tests.chat.conversations import past
 
@@ -32,10 +36,14 @@ def place(user: User) -> Conversation:
     return made
 
 
-def shared(browser: Client, place: Conversation) -> str:
+def make(browser: Client, place: Conversation, **terms: Any) -> Any:
+    return browser.post(f"/api/v1/conversations/{place.pk}/shares/", terms, content_type="application/json")
+
+
+def shared(browser: Client, place: Conversation, **terms: Any) -> str:
     """The path of a new link."""
-    made = browser.post(f"/api/v1/conversations/{place.pk}/shares/")
-    assert made.status_code == 201
+    made = make(browser, place, **terms)
+    assert made.status_code == 201, made.content
     return str(made.json()["url"]).removeprefix("http://testserver")
 
 
@@ -136,7 +144,7 @@ def test_nobody_shares_or_ends_what_is_not_theirs(browser: Client, place: Conver
     stranger = Client()
     stranger.force_login(User.objects.create_user("stranger"))
     share = Share.objects.get(conversation=place)
-    assert stranger.post(f"/api/v1/conversations/{place.pk}/shares/").status_code == 404
+    assert make(stranger, place).status_code == 404
     assert stranger.post(f"/c/{place.pk}/share/").status_code == 404
     assert stranger.post(f"/shares/{share.pk}/end/").status_code == 404
     assert stranger.delete(f"/api/v1/shares/{share.pk}/").status_code == 404
@@ -145,10 +153,141 @@ def test_nobody_shares_or_ends_what_is_not_theirs(browser: Client, place: Conver
 
 def test_an_empty_conversation_is_not_shared(browser: Client, user: User) -> None:
     empty = Conversation.objects.create(owner=user)
-    answer = browser.post(f"/api/v1/conversations/{empty.pk}/shares/")
+    answer = make(browser, empty)
     assert (answer.status_code, answer.json()["code"]) == (400, "nothing_to_share")
 
 
 @pytest.mark.parametrize("token", ["x", "0" * 43, "..%2F", "%00"])
 def test_a_link_that_was_never_made_leads_nowhere(client: Client, token: str) -> None:
     assert client.get(f"/s/{token}/").status_code == 404
+
+
+REPORT: dict[str, Any] = {
+    "limit": 1_000,
+    "used": 400,
+    "left": 600,
+    "window": 2_000,
+    "unloaded": 2,
+    "sections": {"system": 100, "project_files": 200, "current": 100},
+    "summary": None,
+    "sources": [
+        {"kind": "system", "state": "full", "tokens": 100},
+        {"kind": "project_file", "id": "", "title": "merger-plans.pdf", "state": "full", "tokens": 200},
+        {"kind": "file", "id": None, "title": "payroll.xlsx", "state": "left_out", "reason": "by_user", "tokens": 0},
+        {"kind": "task", "id": "T1", "title": "T1 Fire the captain", "state": "full"},
+        {"kind": "message", "id": "draft", "title": "a text", "state": "full", "tokens": 100},
+    ],
+    "messages": [{"section": "system", "source": None, "role": "system", "tokens": 100, "text": "secret system"}],
+}
+CALL = {"type": "tool_call", "id": "1", "name": "search_files", "arguments": '{"query": "the merger"}', "label": "S"}
+FOUND = {"type": "tool_result", "id": "1", "text": "words of the file", "documents": []}
+
+
+@pytest.fixture
+def reported(place: Conversation) -> Conversation:
+    """Its last answer has a report, and a tool was called for it."""
+    answer = Message.objects.get(conversation=place, depth=5)
+    answer.parts = [CALL, FOUND, *answer.parts]
+    answer.save()
+    question = Message.objects.get(conversation=place, depth=4)
+    older = {**REPORT, "used": 1, "sections": {"system": 1}}
+    Turn.objects.create(
+        conversation=place, user_message=question, answer=answer, report={"calls": [older, REPORT]}, status="done"
+    )
+    return place
+
+
+NUMBERS = ("40 %", "2 older messages left out: no room", "Instructions", "200")
+NAMES = ("merger-plans.pdf", "Searched the files for “the merger”")
+NEVER = ("secret system", "words of the file", "payroll", "captain", "T1 ")
+NONE: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("terms", "shown", "hidden"),
+    [
+        ({}, NONE, (*NUMBERS[:3], *NAMES, *NEVER)),
+        ({"names_sources": True}, NONE, (*NUMBERS[:3], *NAMES, *NEVER)),  # of nothing that is shown
+        ({"shows_context": True}, NUMBERS, (*NAMES, *NEVER)),
+        ({"shows_context": True, "names_sources": True}, (*NUMBERS, *NAMES), NEVER),
+    ],
+)
+def test_readers_see_of_the_context_what_its_owner_has_ticked_and_no_more(
+    browser: Client,
+    reported: Conversation,
+    client: Client,
+    terms: dict[str, bool],
+    shown: tuple[str, ...],
+    hidden: tuple[str, ...],
+) -> None:
+    page = client.get(shared(browser, reported, **terms)).content.decode()
+    assert [each for each in shown if each not in page] == []
+    assert [each for each in hidden if each in page] == []
+
+
+def test_a_link_with_a_password_opens_with_it_alone_and_stays_open_for_that_browser(
+    browser: Client, place: Conversation, client: Client
+) -> None:
+    address = shared(browser, place, password="correct horse")
+    assert "correct" not in Share.objects.get(conversation=place).password
+    locked = client.get(address)
+    assert "user 0:" not in locked.content.decode() and "A shared talk" not in locked.content.decode()
+    assert locked["Cache-Control"] == "private, no-store"
+    wrong = client.post(address, {"password": "wrong horse"})
+    assert wrong.status_code == 403 and "not the password" in wrong.content.decode()
+    assert "user 0:" not in client.get(address).content.decode()
+    assert client.post(address, {"password": "correct horse"}).status_code == 302
+    cookie = client.cookies["opened"]
+    assert (cookie["path"], cookie["httponly"], cookie["samesite"]) == (address, True, "Lax")
+    assert "user 0:" in client.get(address).content.decode()
+    other = shared(browser, place, password="correct horse")
+    assert "user 0:" not in client.get(other).content.decode()
+    assert "user 0:" not in Client().get(address).content.decode()
+
+
+def test_a_links_password_may_be_wrong_only_so_often(
+    browser: Client, place: Conversation, client: Client, settings: LazySettings
+) -> None:
+    settings.SIGN_IN_LIMITS = {"name": 3, "address": 0}
+    address = shared(browser, place, password="correct horse")
+    answers = [client.post(address, {"password": "wrong"}).status_code for _ in range(5)]
+    assert answers == [403, 403, 403, 429, 429]
+    late = client.post(address, {"password": "correct horse"})
+    assert late.status_code == 429 and int(late["Retry-After"]) > 0
+
+
+def test_a_link_ends_by_itself(browser: Client, place: Conversation, client: Client) -> None:
+    address = shared(browser, place, expires=(timezone.now() + timedelta(days=1)).isoformat())
+    assert "This link ends" in client.get(address).content.decode()
+    Share.objects.update(expires=timezone.now())
+    assert client.get(address).status_code == 404
+    (row,) = browser.get(f"/api/v1/conversations/{place.pk}/shares/").json()
+    assert row["expired"] is True
+    assert "ended by itself" in browser.get(f"/c/{place.pk}/share/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("terms", "code"), [({"password": "short"}, "short_password"), ({"expires": "2020-01-01T00:00:00Z"}, "bad_expiry")]
+)
+def test_a_link_is_not_made_on_terms_that_cannot_be(
+    browser: Client, place: Conversation, terms: dict[str, str], code: str
+) -> None:
+    answer = make(browser, place, **terms)
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert not Share.objects.filter(conversation=place).exists()
+
+
+def test_the_dialog_makes_and_ends_links_and_keeps_what_was_asked(browser: Client, place: Conversation) -> None:
+    where, fragment = f"/c/{place.pk}/share/", {"HX-Request": "true"}
+    form = {"password": "short", "days": "7", "shows_context": "on"}
+    refused = browser.post(where, form, headers=fragment)
+    page = refused.content.decode()
+    assert (refused.status_code, refused["HX-Retarget"]) == (400, "#share-body")
+    assert 'value="short"' in page and "checked" in page and "at least 8 characters" in page
+    made = browser.post(where, {**form, "password": "long enough"}, headers=fragment).content.decode()
+    share = Share.objects.get(conversation=place)
+    assert share.shows_context and not share.names_sources and share.has_password
+    assert share.expires is not None and timedelta(days=6) < share.expires - timezone.now() <= timedelta(days=7)
+    assert "<html" not in made and f"/s/{share.token}/" in made and "with a password" in made
+    ended = browser.post(f"/shares/{share.pk}/end/", headers=fragment).content.decode()
+    assert "No link leads here." in ended

@@ -83,9 +83,9 @@ def test_a_sentence_inside_a_sentence_is_translated_too() -> None:
 
 
 def test_numbers_have_the_form_of_their_language() -> None:
-    one, many = "%(count)d old message summarised", "%(count)d old messages summarised"
+    one, many = "%(count)s old message summarised", "%(count)s old messages summarised"
     with override("vi"):
-        assert {ngettext(one, many, count) for count in (1, 2, 5)} == {"%(count)d tin nhắn cũ đã được tóm tắt"}
+        assert {ngettext(one, many, count) for count in (1, 2, 5)} == {"%(count)s tin nhắn cũ được tóm tắt"}
     with override("en"):
         assert [ngettext(one, many, count) for count in (1, 2)] == [one, many]
 

@@ -104,12 +104,11 @@ def test_another_persona_takes_over_in_the_middle_of_a_conversation(
     pirate = person.caller.post("personas/", body, expect=201)["id"]
     ask(page, "One", text="First answer.")
     expect_complete(page)
-    before = page.locator(".plan-line").inner_text()
     page.reload()
     ready(page)
     who_answers(page).get_by_label("Persona").select_option(pirate)
     page.keyboard.press("Escape")
-    expect(page.locator(".plan-line")).not_to_have_text(before)
+    expect(page.locator("#plan-bar .group-persona")).to_have_count(1)
     ask(page, "Two, pirate", text="Ahoy.")
     expect(answer(page, 1)).to_contain_text("Ahoy.")
     expect_complete(page)
@@ -121,13 +120,13 @@ def test_another_persona_takes_over_in_the_middle_of_a_conversation(
 
 def test_the_meter_shows_sections_and_opens_into_them(page: Page) -> None:
     field(page).fill("A draft")
-    meter = page.locator(".plan-line .meter")
-    expect(meter.locator(".section-system")).to_have_count(1)
-    expect(meter.locator(".section-current")).to_have_count(1)
+    edge = page.locator("#plan-bar")
+    expect(edge.locator(".group-instructions")).to_have_count(1)
+    expect(edge.locator(".group-current")).to_have_count(1)
     page.locator(".plan-line").click()
     panel = page.locator("#panel")
-    expect(panel.get_by_role("row", name="System prompt")).to_be_visible()
-    expect(panel.get_by_role("row", name="Free")).to_be_visible()
+    expect(panel.get_by_role("region", name="Instructions")).to_be_visible()
+    expect(panel.get_by_role("region", name="This question")).to_contain_text("A draft")
 
 
 def test_the_field_grows_and_the_page_does_not_overflow_on_a_phone(visit: OpenBrowser) -> None:

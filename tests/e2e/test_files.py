@@ -64,14 +64,14 @@ def test_a_file_shows_its_pages_and_is_deleted_after_a_question(page: Page) -> N
 
 
 def test_a_file_goes_with_a_message_and_the_plan_counts_it(page: Page) -> None:
-    line = page.locator(".plan-line")
-    expect(line).to_contain_text("fit")
-    before = line.inner_text()
+    expect(page.locator(".plan-line")).to_contain_text("fit")
+    edge = page.locator("#plan-bar .group-files")
+    expect(edge).to_have_count(0)
     field(page).fill("What does it say?")
     attach(page, text_file("notes.txt", "The lake holds water. " * 100))
     expect(chip(page, "notes.txt")).to_have_attribute("data-status", "ready")
     expect(chip(page, "notes.txt").locator("input[name=files]")).to_have_count(1)
-    expect(line).not_to_have_text(before)
+    expect(edge).to_have_count(1)
     expect(send_button(page)).to_be_enabled()
     ask(page, "What does it say?", text="It is about a lake.")
     expect(page).to_have_url(re.compile(r"/c/[0-9a-f-]{36}/$"))

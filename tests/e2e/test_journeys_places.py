@@ -31,7 +31,7 @@ def test_a_persona_and_a_project_are_made_and_answer_from_a_file(look: Look) -> 
     expect(page.get_by_role("heading", name="Lawyer")).to_be_visible()
     page.get_by_label("A sample message").fill("Which clause?")
     look.press(page.get_by_role("button", name="See what it would get"))
-    expect(page.locator("#tried .sources")).to_contain_text("Which clause?")
+    expect(page.locator("#tried .context")).to_contain_text("Which clause?")
     look.check(page.locator("#tried"))
 
     look.press(look.side().get_by_role("link", name="Projects"))

@@ -30,7 +30,7 @@ def test_a_browser_that_asks_for_vietnamese_gets_it(visit: OpenBrowser, product:
     ready(page)
     expect(page.locator("html")).to_have_attribute("lang", "vi")
     expect(page.get_by_role("heading", level=1)).to_have_text("Bạn muốn biết điều gì?")
-    expect(page.locator(".plan-line")).to_contain_text("mọi thứ đều vừa")
+    expect(page.locator(".plan-line")).to_contain_text("Mọi thứ bạn đưa đều vừa")
     page.get_by_label("Tin nhắn của bạn").fill('Chào\nscript: {"text": "Xin chào bạn."}')
     page.get_by_role("button", name="Gửi").click()
     expect(status(page)).to_have_text("Câu trả lời đã xong, 3 từ.")

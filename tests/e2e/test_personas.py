@@ -28,7 +28,7 @@ def make(page: Page, name: str, instructions: str, **fields: str) -> None:
 def tried(page: Page, message: str) -> None:
     page.get_by_label("A sample message").fill(message)
     page.get_by_role("button", name="See what it would get").click()
-    expect(page.locator("#tried .sources")).to_contain_text(message)
+    expect(page.locator("#tried .context")).to_contain_text(message)
 
 
 def test_the_count_follows_what_is_written(page: Page) -> None:
@@ -47,7 +47,8 @@ def test_what_is_tried_is_what_the_model_then_gets(product: Product, page: Page)
     make(page, "Pirate", f"Talk like {mark}.", Reminder="Say ahoy.", Starter_messages="Where is the ship?\nWho sails?")
     tried(page, "Where is the gold?")
     panel = page.locator("#tried")
-    expect(panel.locator(".sections")).to_contain_text(re.compile(r"Persona and project\s+\d+"))
+    expect(panel.get_by_role("region", name="Persona and project")).to_contain_text(re.compile(r"\d+ tokens"))
+    panel.get_by_text("For the curious").click()
     panel.get_by_text("Show the prompt").click()
     shown = panel.locator("pre").all_inner_texts()
     page.get_by_role("link", name="Start a conversation with it").click()
@@ -150,7 +151,7 @@ def test_personas_work_without_scripts(product: Product, visit: OpenBrowser) -> 
     make(page, "Plain", f"Be {mark}.", Starter_messages="How plain?")
     page.get_by_label("A sample message").fill("Tell me")
     page.get_by_role("button", name="See what it would get").click()
-    expect(page.get_by_role("heading", name="What will be sent")).to_be_visible()
+    expect(page.get_by_role("heading", name="What the model will see")).to_be_visible()
     page.get_by_role("link", name="Plain").click()
     page.get_by_role("link", name="Start a conversation with it").click()
     page.get_by_role("link", name="How plain?").click()

@@ -140,7 +140,7 @@ def test_a_shared_link_is_read_by_somebody_without_an_account(visit: OpenBrowser
     page.get_by_role("link", name="Options of this conversation").click()
     page.get_by_role("link", name="Share by link…").click()
     page.get_by_role("button", name="Make a link").click()
-    link = page.get_by_label("Link").input_value()
+    link = page.get_by_label("Link", exact=True).input_value()
     stranger = visit(java_script_enabled=False)
     stranger.page.goto(link)
     expect(stranger.page.locator("article.answer")).to_contain_text("About apples.")

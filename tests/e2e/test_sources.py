@@ -72,7 +72,7 @@ def test_the_panel_lists_the_sources_and_where_they_are_cited(page: Page, person
     panel.get_by_role("link", name="The fee is limited [1].").first.click()
     expect(answer(page)).to_be_focused()
     panel.get_by_role("link", name="Context").click()
-    expect(panel.get_by_role("heading", name="Context of this answer")).to_be_visible()
+    expect(panel.get_by_role("heading", name="What the model saw")).to_be_visible()
     expect(panel.get_by_role("link", name="Context")).to_be_focused()
     panel.get_by_role("link", name="Sources", exact=True).click()
     panel.get_by_role("link", name="Those of the whole conversation").click()

@@ -53,7 +53,7 @@ def test_a_summary_is_shown_where_it_ends_and_can_be_edited_and_undone(
     field(page).fill("Written meanwhile.")
     expect(page.get_by_role("button", name="Send")).to_be_disabled()
     divider = page.locator("details.summary")
-    expect(divider).to_contain_text("summarised up to here")
+    expect(divider).to_contain_text("messages above as a summary")
     expect(field(page)).to_have_value("Written meanwhile.")
     expect(page.get_by_role("button", name="Send")).to_be_enabled()
     divider.locator("summary").click()
@@ -116,7 +116,7 @@ def test_the_context_panel_says_what_the_summary_stands_for_on_a_phone(
     ask(page, "And now?", text="Now this.")
     expect_complete(page)
     page.locator(".context-link").last.click()
-    expect(page.locator("#panel")).to_contain_text("older messages are in the summary")
+    expect(page.locator("#panel")).to_contain_text("old messages summarised")
 
 
 def test_a_day_shows_its_messages_and_summaries(page: Page, product: Product, person: Person) -> None:

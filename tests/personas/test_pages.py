@@ -232,7 +232,7 @@ def test_the_plan_of_a_persona_is_what_would_be_sent(owner: User, persona: Perso
     client, where = signed_in(owner), f"/personas/{persona.pk}/plan/"
     fragment = client.post(where, {"text": "Which clause?"}, headers={"HX-Request": "true"}).content.decode()
     assert "<html" not in fragment
-    assert all(text in fragment for text in ("Cite.", "Which clause?", "version 1", "What will be sent"))
+    assert all(text in fragment for text in ("Cite.", "Which clause?", "version 1", "What the model will see"))
     whole = client.post(where, {"text": "Which clause?"}).content.decode()
     assert "<html" in whole and "Cite." in whole
     long = client.post(where, {"text": "word " * 9_000}).content.decode()

@@ -150,3 +150,12 @@ def test_a_citation_of_a_file_that_is_gone_or_closed_says_so(owner: User, projec
         assert response.status_code == 404 and "The passage was not found" in response.content.decode()
         File.objects.all().delete()
     assert "The file was not found" in signed_in(owner).get(f"/files/{file.pk}/").content.decode()
+
+
+def test_rows_that_are_read_say_that_the_meter_has_changed(owner: User, project: Project, file: File) -> None:
+    """Also when nobody has done anything but wait."""
+    browser, where = signed_in(owner), f"/projects/{project.pk}/files/"
+    File.objects.filter(pk=file.pk).update(status="processing")
+    assert "HX-Trigger" not in browser.get(where, headers={"HX-Request": "true"})
+    File.objects.filter(pk=file.pk).update(status="ready")
+    assert browser.get(where, headers={"HX-Request": "true"})["HX-Trigger"] == "meterchange"

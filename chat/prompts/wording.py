@@ -1,0 +1,246 @@
+"""The words of plans and reports: names of sections, states, reasons, and the one sentence on what became of what was
+given."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from chat.context.build import SourceEntry
+from chat.context.types import ADVICE
+from core.i18n import dollars, grouped, percent, translated
+from personas.texts import TEXTS
+
+# A panel shows the sections of a prompt in these groups; each has a colour, a card, and a piece of the bar.
+GROUPS = {
+    "instructions": gettext_lazy("Instructions"),
+    "persona": gettext_lazy("Persona and project"),
+    "files": gettext_lazy("Files"),
+    "tasks": gettext_lazy("Tasks"),
+    "summary": gettext_lazy("Summary of older messages"),
+    "conversation": gettext_lazy("Earlier in the conversation"),
+    "current": gettext_lazy("This question"),
+}
+GROUP_OF = {
+    "system": "instructions",
+    "reminder": "instructions",
+    "persona": "persona",
+    "project_files": "files",
+    "file_listing": "files",
+    "file": "files",
+    "tasks": "tasks",
+    "summary": "summary",
+    "omitted": "conversation",
+    "history": "conversation",
+    "current": "current",
+}
+SECTIONS = {
+    "system": gettext_lazy("Instructions of the workspace"),
+    "tasks": gettext_lazy("Tasks"),
+    "summary": gettext_lazy("Summary"),
+    "omitted": gettext_lazy("A note that messages are missing"),
+    "history": gettext_lazy("Conversation"),
+    "persona": gettext_lazy("Persona and project"),
+    "project_files": gettext_lazy("Project files"),
+    "file_listing": gettext_lazy("List of the files that can be searched"),
+    "file": gettext_lazy("Attached files"),
+    "current": gettext_lazy("This question"),
+    "reminder": gettext_lazy("Reminder at the end"),
+}
+KINDS = {
+    "message": gettext_lazy("Message"),
+    "file": gettext_lazy("File"),
+    "project_file": gettext_lazy("Project file"),
+    "image": gettext_lazy("Image"),
+    "task": gettext_lazy("Task"),
+}
+ROLES = {
+    "question": gettext_lazy("You"),
+    "answer": gettext_lazy("Answer"),
+    "call": gettext_lazy("Tool"),
+    "result": gettext_lazy("Tool"),
+}
+STATES = {
+    "full": gettext_lazy("in full"),
+    "shortened": gettext_lazy("shortened"),
+    "stubbed": gettext_lazy("its result is not repeated"),
+    "by_search": gettext_lazy("by search"),
+    "summarised": gettext_lazy("in the summary"),
+    "left_out": gettext_lazy("left out"),
+}
+REASONS = {
+    "no_room": gettext_lazy("there was no room"),
+    "behind_gap": gettext_lazy("older than the first message that did not fit"),
+    "by_user": gettext_lazy("you have left it out"),
+    "summarised": gettext_lazy("it is in the summary"),
+    "failed_file": gettext_lazy("the file could not be read"),
+    "unread_file": gettext_lazy("the file is still being read"),
+    "deleted_file": gettext_lazy("the file was deleted"),
+    "project_image": gettext_lazy("a picture of a project: attach it to a message to show it to the model"),
+    "over_share": gettext_lazy("the project's files are larger than their share of the window"),
+    "attached": gettext_lazy("once, with the message that it is attached to"),
+    "in_project": gettext_lazy("once, with the project's files"),
+    "result_without_call": gettext_lazy("a result without its call"),
+    "no_vision": gettext_lazy("the model does not see images"),
+    "call_without_result": gettext_lazy("a call without its result"),
+}
+NO_ROOM = ("no_room", "behind_gap")
+UNFINISHED = ("call_without_result", "result_without_call")
+CHANGES = {
+    "added": gettext_lazy("new"),
+    "changed": gettext_lazy("changed"),
+    "gone": gettext_lazy("no longer sent"),
+}
+# Why a prompt was read again although it had been sent before; the codes are those of `chat.context.cache`.
+CACHE_REASONS = {
+    "model_changed": gettext_lazy("this model was not asked before, another was"),
+    "expired": gettext_lazy("the last call is longer ago than the provider keeps prompts (Anthropic: 5 minutes)"),
+    "settings_changed": gettext_lazy("a tool is demanded or forbidden, or the effort is another"),
+    "tools_changed": gettext_lazy("the tools changed"),
+    "date_changed": gettext_lazy("the date line changed"),
+    "system_changed": gettext_lazy("the system prompt changed"),
+    "guidance_changed": gettext_lazy("the guidance for tools or citations changed"),
+    "persona_changed": gettext_lazy("the persona changed"),
+    "project_changed": gettext_lazy("the instructions of the project changed"),
+    "persona_moved": gettext_lazy("the persona moved: it stands below the conversation, which has grown"),
+    "files_changed": gettext_lazy("the files of the project changed"),
+    "files_moved": gettext_lazy("the files moved: they stand below the conversation, which has grown"),
+    "tasks_changed": gettext_lazy("the tasks changed"),
+    "summary_changed": gettext_lazy("the summary changed"),
+    "reminder_moved": gettext_lazy("the reminder moved to the end"),
+    "reminder_changed": gettext_lazy("the reminder changed"),
+    "history_trimmed": gettext_lazy("older messages were left out"),
+    "branch_changed": gettext_lazy("the conversation goes on from another message"),
+    "message_changed": gettext_lazy("a message changed"),
+    "result_stubbed": gettext_lazy("an old tool result is not repeated"),
+    "result_shortened": gettext_lazy("a tool result was shortened"),
+    "reasoning_dropped": gettext_lazy("reasoning of an earlier step is not sent any more"),
+    "too_short": gettext_lazy("what is the same is shorter than what the provider keeps"),
+    "not_kept": gettext_lazy("the prompt began the same, but the provider did not have it any more"),
+}
+VERSIONS = {
+    "system_prompt": gettext_lazy("System prompt"),
+    "persona": gettext_lazy("Persona"),
+    "project": gettext_lazy("Project"),
+    "summary_prompt": gettext_lazy("Summary prompt"),
+}
+
+
+def version_named(name: str) -> str:
+    """What has versions; of a text its name in the admin."""
+    if name in VERSIONS:
+        return str(VERSIONS[name])
+    return _("Text “%(title)s”") % {"title": TEXTS[name].title if name in TEXTS else name}
+
+
+class Fate(NamedTuple):
+    """What became of what was given: an icon's name, and a sentence without its full stop."""
+
+    icon: str
+    words: str
+
+
+def plan_line(plan: Mapping[str, Any]) -> Fate:
+    """The sentence at the composer: what would not be sent as it is, and how much of the room is used."""
+    if not plan["fits"]:
+        return Fate("warn", _too_long(plan["error"]))
+    fate = fate_of(plan, _("Everything you gave fits"))
+    used = _("%(percent)s used") % {"percent": percent(plan["used"], plan["limit"])}
+    return fate._replace(words=f"{fate.words} · {used}")
+
+
+def _too_long(error: Mapping[str, Any]) -> str:
+    """By how much, and what helps; the whole sentence of an error that is about something else."""
+    over = error["needed"] - error["limit"] if "needed" in error else error.get("over", 0)
+    if over <= 0:
+        return str(error["detail"])
+    length = _("Too long by %(over)s tokens") % {"over": grouped(over)}
+    advice = ADVICE.get(error.get("part", ""))
+    return f"{length} · {translated(advice) if advice else error['detail']}"
+
+
+def fate_of(report: Mapping[str, Any], whole: str, *, names: bool = True) -> Fate:
+    """Of a plan or a report; `whole`: what is said where nothing was left out, shortened or summarised. Without `names`
+    it says how many of what, and no more."""
+    # What its person leaves out is no news to them.
+    sources = [source for source in report["sources"] if source.get("reason") != "by_user"]
+    said = [*_lost(sources, names), *_left_out(sources, report["unloaded"]), *_smaller(sources, report.get("summary"))]
+    return Fate(said[0].icon, " · ".join(each.words for each in said)) if said else Fate("tick", whole)
+
+
+def _lost(sources: Sequence[SourceEntry], names: bool) -> Iterator[Fate]:
+    """What a person gave by name and is not there."""
+    if pinned := next((source for source in sources if source.get("mark")), None):
+        words = _("“%(title)s” is always to be sent, but there is no room")
+        yield Fate("out", words % {"title": pinned.get("title", "")})
+    lost = [source for source in sources if source["state"] == "left_out" and source["kind"] != "message"]
+    if len(lost) == 1 and names:
+        reason = REASONS[lost[0].get("reason") or "no_room"]
+        yield Fate("out", _("“%(title)s” is not sent: %(reason)s") % {"title": name_of(lost[0]), "reason": reason})
+    elif lost:
+        words = ngettext("%(count)s file was not sent", "%(count)s files were not sent", len(lost))
+        yield Fate("out", words % {"count": grouped(len(lost))})
+
+
+def _left_out(sources: Sequence[SourceEntry], unloaded: int) -> Iterator[Fate]:
+    """Messages, by the reason that holds for each of them."""
+    reasons = [
+        source.get("reason") or "no_room"
+        for source in sources
+        if source["kind"] == "message" and source["state"] == "left_out" and not source.get("mark")
+    ]
+    if without_room := unloaded + sum(reason in NO_ROOM for reason in reasons):
+        words = ngettext(
+            "%(count)s older message left out: no room", "%(count)s older messages left out: no room", without_room
+        )
+        yield Fate("out", words % {"count": grouped(without_room)})
+    if unfinished := sum(reason in UNFINISHED for reason in reasons):
+        words = ngettext(
+            "%(count)s step of an answer not sent: a call without its result",
+            "%(count)s steps of an answer not sent: calls without their results",
+            unfinished,
+        )
+        yield Fate("out", words % {"count": grouped(unfinished)})
+
+
+def _smaller(sources: Sequence[SourceEntry], summary: Mapping[str, Any] | None) -> Iterator[Fate]:
+    """What is there in another form."""
+    if shortened := sum(1 for source in sources if source["state"] == "shortened"):
+        words = ngettext("%(count)s text shortened", "%(count)s texts shortened", shortened)
+        yield Fate("short", words % {"count": grouped(shortened)})
+    if searched := sum(1 for source in sources if source["state"] == "by_search"):
+        words = ngettext("%(count)s file by search", "%(count)s files by search", searched)
+        yield Fate("lens", words % {"count": grouped(searched)})
+    if summary:
+        words = ngettext("%(count)s old message summarised", "%(count)s old messages summarised", summary["messages"])
+        yield Fate("stack", words % {"count": grouped(summary["messages"])})
+
+
+def name_of(source: SourceEntry) -> str:
+    """Its title, or what it is."""
+    return source.get("title") or str(KINDS.get(source["kind"]) or SECTIONS[source["kind"]])
+
+
+def state_of(source: SourceEntry) -> str:
+    """How it is there, and why, in words."""
+    words = str(STATES[source["state"]])
+    if source["state"] == "shortened" and source.get("cut_from"):
+        words = _("shortened from %(before)s tokens") % {"before": grouped(source["cut_from"])}
+    if source["state"] == "stubbed" and source["kind"] == "file":
+        words = _("only named")
+    if reason := source.get("reason"):
+        words = f"{words}: {REASONS[reason]}"
+    return words
+
+
+def cost_ahead(plan: Mapping[str, Any]) -> str:
+    """What sending costs; empty without a price."""
+    cost = plan.get("cost")
+    if cost is None:
+        return ""
+    if not Decimal(cost["at_most"]):
+        return dollars(Decimal(0))
+    amounts = {name: dollars(Decimal(cost[name])) for name in ("prompt", "answer_per_1000")}
+    return _("%(prompt)s + %(answer_per_1000)s per 1,000 tokens of answer") % amounts

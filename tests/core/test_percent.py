@@ -1,0 +1,31 @@
+"""Shares in words."""
+
+import pytest
+from django.utils.translation import override
+
+from core.i18n import percent
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "said"),
+    [
+        (0, 100, "0 %"),
+        (1, 30_065, "under 1 %"),
+        (155, 30_065, "1 %"),
+        (522, 30_065, "2 %"),
+        (634, 30_065, "2 %"),  # 2.1
+        (141, 1_393, "10 %"),  # 10.1
+        (5, 1_000, "1 %"),  # a half is rounded up
+        (4, 1_000, "under 1 %"),
+        (1_200, 1_000, "100 %"),
+        (5, 0, "0 %"),
+    ],
+)
+def test_a_share_is_rounded_to_the_nearest_percent_and_never_to_nothing(part: int, whole: int, said: str) -> None:
+    with override("en"):
+        assert percent(part, whole) == said
+
+
+def test_a_share_has_the_form_of_its_language() -> None:
+    with override("vi"):
+        assert (percent(1, 2), percent(1, 1_000)) == ("50%", "dưới 1%")
