@@ -40,6 +40,15 @@ from tests.config.addresses import Address, addresses
 
 PRIVATE = "words-that-only-their-owner-may-see"
 SECRET = "sk-key-that-nobody-may-see"
+# Administrators see people's own names, and run projects and personas; who opens somebody else's stands in its history.
+SHOWN = ("/accounts/user/", "/projects/project/", "/personas/persona/")
+INTRUSION = {"text": "intruder", "title": "intruder", "name": "intruder", "archived": True, "post": "yes"}
+
+
+def content(response: Any) -> str:
+    if not response.streaming:
+        return str(response.content, errors="replace")
+    return b"".join(response).decode(errors="replace")
 
 
 @dataclass

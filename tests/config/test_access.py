@@ -10,7 +10,7 @@ from django.apps import apps
 from django.test import Client
 
 from accounts.models import ApiToken, User
-from tests.config.household import PRIVATE, SECRET, Household, signed_in
+from tests.config.household import INTRUSION, PRIVATE, SECRET, SHOWN, Household, content, signed_in
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # What anybody may see: signing in, what load balancers ask, and the description of the API, which holds no data.
@@ -26,12 +26,9 @@ PUBLIC = {
     "/api/v1/asyncapi/",
     "/api/docs/",
 }
-# Administrators see people's own names, and run projects and personas; who opens somebody else's stands in its history.
-SHOWN = ("/accounts/user/", "/projects/project/", "/personas/persona/")
 SIGNING_OUT = {"/logout/", "/admin/logout/"}
 # Rows of the workspace, which whoever is signed in may read.
 SHARED = ("/api/v1/models/", "/api/v1/budget-profiles/")
-INTRUSION = {"text": "intruder", "title": "intruder", "name": "intruder", "archived": True, "post": "yes"}
 
 
 def ask(client: Client, method: str, url: str) -> Any:
@@ -39,12 +36,6 @@ def ask(client: Client, method: str, url: str) -> Any:
     if method == "POST" and not url.startswith("/api/"):
         return client.post(url, body)
     return client.generic(method, url, json.dumps(INTRUSION), content_type="application/json")
-
-
-def content(response: Any) -> str:
-    if not response.streaming:
-        return str(response.content, errors="replace")
-    return b"".join(response).decode(errors="replace")
 
 
 def to_sign_in(response: Any) -> bool:

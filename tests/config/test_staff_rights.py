@@ -12,8 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
-from tests.config.household import PRIVATE, SECRET, Household, signed_in
-from tests.config.test_access import INTRUSION, SHOWN, content
+from tests.config.household import INTRUSION, PRIVATE, SECRET, SHOWN, Household, content, signed_in
 
 Kind = tuple[str, str]  # the label of an app and the name of a model
 SEEN_BY = {"view", "change"}

@@ -3,24 +3,19 @@
 from uuid import uuid4
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from llm.models import Model
 from personas.models import BudgetProfile
 from tests.conftest import Person
+from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import DESKTOP, PHONE, OpenBrowser, ask, elsewhere, expect_complete, ready, status
 from tests.house import PROFILE, House
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
-WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
-AXE = Axe().axe_script
-# Of all it finds only what is wrong leaves the page: the rest is megabytes.
-VIOLATIONS = """async (options) => (await axe.run(options)).violations.flatMap(
-  ({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`))"""
-COLOURS = {"runOnly": ["color-contrast"]}  # the one rule of them that asks for colours
+COLOURS = ["color-contrast"]  # the one rule of them that asks for colours
 
 
 def furnished(product: Product, person: Person) -> dict[str, str]:
@@ -37,19 +32,12 @@ def furnished(product: Product, person: Person) -> dict[str, str]:
     return House(person.caller, lambda script: product.model.set_script(name, script), *elsewhere(rows)).furnish()
 
 
-def violations(page: Page, rules: dict[str, list[str]] = WCAG) -> list[str]:
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(AXE)
-    found: list[str] = page.evaluate(VIOLATIONS, {**rules, "resultTypes": ["violations"]})
-    return found
-
-
 def faults(page: Page) -> list[str]:
     """In light by all rules, then in dark by that of colours."""
     page.emulate_media(color_scheme="light")
     light = violations(page)
     page.emulate_media(color_scheme="dark")
-    return light + [f"dark: {each}" for each in violations(page, COLOURS)]
+    return light + [f"dark: {each}" for each in violations(page, rules=COLOURS)]
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])

@@ -13,15 +13,11 @@ from chat.models import Conversation, Message, ModelCall, Turn
 from llm.models import Model
 from personas.models import PromptText
 from tests.conftest import Person
+from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import Look, elsewhere
-from tests.e2e.test_accessibility import AXE
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
-# Of what is ours on the page: Unfold's own frame, lists and widgets are not.
-OURS = """async (place) => (await axe.run(place, {
-  runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], resultTypes: ["violations"]
-})).violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`))"""
 SENTENCE = "The provider has reached its limit. Try again in a minute."
 
 
@@ -47,8 +43,8 @@ def failed(person: Person) -> None:
 
 
 def no_fault(look: Look, place: str) -> None:
-    look.page.evaluate(AXE)
-    assert look.page.evaluate(OURS, place) == []
+    """Of what is ours on the page: Unfold's own frame, lists and widgets are not."""
+    assert violations(look.page, place) == []
 
 
 def test_why_answers_failed_and_what_they_cost(admin: Look, person: Person) -> None:

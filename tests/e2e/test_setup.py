@@ -11,8 +11,8 @@ from accounts.models import User, Workspace
 from llm.models import Model, Provider
 from llm.services import set_default_model
 from tests.conftest import Person
+from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import Look, elsewhere
-from tests.e2e.test_accessibility import violations
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]

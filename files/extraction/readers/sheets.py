@@ -42,9 +42,7 @@ def _transitional(archive: Archive) -> io.BytesIO:
         for name in archive.names:
             if name.endswith((".xml", ".rels")):
                 with archive.open(name) as member:
-                    rewritten.writestr(
-                        name, _NAMESPACE.sub(rb"http://schemas.openxmlformats.org/\1/2006/", member.read())
-                    )
+                    rewritten.writestr(name, _NAMESPACE.sub(_TRANSITIONAL, member.read()))
     return out
 
 
