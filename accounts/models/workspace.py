@@ -199,9 +199,14 @@ def workspace_of(request: HttpRequest) -> Workspace:
         try:
             found = workspace_at(_version_of(request))
         except (DatabaseError, InterfaceError):
-            found = _kept.last or Workspace()
+            found = workspace_as_last_read()
         request.workspace = found  # type: ignore[attr-defined]  # so that one page has one state
     return found
+
+
+def workspace_as_last_read() -> Workspace:
+    """Without asking the database."""
+    return _kept.last or Workspace()
 
 
 def _version_of(request: HttpRequest) -> UUID | None:

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.defaults import server_error
 
+from accounts.models.workspace import workspace_as_last_read
 from config.http.problems import Request, foreseen, is_api, json_problem, page_problem
 from core import background
 from core.errors import ProductError
@@ -70,5 +71,6 @@ def failed(request: HttpRequest) -> HttpResponse:
     error = foreseen(raised) if isinstance(raised, Exception) else raised
     if not isinstance(error, ProductError):
         return server_error(request)
-    request.user = AnonymousUser()  # to look again, for the page that says so, would wait as long again
+    # To look again, for the page that says so, would wait as long again.
+    request.user, request.workspace = AnonymousUser(), workspace_as_last_read()  # type: ignore[attr-defined]
     return json_problem(request, error) if is_api(request.path) else page_problem(cast("Request", request), error)
