@@ -1,7 +1,7 @@
 /**
  * An answer: how it grows, its sources, its tabs beside others, and the menu to have it written again.
  *
- * @typedef {import("./socket.js").WireEvent} WireEvent
+ * @typedef {import("./live.js").WireEvent} WireEvent
  */
 import { whenReleased } from "./live.js";
 import { all, around, beside, find, need, opensElsewhere, say } from "./page.js";

@@ -2,10 +2,9 @@
 import { Answer, equip } from "./answers.js";
 import "./glass.js";
 import { Composer, editNext, isAccepted, justAsked, refreshNext } from "./composer.js";
-import { atRest, socket, whenReleased } from "./live.js";
+import { atRest, Refused, socket, whenReleased } from "./live.js";
 import { morph } from "./morph.js";
 import { all, announce, around, find, need, notify, parse, say } from "./page.js";
-import { Refused } from "./socket.js";
 import { chooseModel } from "./who.js";
 
 const main = need(HTMLElement, "main");
@@ -137,14 +136,14 @@ function listen() {
   socket.watch(conversation);
 }
 
-/** @param {string} type @param {(hint: import("./socket.js").WireEvent) => void} take */
+/** @param {string} type @param {(hint: import("./live.js").WireEvent) => void} take */
 function onHint(type, take) {
   socket.addEventListener(type, (event) => event instanceof CustomEvent && take(event.detail));
 }
 
 let welcomed = false; // the first state is that of the page as it came
 
-/** @param {import("./socket.js").WireEvent} hint */
+/** @param {import("./live.js").WireEvent} hint */
 function onState({ state, title: name, summary }) {
   const again = welcomed && name !== undefined; // hints were missed while the socket was not there
   if (name) onTitle(name);
