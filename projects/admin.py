@@ -7,10 +7,13 @@ from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from unfold.admin import TabularInline
+from unfold.widgets import UnfoldAdminFileFieldWidget
 
 from accounts.models import User
 from core.admin import RecordAdmin, RowAdmin, acting, display
+from core.errors import ProductError
 from core.permissions import has_right
+from files.services import require_room
 from personas.forms import prompt_text
 from personas.models import Persona
 from projects import services
@@ -18,6 +21,8 @@ from projects.handing_over import hand_over_project
 from projects.models import Invitation, Membership, Project, ProjectFile, Task, TaskChange
 
 INSTRUCTIONS = "Stand in every prompt of its conversations, behind the system prompt and the persona."
+
+FILE = "Is read in the background. It belongs to the project's owner, as if they had uploaded it."
 
 STATES = {"doing": "info", "waiting": "warning", "done": "success", "dropped": "danger"}
 WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields whose values people wrote
@@ -27,6 +32,7 @@ class ProjectForm(forms.ModelForm[Project]):
     """`based_on`: the version of the instructions that the writer had before them."""
 
     instructions = prompt_text(services.MAX_INSTRUCTIONS, required=False, help_text=INSTRUCTIONS)
+    file = forms.FileField(required=False, label="Add a file", help_text=FILE, widget=UnfoldAdminFileFieldWidget())
     based_on = forms.IntegerField(required=False, widget=forms.HiddenInput())
 
     class Meta:
@@ -43,6 +49,16 @@ class ProjectForm(forms.ModelForm[Project]):
                 rows = Persona.objects.visible_to(self.instance.owner) | Persona.objects.filter(pk=chosen)
             cast("forms.ModelChoiceField[Persona]", self.fields["persona"]).queryset = rows.distinct()
         self.initial["based_on"] = None if new else self.instance.version
+
+    def clean_file(self) -> Any:
+        """That there is no room for it is said beside the field, where all else that was written stays."""
+        content, owner = self.cleaned_data["file"], self.cleaned_data.get("owner")
+        if content and owner:
+            try:
+                require_room(owner, content.size)
+            except ProductError as error:
+                raise forms.ValidationError(error.detail, code=error.code) from error
+        return content
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or self.cleaned_data
@@ -82,7 +98,7 @@ class Members(Part):
 
 
 class Files(Part):
-    """People add files on the project's own page, where they upload them."""
+    """One more is added in the form above."""
 
     model = ProjectFile
     verbose_name_plural = "Files"
@@ -125,7 +141,7 @@ class ProjectAdmin(RowAdmin):
     search_fields = ("name", "=id", "=owner__username")
     search_help_text = "A name, the id of a project, or a user name"
     autocomplete_fields = ("owner",)
-    fields = ("name", "owner", "persona", "web", "instructions", "based_on")
+    fields = ("name", "owner", "persona", "web", "instructions", "file", "based_on")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:
         rows: QuerySet[Project] = super().get_queryset(request)
@@ -134,7 +150,7 @@ class ProjectAdmin(RowAdmin):
         )
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self.fields if self.has_change_permission(request, obj) else self.fields[:-1]
+        return self.fields if self.has_change_permission(request, obj) else self.fields[:-2]
 
     def get_changeform_initial_data(self, request: HttpRequest) -> Any:
         return {"owner": acting(request).pk, **super().get_changeform_initial_data(request)}
@@ -158,6 +174,8 @@ class ProjectAdmin(RowAdmin):
                 hand_over_project(user=user, project=made, to=given["owner"])
         obj.pk = made.pk
         obj.refresh_from_db()
+        if given.get("file"):
+            services.give_file(user=user, project=obj, name=given["file"].name, content=given["file"])
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: Any) -> None:
         user, project = cast("User", acting(request)), form.instance

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth.models import AbstractUser
+from django.core.files.base import File as Content
 from django.db import transaction
 from django.db.models import F, Max, QuerySet
 from django.utils import timezone
@@ -15,7 +17,7 @@ from core.permissions import Action, has_right, require_right
 from core.requests import get_or_404, identifier, or_404
 from core.text import unix_lines
 from files.models import File
-from files.services import visible_file
+from files.services import upload, visible_file
 from personas.models import Persona
 from projects.models import Invitation, Membership, Project, ProjectFile
 
@@ -185,6 +187,16 @@ def add_file(*, user: User, project: Project, file: File, pinned: bool = False) 
         entry.save(update_fields=["pinned"])
     _touch(project)
     return entry
+
+
+def give_file(*, user: AbstractUser, project: Project, name: str, content: "Content[Any]") -> ProjectFile:
+    """An administrator's upload into somebody's project: the file is its owner's, as if they had uploaded it.
+
+    Raises `right_missing`, and what `files.services.upload` raises.
+    """
+    require_right(user, "change", project)
+    file = upload(user=project.owner, name=name, content=content)
+    return add_file(user=project.owner, project=project, file=file)
 
 
 @transaction.atomic

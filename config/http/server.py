@@ -41,7 +41,10 @@ logger = logging.getLogger(__name__)
 
 MOST_OF_A_STRANGER = 100_000  # bytes; who has not signed in sends a form at most
 ROOM_FOR_FORM = 1_000_000  # bytes of a multipart form around the file
-UPLOADS = {"files:list", "projects:upload", "chat:imports", "file-list", "import-list"}  # the views that take files
+UPLOADS = {  # the views that take files
+    *("files:list", "projects:upload", "chat:imports", "file-list", "import-list"),
+    *("admin:projects_project_add", "admin:projects_project_change"),
+}
 HEAD_SECONDS = 20  # for the first line and the headers of a connection's first request, all of them
 KEPT_SECONDS = 75  # between requests; proxies keep a connection for 60 s and have to be first to end it
 BODY_SECONDS, BODY_BYTES = 30, 10_000  # so many bytes have to come in so many seconds

@@ -1,13 +1,16 @@
 """Administrators run projects: through the same services as their people, and what they open is written down."""
 
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
+from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from files.models import File
@@ -107,6 +110,20 @@ def test_members_and_files_are_changed_where_the_project_is(admin_client: Client
     assert list(members) == [(first.pk, "editor"), (new.pk, "reader")]
     assert list(project.entries.values_list("pk", "pinned")) == [(kept.pk, True)]
     assert File.objects.filter(pk=gone.file_id).exists()
+
+
+def test_a_file_is_added_as_its_owners_if_there_is_room(
+    admin_client: Client, project: Project, settings: Settings, tmp_path: Path
+) -> None:
+    settings.MEDIA_ROOT = tmp_path
+    sent = form(project.owner, project)
+    saved(admin_client, page_of(project), sent | {"file": SimpleUploadedFile("fees.txt", b"Seven.")})
+    assert [(each.file.name, each.file.owner) for each in project.entries.all()] == [("fees.txt", project.owner)]
+    settings.STORED_BYTES = 10
+    sent = form(project.owner, project, instructions="Be kept.") | {"file": SimpleUploadedFile("b.txt", b"Eight.")}
+    refused = admin_client.post(page_of(project), sent).content.decode()
+    assert "are the most" in refused and "Be kept." in refused
+    assert project.entries.count() == 1
 
 
 def test_new_instructions_are_a_new_version_and_overwrite_nobodys(admin_client: Client, project: Project) -> None:
