@@ -76,6 +76,13 @@ class Part(TabularInline):
     extra = 0
     hide_title = True
 
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Its name for those who do not see the head of its column."""
+        field = super().formfield_for_dbfield(db_field, request, **kwargs)
+        if field is not None:
+            field.widget.attrs["aria-label"] = str(field.label)
+        return field
+
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return has_right(acting(request), "view", Project)
 

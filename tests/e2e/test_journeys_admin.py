@@ -1,17 +1,18 @@
-"""An administrator finds why answers failed and what they cost, and writes what a model is told, on a desktop and on a
-phone."""
+"""An administrator finds why answers failed and what they cost, writes what a model is told, and runs projects, on a
+desktop and on a phone. How a provider is connected: test_setup.py."""
 
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from uuid import uuid4
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from accounts.models import User
 from chat.models import Conversation, Message, ModelCall, Turn
 from llm.models import Model
-from personas.models import PromptText
+from personas.models import BudgetProfile, PromptText, Reminder
 from tests.conftest import Person
 from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import Look, elsewhere
@@ -83,3 +84,56 @@ def test_a_text_is_written_with_its_preview_and_the_built_in_one_brought_back(ad
     expect(page.locator(".lead")).to_contain_text("Sent now: the built-in text")
     expect(page.locator("mark")).to_contain_text("This is the last step of this turn.")
     elsewhere(lambda: PromptText.objects.filter(text=mine).delete())
+
+
+def choose(look: Look, field: Locator, name: str) -> None:
+    """In a field that searches while one types."""
+    look.press(field)
+    look.page.locator(".select2-search__field").fill(name)
+    look.press(look.page.get_by_role("option", name=name))
+
+
+def test_a_project_is_made_with_members_and_a_file_and_handed_over(admin: Look, person: Person) -> None:
+    page, name = admin.page, f"Contracts {uuid4().hex[:8]}"
+    names = [f"person-{uuid4().hex[:12]}" for _ in range(2)]
+    elsewhere(lambda: [User.objects.create_user(each) for each in names])
+    admin.go("/admin/projects/project/add/")
+    page.get_by_label("Name", exact=False).first.fill(name)
+    page.get_by_label("Instructions").fill("Be exact.")
+    page.locator("[type=file]").set_input_files(
+        {"name": "fees.txt", "mimeType": "text/plain", "buffer": b"The fee is limited by clause 7."}
+    )
+    for number, each in enumerate(names):
+        admin.press(page.get_by_text("Add another Member"))
+        choose(admin, page.locator("#memberships-group .select2-selection").nth(number), each)
+    no_fault(admin, "#content")
+    admin.press(page.get_by_role("button", name="Save", exact=True))
+    row = page.get_by_role("row").filter(has_text=name)
+    expect(row.locator(".field-members")).to_have_text("2")
+    expect(row.locator(".field-files")).to_have_text("1")
+    admin.press(row.get_by_role("link", name=name))
+    expect(page.locator("#entries-group")).to_contain_text("fees.txt")
+    choose(admin, page.locator(".field-owner .select2-selection").first, names[0])
+    admin.press(page.get_by_role("button", name="Save", exact=True))
+    expect(page.get_by_role("row").filter(has_text=name).locator(".field-owner")).to_have_text(names[0])
+
+
+def test_a_reminder_and_a_budget_profile_are_made(admin: Look, person: Person) -> None:
+    page, name = admin.page, f"Frugal {uuid4().hex[:8]}"
+    admin.go("/admin/personas/reminder/add/")
+    page.get_by_label("Text").fill(f"Cite clauses. {name}")
+    page.get_by_label("Scope").select_option("persona")
+    no_fault(admin, "#content")
+    admin.press(page.get_by_role("button", name="Save", exact=True))
+    expect(page.locator("#result_list")).to_contain_text(name)
+
+    admin.go("/admin/personas/budgetprofile/add/")
+    page.get_by_label("Name", exact=False).first.fill(name)
+    page.get_by_label("Kept free for the answer").fill("2024")
+    expect(page.get_by_role("row").filter(has_text="available for documents").first).to_contain_text("4,924")
+    no_fault(admin, "#content")
+    admin.press(page.get_by_role("button", name="Save", exact=True))
+    expect(page.locator("#result_list")).to_contain_text(name)
+    elsewhere(
+        lambda: (Reminder.objects.filter(text__contains=name).delete(), BudgetProfile.objects.get(name=name).delete())
+    )
