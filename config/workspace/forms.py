@@ -23,7 +23,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
     """`changes`: what to store, once it is valid; what nobody touched is not written over by it."""
 
     languages = forms.MultipleChoiceField(
-        label=Workspace._meta.get_field("languages").verbose_name,
+        label="Languages offered",
         help_text=Workspace._meta.get_field("languages").help_text,
         choices=settings.LANGUAGES,
         widget=UnfoldAdminCheckboxSelectMultipleWidget(),
