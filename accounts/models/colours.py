@@ -12,7 +12,7 @@ READABLE = 4.5  # of text of the usual size
 CLEAR = 5.5  # what the colour for dark pages is made to have, which nobody chooses
 # What stands behind text, as in static/css/tokens.css.
 LIGHT = ("#ffffff", "#fdfdfb", "#f5f5f1", "#eceee8")
-DARK = ("#141716", "#1a1e1c", "#1f2422", "#262c29")
+DARK = ("#131615", "#1a1e1c", "#212724", "#2b322f")
 WHITE, BLACK = "#ffffff", "#000000"
 STEP = 0.04  # of the way to white or black
 

@@ -12,7 +12,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import generics, mixins, serializers, status, viewsets
 from rest_framework.decorators import action
-from rest_framework.parsers import MultiPartParser
+from rest_framework.parsers import FormParser, JSONParser, MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
@@ -103,6 +103,8 @@ class TermsSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class ConversationSharesView(ScopedView):
+    parser_classes = (JSONParser, FormParser, MultiPartParser)  # a POST that says nothing may be of any kind
+
     @extend_schema(responses=ShareSerializer(many=True))
     def get(self, request: Request, pk: UUID) -> Response:
         """The links of a conversation, newest first, at most 50."""

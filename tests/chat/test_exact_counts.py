@@ -87,18 +87,21 @@ def test_a_plan_is_counted_when_that_is_asked_for_and_then_is_what_the_turn_send
     assert exact["used"] != ours["used"] and counted(application) == calls
 
 
-def test_the_line_says_whether_its_number_is_exact(person: Person, model: Model, application: Application) -> None:
+def test_what_the_provider_counts_is_asked_for_where_it_matters(
+    person: Person, model: Model, application: Application
+) -> None:
     client = Client()
     client.force_login(person.user)
 
     def line(text: str, query: str = "") -> str:
         return client.post(f"/plan/{query}", {"text": text, "model": str(model.pk)}).content.decode()
 
-    assert "estimated" in line("short", "?count") and "?count" not in line("short")
-    assert "estimated" in line("word " * 4_000) and "?count" in line("word " * 4_000)
+    assert "The provider&#x27;s count" not in line("short", "?panel") and "?count" not in line("short", "?count")
+    assert "?count" in line("word " * 4_000)
     assert counted(application) == 0
-    exact = line("word " * 4_000, "?count")
-    assert "of 7,128 tokens · exact, with tools" in exact and "?count" not in exact
+    assert "?count" not in line("word " * 4_000, "?count")
+    assert counted(application) > 0
+    assert "The provider&#x27;s count" in line("word " * 4_000, "?panel")
 
 
 def test_a_count_is_kept_by_what_was_counted(model: Model, application: Application) -> None:

@@ -89,7 +89,7 @@ def test_the_fallback_answers_for_a_provider_that_is_down(person: Person, make: 
     page = " ".join(client.get(f"/c/{turn.conversation_id}/").content.decode().split())
     why = "its provider could not be reached"
     assert f"{model.name} was not available ({why}), so {other.name} was asked instead." in page
-    assert re.search(f'value="{model.pk}"[^>]*selected', page)  # the next question goes to the one that was chosen
+    assert re.search(f'value="{model.pk}"[^>]*checked', page)  # the next question goes to the one that was chosen
 
 
 @pytest.mark.parametrize(

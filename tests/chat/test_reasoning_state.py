@@ -61,7 +61,12 @@ def place(person: Person) -> str:
 
 def place_of(person: Person) -> str:
     """A conversation with tools, whose models are reminded of the time at the end of every call."""
-    secretary = {"name": "Secretary", "instructions": "Be brief.", "tools": ["tasks"], "date_awareness": "minute"}
+    secretary = {
+        "name": f"Secretary {uuid4().hex[:8]}",
+        "instructions": "Be brief.",
+        "tools": ["tasks"],
+        "date_awareness": "minute",
+    }
     persona = person.caller.post("personas/", secretary, expect=201)
     return str(person.caller.post("conversations/", {"persona": persona["id"]}, expect=201)["id"])
 
@@ -147,7 +152,12 @@ def test_a_program_that_runs_the_tools_itself_does_not_cost_the_model_what_it_th
 ) -> None:
     """Each step is a request of its own; its persona reminds of the time, and later the program asks for more."""
     model = model_of(application, name)
-    secretary = {"name": "Secretary", "instructions": "Be brief.", "date_awareness": "minute", "reminder": "One line."}
+    secretary = {
+        "name": f"Secretary {uuid4().hex[:8]}",
+        "instructions": "Be brief.",
+        "date_awareness": "minute",
+        "reminder": "One line.",
+    }
     persona = person.caller.post("personas/", {**secretary, "model": str(model.pk)}, expect=201)
     offered = person.caller.server.http("/v1/", headers={"Authorization": f"Bearer {person.token}"})
     calls = [{"name": "get_weather", "arguments": {"town": "Conwy", "at": str(n)}} for n in range(2)]

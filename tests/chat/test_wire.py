@@ -26,7 +26,7 @@ product_test = pytest.mark.product
 
 
 @pytest.fixture
-def contract(client: Client) -> Any:
+def contract(client: Client, committed: None) -> Any:
     return client.get("/api/v1/asyncapi/").json()
 
 

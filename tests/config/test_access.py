@@ -10,7 +10,7 @@ from django.apps import apps
 from django.test import Client
 
 from accounts.models import ApiToken, User
-from tests.config.household import INTRUSION, PRIVATE, SECRET, SHOWN, Household, content, signed_in
+from tests.config.household import ELSEWHERE, INTRUSION, PRIVATE, SECRET, SHOWN, Household, content, signed_in
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # What anybody may see: signing in, what load balancers ask, and the description of the API, which holds no data.
@@ -56,7 +56,7 @@ def test_every_kind_of_row_in_the_admin_is_walked(household: Household) -> None:
 
 
 def test_what_is_not_public_asks_strangers_to_sign_in(household: Household) -> None:
-    client, wrong = Client(raise_request_exception=False), []
+    client, wrong = Client(raise_request_exception=False, REMOTE_ADDR=ELSEWHERE), []
     for address in household.addresses():
         for method in METHODS:
             response = ask(client, method, address.url)

@@ -54,7 +54,8 @@ def connect(client: Client, address: str, key: str = "", **more: str) -> Any:
 
 
 def sign_in(client: Client, name: str, to: str = "") -> str:
-    return str(client.post("/login/", {"username": name, "password": PASSWORD, "next": to}).headers["Location"])
+    form = {"username": name, "password": PASSWORD, "next": to}
+    return str(client.post("/login/", form, REMOTE_ADDR="203.0.113.6").headers["Location"])
 
 
 def test_only_the_first_sign_in_of_the_first_administrator_leads_there(client: Client) -> None:

@@ -229,7 +229,7 @@ def test_links_answer_as_if_ended_while_sharing_is_off(signed_in: Client) -> Non
 def test_signing_in_follows_its_rules(client: Client) -> None:
     User.objects.create_user("olga", password=PASSWORD)
     set_to(session_days=3, password_length=20)
-    answer = client.post("/login/", {"username": "olga", "password": PASSWORD})
+    answer = client.post("/login/", {"username": "olga", "password": PASSWORD}, REMOTE_ADDR="203.0.113.7")
     assert answer.cookies["sessionid"]["max-age"] == 3 * 86_400
     with pytest.raises(ValidationError, match="20 characters"):
         validate_password("quite-long-pass-1")
