@@ -217,8 +217,8 @@ def test_what_left_the_workspace_is_told_to_the_letter(asking: Asking) -> None:
     client.force_login(asking.person.user)
     page = client.get(f"/c/{asking.place}/").content.decode()
     assert page.count("<strong>127.0.0.1</strong>") == 2 and "tides today</code>" in page
-    told = client.get(reverse("chat:report", args=[turn])).content.decode()
-    assert "What left the workspace" in told and '<code dir="auto">moon</code>' in told
+    panel = client.get(reverse("chat:report", args=[turn])).content.decode()
+    assert "What left the workspace" in panel and '<code dir="auto">moon</code>' in panel
 
 
 def test_a_call_of_a_servers_tool_leaves_with_its_arguments(guarded: Diary) -> None:
