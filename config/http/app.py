@@ -8,7 +8,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
-NAME = "Glasshouse"
+from accounts.models.workspace import workspace_of
+
 PAGE, ACCENT = "#fdfdfb", "#0f6b5c"  # of static/css/tokens.css, in the light look
 SHELL = ("css/app.css", "icons.svg", "icon.svg")
 
@@ -17,11 +18,11 @@ SHELL = ("css/app.css", "icons.svg", "icon.svg")
 def manifest(request: HttpRequest) -> JsonResponse:
     sizes = ({"src": static(f"icon-{size}.png"), "sizes": f"{size}x{size}", "type": "image/png"} for size in (192, 512))
     drawn = {"src": static("icon.svg"), "sizes": "any", "type": "image/svg+xml"}
-    home = reverse("chat:home")
+    home, name = reverse("chat:home"), workspace_of(request).name
     described = {
         "id": home,
-        "name": NAME,
-        "short_name": NAME,
+        "name": name,
+        "short_name": name,
         "description": _("A chat workspace that shows what the model sees."),
         "start_url": home,
         "scope": home,

@@ -5,6 +5,8 @@ import re
 import pytest
 from django.test import Client
 
+from accounts.models import Workspace
+
 pytestmark = pytest.mark.django_db  # pages look for a session
 
 
@@ -13,6 +15,7 @@ def test_the_manifest_names_icons_of_the_sizes_that_browsers_ask_for() -> None:
     assert response["Content-Type"] == "application/manifest+json"
     told = response.json()
     assert (told["start_url"], told["scope"], told["display"]) == ("/", "/", "standalone")
+    assert told["name"] == "Glasshouse"
     assert {icon["sizes"] for icon in told["icons"]} == {"any", "192x192", "512x512"}
 
 
@@ -23,3 +26,9 @@ def test_the_worker_stands_for_all_pages_and_keeps_nothing_that_is_anybodys() ->
     assert kept
     assert all(name == "OFFLINE" or "/static/" in name for name in kept[1].split(", "))
     assert "What you have written is kept" in Client().get("/offline/").content.decode()
+
+
+def test_the_app_has_the_name_of_the_workspace() -> None:
+    Workspace.objects.create(pk=Workspace.ONLY, name="Acme")
+    assert Client().get("/manifest.webmanifest").json()["short_name"] == "Acme"
+    assert "No network · Acme" in " ".join(Client().get("/offline/").content.decode().split())
