@@ -2,8 +2,8 @@
 
 `DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m scripts.measure_admin` does it with services of
 its own; the numbers of `scripts.fill` may be given. The small one has just so many rows that a list fills its page:
-what differs is then the tables' size alone. What is over a limit is marked: other queries than in the small one, more than
-1.5 times its time, more than 150 kB.
+what differs is then the tables' size alone. What is over a limit is marked: other queries than in the small one, more
+than 1.5 times its time, more than 150 kB.
 """
 
 import re
