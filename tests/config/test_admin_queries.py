@@ -92,7 +92,7 @@ def test_the_number_of_queries_does_not_depend_on_the_number_of_rows(admin_clien
     few = counted(admin_client)
     for number in range(1, MANY):
         one_of_each(number)
+    admin_client.get(reverse("admin:index"))  # the new rows made a new version of what processes keep
     many = counted(admin_client)
-    # A page may ask one thing more once there are several rows; a query for each of them would be thirty.
-    assert {url: (few[url], many[url]) for url in few if many[url] > few[url] + 1} == {}
+    assert {url: (few[url], many[url]) for url in few if many[url] != few[url]} == {}
     assert len(few) >= 50
