@@ -1,9 +1,11 @@
 #!/usr/bin/env python
 import os
 import sys
+from getpass import getuser
 
 from django.core.management import execute_from_command_line
 
+from audit.origin import How, Origin, acting
 from config.embedded.paths import StartError
 from config.management.commands.up import Command as Up
 
@@ -13,6 +15,7 @@ if __name__ == "__main__":
         if sys.argv[1:2] == ["up"]:  # it only starts others: loading every app first would hold all of them up
             Up().run_from_argv(sys.argv)
         else:
-            execute_from_command_line(sys.argv)
+            with acting(Origin(How.COMMAND, name=getuser())):
+                execute_from_command_line(sys.argv)
     except StartError as error:
         sys.exit(str(error))

@@ -12,12 +12,13 @@ from django.utils import timezone
 
 from accounts import services
 from accounts.access.delegation import group_outranks, require_held
+from accounts.auditing import admin as audit_admin
 from accounts.models import AdminRecord, ApiToken
 from accounts.people_admin import refused_beside
 from accounts.webhooks import admin as webhook_admin
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, RowAdmin, acting, confirmed, display, go
 
-__all__ = ["webhook_admin"]  # Django looks for admin pages here alone
+__all__ = ["audit_admin", "webhook_admin"]  # Django looks for admin pages here alone
 
 admin.site.unregister(Group)
 
@@ -115,5 +116,4 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
     def _revoke(self, request: HttpRequest, token: ApiToken) -> None:
         services.revoke_token(user=acting(request), token=token)
-        self.log_change(request, token, "Revoked.")
         self.message_user(request, f"The token “{token}” is revoked.", messages.SUCCESS)

@@ -5,7 +5,7 @@ What the latter refuse, services refuse too; here it is said beside the field.
 
 from datetime import timedelta
 from math import ceil
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from unfold.forms import AuthenticationForm as UnfoldSignInForm
 
-from accounts.access import login_throttle
+from accounts.access import login_throttle, sign_ins
 from accounts.models import User
 
 # What each scope lets a token do.
@@ -40,9 +40,14 @@ class SignInForm(AuthenticationForm):
             return super().clean()
         attempt = login_throttle.begin(self.request, self.cleaned_data["username"])
         self.retry_after = attempt.retry_after
-        _require(attempt)
-        cleaned = super().clean()
+        try:
+            _require(attempt)
+            cleaned = super().clean()
+        except ValidationError:
+            sign_ins.sign_in_refused(self.cleaned_data["username"])
+            raise
         attempt.succeeded()
+        sign_ins.signed_in(cast("User", self.get_user()))
         return cleaned
 
 
@@ -63,7 +68,11 @@ class PasswordForm(PasswordChangeForm):
         attempt = login_throttle.begin(self.request, self.user.get_username())
         self.retry_after = attempt.retry_after
         _require(attempt)
-        password: str = super().clean_old_password()
+        try:
+            password: str = super().clean_old_password()
+        except ValidationError:
+            sign_ins.password_refused(self.user)
+            raise
         attempt.succeeded()
         return password
 
@@ -108,6 +117,7 @@ class TokenForm(forms.Form):
         _require(attempt)
         password: str = self.cleaned_data["password"]
         if not self.user.check_password(password):
+            sign_ins.password_refused(self.user)
             raise ValidationError(_("This is not your password."), code="wrong_password")
         attempt.succeeded()
         return password

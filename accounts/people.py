@@ -20,6 +20,7 @@ from django.db import transaction
 from accounts.access.delegation import group_outranks, require_rank
 from accounts.models import ApiToken, User
 from accounts.services import end_all, revoke_token, save_user, set_rights
+from audit.services import record
 from core.errors import ProductError
 from core.permissions import require_right, require_store
 
@@ -48,6 +49,7 @@ def invite(*, user: AbstractUser, person: User, groups: Collection[Group] = ()) 
     return links.make_token(person)
 
 
+@transaction.atomic
 def new_key(*, user: AbstractUser, person: User) -> str:
     """Another key to choose a password with. Those of somebody who has none yet end; a password stays until it is used.
 
@@ -60,6 +62,7 @@ def new_key(*, user: AbstractUser, person: User) -> str:
     if not person.has_usable_password():
         person.set_unusable_password()  # another one, which the keys until now do not fit
         person.save(update_fields=["password"])
+    record(user=user, action="person.link_made", row=person, name=person.get_username())
     return links.make_token(person)
 
 
@@ -84,6 +87,7 @@ def sign_out(*, user: AbstractUser, person: User, tokens: bool = False) -> None:
     if tokens:
         require_right(user, "change", ApiToken)
     with transaction.atomic():
+        record(user=user, action="person.signed_out_everywhere", row=person, name=person.get_username())
         end_all(person)
         for token in ApiToken.objects.visible_to(person).usable() if tokens else ():
             revoke_token(user=user, token=token)
@@ -116,6 +120,7 @@ def import_people(*, user: AbstractUser, text: str) -> list[tuple[User, str]]:
     if table.wrong:
         raise LinesRefused(table.wrong)
     with transaction.atomic():
+        record(user=user, action="person.imported", changes={"people": len(table.people)})
         return [(person, invite(user=user, person=person, groups=groups)) for person, groups in table.people]
 
 

@@ -1,6 +1,7 @@
 """The people of the workspace: invited by links, switched off, signed out everywhere, imported from a table."""
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any, ClassVar
 
 from django import forms
@@ -88,11 +89,14 @@ class PersonForm(UserChangeForm):
 
 
 class PasswordForm(AdminPasswordChangeForm):
+    """As `InviteForm`."""
+
+    acting: ClassVar[AbstractUser]
     usable_password_help_text = SIGNS_IN
 
     def save(self, commit: bool = True) -> Any:
-        person = super().save(commit)
-        services.end_sessions(user=person)
+        person = super().save(commit=False)
+        services.save_password(user=self.acting, person=person)
         return person
 
 
@@ -182,6 +186,11 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
         form.acting = acting(request)
         return form
 
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
+        pages = copy(self)  # Django gives the form no request
+        pages.change_password_form = type("PasswordForm", (PasswordForm,), {"acting": acting(request)})
+        return super(UserAdmin, pages).user_change_password(request, id, form_url)
+
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.readonly_fields if acting(request).is_superuser else (*self.readonly_fields, "is_superuser")
 
@@ -244,7 +253,6 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
         person = self.row(request, object_id)
         if request.method == "POST":
             key = people.new_key(user=acting(request), person=person)
-            self.log_change(request, person, "Made a link to choose a password with.")
             return self._links(request, [(person, key)])
         return self.page(request, "link", _("A new link for %(name)s") % {"name": person}, {"person": person})
 
@@ -262,7 +270,6 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
         except ProductError as error:
             return self.back(request, person, error.detail, messages.ERROR)
         revoked = " Their tokens are revoked." if form.cleaned_data["tokens"] else ""
-        self.log_change(request, person, f"Signed out everywhere.{revoked}")
         return self.back(request, person, f"“{person}” is signed out everywhere.{revoked}")
 
     # Many
@@ -274,7 +281,7 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
         def make(person: User) -> None:
             made.append((person, people.new_key(user=acting(request), person=person)))
 
-        self._each(request, rows, make, "Made a link to choose a password with.", "Links were made for {}.")
+        self._each(request, rows, make, "Links were made for {}.")
         return self._links(request, made) if made else None
 
     @admin.action(description="Sign out everywhere", permissions=["change"])
@@ -282,25 +289,23 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
         def act(person: User) -> None:
             people.sign_out(user=acting(request), person=person)
 
-        self._each(request, rows, act, "Signed out everywhere.", "{} were signed out everywhere.")
+        self._each(request, rows, act, "{} were signed out everywhere.")
 
     @admin.action(description="Deactivate", permissions=["change"])
     def deactivate_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
         def act(person: User) -> None:
             people.switch(user=acting(request), person=person, active=False)
 
-        self._each(request, rows, act, "Deactivated.", "{} were deactivated, and signed out everywhere.")
+        self._each(request, rows, act, "{} were deactivated, and signed out everywhere.")
 
     @admin.action(description="Activate", permissions=["change"])
     def activate_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
         def act(person: User) -> None:
             people.switch(user=acting(request), person=person, active=True)
 
-        self._each(request, rows, act, "Activated.", "{} were activated.")
+        self._each(request, rows, act, "{} were activated.")
 
-    def _each(
-        self, request: HttpRequest, rows: QuerySet[User], act: Callable[[User], None], logged: str, said: str
-    ) -> None:
+    def _each(self, request: HttpRequest, rows: QuerySet[User], act: Callable[[User], None], said: str) -> None:
         """What can be done is done, each for itself; who is left out is named with the reason."""
         chosen, done = list(rows[: MOST_AT_ONCE + 1]), 0
         if len(chosen) > MOST_AT_ONCE:
@@ -312,7 +317,6 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
             try:
                 with transaction.atomic():
                     act(person)
-                    self.log_change(request, person, logged)
             except ProductError as error:
                 refused.setdefault(error.detail, []).append(str(person))
             else:
@@ -340,8 +344,6 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
             except ProductError as error:
                 form.add_error(None, error.detail)
             else:
-                for person, _key in made:
-                    self.log_addition(request, person, "Imported from a table.")
                 return self._links(request, made)
         groups = Group.objects.order_by("name").values_list("name", flat=True)[:20]
         context = {"form": form, "wrong": wrong, "groups": groups, "most": people.MOST_LINES}

@@ -17,6 +17,7 @@ from accounts.access.delegation import require_held, require_rank
 from accounts.access.sessions import close_sockets, cut_off, group_of_token, public_name
 from accounts.models import AdminRecord, ApiToken, Session, User
 from accounts.models.workspace import all_languages, workspace_at
+from audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
 
@@ -26,6 +27,7 @@ TOKEN_LIFE = timedelta(days=90)  # of a token of which nobody says when it ends
 TOKEN_PREFIX = "gh_"  # noqa: S105 - a marker by which secret scanners recognise our tokens, not a secret
 
 
+@transaction.atomic
 def create_token(
     *,
     user: User,
@@ -50,6 +52,8 @@ def create_token(
         _within(asking, chosen, expires)
     token = TOKEN_PREFIX + secrets.token_urlsafe(32)
     row = ApiToken.objects.create(user=user, name=name, digest=token_digest(token), scopes=chosen, expires=expires)
+    said = {"scopes": chosen, "expires": None if expires is None else expires.isoformat()}
+    record(user=user, action="token.made", row=row, name=name, changes=said)
     return row, token
 
 
@@ -81,15 +85,18 @@ def usual_end(asking: ApiToken | None = None) -> datetime:
     return min(end, asking.expires) if asking is not None and asking.expires is not None else end
 
 
+@transaction.atomic
 def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
     """Ends a token at once; its row stays as a record. One's own, or anybody's for an administrator."""
     if token.user_id != user.pk and not has_right(user, "change", token):
         raise NotFound("token")
     token.expires = timezone.now()
     token.save(update_fields=["expires"])
+    record(user=user, action="token.revoked", row=token, name=token.name, changes={"owner": str(token.user_id)})
     transaction.on_commit(partial(close_sockets, group_of_token(token.pk)))
 
 
+@transaction.atomic
 def revoke_tokens(*, user: User) -> int:
     """Ends all of a person's tokens that still work; how many those were."""
     usable = list(ApiToken.objects.visible_to(user).usable())
@@ -116,20 +123,43 @@ def change_preferences(*, user: User, fields: Mapping[str, Any]) -> User:
     return user
 
 
+@transaction.atomic
 def change_password(*, user: User, password: str) -> None:
     """Ends every session, of a thief too; the caller signs the browser at hand in again. Tokens stay."""
+    action = "password.changed" if user.has_usable_password() else "password.chosen"
     user.set_password(password)
     user.save(update_fields=["password"])
+    record(user=user, action=action, row=user, name=user.get_username())
     end_sessions(user=user)
 
 
+@transaction.atomic
+def save_password(*, user: AbstractUser, person: User) -> None:
+    """Stores the password that an administrator has set for somebody, or that there is none any more."""
+    require_store(user, person)
+    require_rank(user, person)
+    person.save(update_fields=["password"])
+    action = "password.set" if person.has_usable_password() else "password.switched_off"
+    record(user=user, action=action, row=person, name=person.get_username())
+    end_sessions(user=person)
+
+
+@transaction.atomic
 def end_session(*, user: User, name: str) -> None:
     """`name` is the public one, see `accounts.access.sessions`."""
     for row in Session.objects.visible_to(user):
         if public_name(row.session_key) == name:
             _end([row])
+            record(user=user, action="session.ended", row=user, name=user.get_username())
             return
     raise NotFound("session")
+
+
+@transaction.atomic
+def sign_out_elsewhere(*, user: User, here: str | None) -> None:
+    """Ends all sessions of one's own but the one with the key `here`."""
+    end_sessions(user=user, but=here)
+    record(user=user, action="person.signed_out_everywhere", row=user, name=user.get_username())
 
 
 def end_sessions(*, user: User, but: str | None = None) -> None:
@@ -151,22 +181,39 @@ def is_last_admin(person: User) -> bool:
     return admins.filter(pk=person.pk).exists() and not admins.exclude(pk=person.pk).exists()
 
 
+@transaction.atomic
 def save_user(*, user: AbstractUser, person: User) -> None:
     """Stores a row as an administrator's form left it.
 
     Raises `last_admin` rather than locking everybody out, `outranked` and `right_not_held` as `access.delegation`.
     """
     require_store(user, person)
-    stored = User.objects.filter(pk=person.pk).first()
-    if stored is not None:
-        require_rank(user, stored)
+    before = stored(person)
+    if before is not None:
+        require_rank(user, before)
     if person.is_superuser and not user.is_superuser:
         raise ProductError("right_not_held", "Only a superuser can make somebody a superuser.", status=403)
     if not (person.is_active and person.is_superuser) and is_last_admin(person):
         raise ProductError("last_admin", LAST_ADMIN, status=409)
     person.save()
+    _record_person(user, before, person)
     if not person.is_active:
         end_all(person)
+
+
+def _record_person(user: AbstractUser, before: User | None, person: User) -> None:
+    """By what an auditor looks for first: who is let in, then who may more."""
+    changes = changed(before or User(), person)
+    if before is None:
+        action = "person.added" if person.has_usable_password() else "person.invited"
+    elif before.is_active != person.is_active:
+        action = "person.activated" if person.is_active else "person.deactivated"
+    elif {"is_staff", "is_superuser"} & changes.keys():
+        action = "person.rights_changed"
+    else:
+        action = "person.changed"
+    if changes:
+        record(user=user, action=action, row=person, name=person.get_username(), changes=changes)
 
 
 def end_all(person: User) -> None:
@@ -176,31 +223,56 @@ def end_all(person: User) -> None:
         transaction.on_commit(partial(close_sockets, group_of_token(token)))
 
 
+@transaction.atomic
 def set_rights(
     *, user: AbstractUser, person: User, groups: Collection[Group], permissions: Collection[Permission]
 ) -> None:
     """Gives a person these groups and rights and no others. Raises `outranked` and `right_not_held`."""
     require_store(user, person)
     require_rank(user, person)
-    changed_groups = set(groups) ^ set(person.groups.all())
-    require_held(user, set(permissions) ^ set(person.user_permissions.all()), changed_groups)
+    held_groups, held = set(person.groups.all()), set(person.user_permissions.all())
+    require_held(user, set(permissions) ^ held, set(groups) ^ held_groups)
     person.groups.set(groups)
     person.user_permissions.set(permissions)
+    changes = _differing("groups", held_groups, groups) | _differing("permissions", held, permissions)
+    if changes:
+        record(user=user, action="person.rights_changed", row=person, name=person.get_username(), changes=changes)
 
 
+def _differing(
+    name: str, before: Collection[Group] | Collection[Permission], after: Collection[Group] | Collection[Permission]
+) -> dict[str, list[list[str]]]:
+    """As `audit.services.changed`, of rows that are named."""
+    if set(before) == set(after):
+        return {}
+    return {name: [sorted(_word(each) for each in rows) for rows in (before, after)]}
+
+
+def _word(row: Group | Permission) -> str:
+    return row.codename if isinstance(row, Permission) else row.name
+
+
+@transaction.atomic
 def save_group(*, user: AbstractUser, group: Group, permissions: Collection[Permission]) -> None:
     """Stores a group with these rights and no others. Raises `right_not_held`."""
     require_store(user, group)
+    before = stored(group)
     held = set() if group._state.adding else set(group.permissions.all())
     require_held(user, set(permissions) ^ held)
     group.save()
     group.permissions.set(permissions)
+    changes = changed(before or Group(), group) | _differing("permissions", held, permissions)
+    if before is None or changes:
+        action = "group.added" if before is None else "group.changed"
+        record(user=user, action=action, row=group, name=group.name, changes=changes)
 
 
+@transaction.atomic
 def delete_group(*, user: AbstractUser, group: Group) -> None:
     """Raises `right_not_held` where its members would lose what `user` does not hold."""
     require_right(user, "delete", group)
     require_held(user, group.permissions.all())
+    record(user=user, action="group.deleted", row=group, name=group.name)
     group.delete()
 
 
@@ -218,4 +290,5 @@ def delete_user(*, user: AbstractUser, person: User) -> None:
         records = (AdminRecord.of(entry, person.get_username()) for entry in entries.iterator(chunk_size=1000))
         AdminRecord.objects.bulk_create(records, batch_size=1000)
         end_all(person)
+        record(user=user, action="person.deleted", row=person, name=person.get_username())
         person.delete()

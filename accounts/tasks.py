@@ -9,15 +9,17 @@ from accounts.access.sessions import SessionStore
 from accounts.models import WebhookDelivery
 from accounts.webhooks import sending
 from accounts.webhooks import services as webhooks
+from audit.services import forget_old
 from core.background import carry, enqueue, on_database
 
 
 @shared_task
 def forget_expired() -> None:
-    """Removes sessions, kept answers and deliveries that are past their time; nobody is shown either before that."""
+    """Removes sessions, kept answers, deliveries and acts of the audit that are past their time."""
     SessionStore.clear_expired()
     forget_answers()
     webhooks.forget_old()
+    forget_old()
 
 
 @shared_task(name=webhooks.DELIVER)

@@ -139,7 +139,7 @@ def end_session(request: Request, pk: str) -> HttpResponse:
 
 @require_POST
 def end_others(request: Request) -> HttpResponse:
-    services.end_sessions(user=request.user, but=request.session.session_key)
+    services.sign_out_elsewhere(user=request.user, here=request.session.session_key)
     return redirect("settings:sessions")
 
 

@@ -1,6 +1,7 @@
 """The one service that changes the workspace's settings; they are read as `accounts.models.workspace` says."""
 
 from collections.abc import Mapping
+from copy import copy
 from io import BytesIO
 from typing import IO, Any
 
@@ -13,6 +14,7 @@ from PIL import Image, UnidentifiedImageError
 
 from accounts.models import Workspace
 from accounts.models.workspace import workspace_of
+from audit.services import changed, record
 from core.errors import ProductError, invalid_setting
 from core.permissions import require_right
 
@@ -35,14 +37,17 @@ def for_templates(request: HttpRequest) -> dict[str, Any]:
 def change(*, user: AbstractUser | None, fields: Mapping[str, Any]) -> Workspace:
     """Changes these of `FIELDS`, no others. Raises `invalid_setting`."""
     row = _locked(user)
-    changed = [name for name in FIELDS if name in fields]
-    for name in changed:
+    before = copy(row)
+    named = [name for name in FIELDS if name in fields]
+    for name in named:
         setattr(row, name, fields[name])
     try:
         row.full_clean(validate_constraints=False)
     except ValidationError as error:
         raise invalid_setting(error.message_dict) from error
-    row.save(update_fields=changed)
+    row.save(update_fields=named)
+    if changes := changed(before, row):
+        record(user=user, action="workspace.changed", row=row, changes=changes)
     return row
 
 
@@ -52,6 +57,7 @@ def set_logo(*, user: AbstractUser | None, picture: IO[bytes] | None) -> Workspa
     row = _locked(user)
     row.logo = logo_of(picture) if picture is not None else b""
     row.save(update_fields=["logo"])
+    record(user=user, action="workspace.changed", row=row, changes={"logo": None})
     return row
 
 

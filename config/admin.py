@@ -47,6 +47,7 @@ GROUPS = {
         "auth.Group": "group",
         "accounts.ApiToken": "key",
         "accounts.AdminRecord": "assignment_ind",
+        "audit.Entry": "policy",
     },
     "Webhooks": {"accounts.Webhook": "webhook", "accounts.WebhookDelivery": "outbox"},
     "Tasks": {"projects.Task": "task_alt", "projects.TaskChange": "history", "chat.Run": "play_circle"},

@@ -14,7 +14,7 @@ from django.utils.translation import pgettext_lazy
 
 from core.i18n import ADMIN
 
-APPS = ("llm", "accounts", "files", "personas", "projects", "chat")
+APPS = ("audit", "llm", "accounts", "files", "personas", "projects", "chat")
 NAMES = ("verbose_name", "verbose_name_plural")
 Change = Callable[[Any], Any]
 

@@ -39,6 +39,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "drf_standardized_errors",
+    "audit",
     "core",
     "llm",
     "accounts",
@@ -51,6 +52,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "config.http.middleware.RequestIdMiddleware",
+    "config.http.middleware.OriginMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "config.http.middleware.PageCompressionMiddleware",
@@ -263,6 +265,8 @@ LOGGING = {
     },
 }
 
+# How long the audit keeps an act, in days; 0 is for ever.
+AUDIT_DAYS = env.int("AUDIT_DAYS", default=0)
 # How long requests in OpenAI's protocol are kept as conversations, in days; 0 is for ever.
 API_CONVERSATION_DAYS = env.float("API_CONVERSATION_DAYS", default=30.0)
 # Answers that one worker process writes at a time, those that wait for a model or a person included; more wait for

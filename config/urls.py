@@ -7,6 +7,7 @@ from rest_framework.routers import DefaultRouter
 
 from accounts import api as accounts_api
 from accounts.access.page_throttle import limited
+from accounts.auditing.api import AuditView
 from accounts.views import logo, sign_in, welcome
 from accounts.webhooks import api as webhook_api
 from chat.ag_ui.api import AgUiView
@@ -115,6 +116,7 @@ urlpatterns = [
     path("api/v1/max-selected-document-tokens/", DocumentBudgetView.as_view(), name="document-budget"),
     path("api/v1/workspace/", WorkspaceView.as_view(), name="workspace"),
     path("api/v1/workspace/logo/", LogoView.as_view(), name="workspace-logo"),
+    path("api/v1/audit/", AuditView.as_view(), name="audit"),
     path("api/v1/me/", accounts_api.MeView.as_view(), name="me"),
     path("api/v1/ag-ui/", AgUiView.as_view(), name="ag-ui"),
     path("api/v1/", include(router.urls)),

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from functools import wraps
+from itertools import chain
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from django.contrib import messages
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import FieldDoesNotExist
 from django.core.paginator import Paginator
@@ -20,8 +22,12 @@ from unfold.decorators import display as unfold_display
 from unfold.forms import BaseDialogForm
 from unfold.paginator import InfinitePaginator
 
+from audit.models import Entry
+from audit.origin import origin
+from audit.services import record
 from core import i18n
 
+MOST_OF_HISTORY = 500  # acts of a row on its page, the newest
 MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
 _action = cast("Callable[..., Callable[..., Any]]", action)  # annotated by unfold as if it were applied already
 
@@ -62,7 +68,26 @@ class CappedPaginator(Paginator[Any]):
         return int(rows.order_by()[: MOST_COUNTED + 1].count())
 
 
+class Act:
+    """A row of the audit as Django's page of a row's history shows one of its log."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+        self.action_time = entry.at
+        self.user, self.get_full_name = self, ""
+
+    def get_username(self) -> str:
+        return self._entry.actor_name or self._entry.how
+
+    def get_change_message(self) -> str:
+        fields = ", ".join(self._entry.changes)
+        return f"{self._entry.action}: {fields}" if fields else self._entry.action
+
+
 class RowAdmin(ModelAdmin):
+    """`kind`: of the acts in the audit, see `audit.actions`."""
+
+    kind = "row"
     paginator: ClassVar[type[Paginator[Any]]] = CappedPaginator
     show_full_result_count = False
     list_per_page = 50
@@ -94,6 +119,43 @@ class RowAdmin(ModelAdmin):
             if model is None:
                 break
         return super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]  # stubs: the request is there
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> None:
+        self._recorded(request, obj, "added", message)
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> None:
+        self._recorded(request, obj, "changed", message)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> None:
+        """`delete_model` and the services record them."""
+
+    def _recorded(self, request: HttpRequest, row: Any, verb: str, message: Any) -> None:
+        """The audit is the one record. What no service has said of this row in this request is said here."""
+        if (row._meta.label_lower, str(row.pk)) in (origin().recorded or ()):
+            return
+        said = [part["changed"].get("fields", ()) for part in message if "changed" in part] if message else []
+        with transaction.atomic():
+            fields = dict.fromkeys(map(str, chain(*said)))
+            record(user=acting(request), action=f"{self.kind}.{verb}", row=row, name=self._name(row), changes=fields)
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """What the audit has of this row, after what Django's own log had of it before there was one."""
+        acts = Entry.objects.filter(object_id=object_id, object_type=self.opts.label_lower).order_by("-id")
+        log = LogEntry.objects.filter(object_id=object_id, content_type__app_label=self.opts.app_label)
+        log = log.filter(content_type__model=self.opts.model_name).select_related("user").order_by("-action_time")
+        listed = [*reversed(log[:MOST_OF_HISTORY]), *map(Act, reversed(acts[:MOST_OF_HISTORY]))]
+        page = Paginator(listed, 2 * MOST_OF_HISTORY).get_page(1)
+        context = {"action_list": page, "pagination_required": False, **(extra_context or {})}
+        return super().history_view(request, object_id, context)
+
+    @transaction.atomic
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        record(user=acting(request), action=f"{self.kind}.deleted", row=obj, name=self._name(obj))
+        obj.delete()
+
+    def _name(self, row: Any) -> str:
+        """What rows without acts of their own are called may be somebody's words."""
+        return "" if self.kind == "row" else str(row)
 
     @transaction.atomic
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

@@ -72,6 +72,7 @@ class EmbedderAdmin(RowAdmin):
     """Added here, made active by `manage.py reembed --embedder NAME`. Vectors of a changed one would not compare with
     those there are, so it is never changed; a new one takes its place."""
 
+    kind = "embedder"
     form = EmbedderForm
     list_display = ("name", "kind", "model", "dimensions", "active", "created")
     add_fields = ("name", "kind", "base_url", "new_api_key", "model", "dimensions")

@@ -13,6 +13,7 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from accounts.models import User
+from audit.services import record
 from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.locks import lock
@@ -99,6 +100,7 @@ def delete(*, user: User, file: File) -> None:
         # Locked first: a worker that is adding rows to the file gets done before they are collected for deletion.
         if File.objects.select_for_update().filter(pk=file.pk).exists():
             transaction.on_commit(partial(storage.release, file.sha256))
+            record(user=user, action="file.deleted", row=file)
             file.delete()
 
 

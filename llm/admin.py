@@ -59,6 +59,7 @@ class KeyedAdmin(RowAdmin):
 
 @admin.register(Provider)
 class ProviderAdmin(KeyedAdmin):
+    kind = "provider"
     form = ProviderForm
     list_display = ("name", "kind", "address", "key_state", "enabled", "model_count")
     list_filter = ("kind", "enabled")
@@ -208,6 +209,7 @@ IN_USE = ("is_default", "counting", "was_read", "learnt_window", "token_ratio", 
 
 @admin.register(Model)
 class ModelRowAdmin(RowAdmin):
+    kind = "model"
     form = ModelForm
     list_display = (
         "name",
@@ -365,6 +367,7 @@ class ModelRowAdmin(RowAdmin):
 
 @admin.register(WebSearch)
 class WebSearchAdmin(KeyedAdmin):
+    kind = "web_search"
     form = WebSearchForm
     list_display = ("name", "kind", "address", "key_state", "state")
     list_filter = ("kind",)
@@ -425,6 +428,7 @@ class WebSearchAdmin(KeyedAdmin):
 class WebAccessAdmin(RowAdmin):
     """One row; the list leads to it."""
 
+    kind = "web_access"
     list_display = ("__str__", "allowed_hosts", "denied_hosts")
     fields = ("allowed_hosts", "denied_hosts")
 
@@ -437,6 +441,7 @@ class WebAccessAdmin(RowAdmin):
 
 @admin.register(ToolServer)
 class ToolServerAdmin(KeyedAdmin):
+    kind = "tool_server"
     form = ToolServerForm
     list_display = ("name", "kind", "address", "key_state", *MARKS, "enabled")
     list_filter = ("kind", *MARKS, "enabled")

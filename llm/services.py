@@ -15,6 +15,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import F
 
+from audit.services import record, record_saved, stored
 from core.background import on_database
 from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
@@ -228,24 +229,32 @@ def set_default_model(*, user: AbstractUser | None = None, model: Model) -> None
     Model.objects.filter(default=True).exclude(pk=model.pk).update(default=False)
     Model.objects.filter(pk=model.pk).update(default=True)
     model.default = True
+    record(user=user, action="model.made_default", row=model, name=str(model))
 
 
+@transaction.atomic
 def set_fallback(*, user: AbstractUser | None = None, model: Model, fallback: Model | None) -> None:
     """Raises `invalid_setting` where the model would be its own fallback."""
     require_right(user, "change", model)
     model.fallback = fallback
     _check(model)
     model.save(update_fields=["fallback"])
+    said = {"fallback": None if fallback is None else str(fallback.pk)}
+    record(user=user, action="model.fallback_chosen", row=model, name=str(model), changes=said)
 
 
+@transaction.atomic
 def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | None) -> None:
     """Stores a row as an administrator's form left it. `api_key` None keeps the stored one, an empty one clears it."""
     require_store(user, provider)
     if api_key is not None:
         provider.api_key = api_key
+    before = stored(provider)
     provider.save()
+    record_saved(user=user, kind="provider", row=provider, before=before, name=provider.name)
 
 
+@transaction.atomic
 def store_model(
     *, user: AbstractUser, model: Model, typed: Collection[str] = (), left_empty: Collection[str] = ()
 ) -> dict[str, Any]:
@@ -258,7 +267,9 @@ def store_model(
     if {"provider", "name"} & {*typed}:  # it is another model now
         model.found, model.found_at, model.retires_on = {}, None, None
     found = fill_from_known(model, left_empty)
+    before = stored(model)
     model.save()
+    record_saved(user=user, kind="model", row=model, before=before, name=str(model))
     return found
 
 
@@ -297,7 +308,9 @@ def save_provider(
         raise ProductError("no_model", "Name at least one model to make it the default.")
     changes = {"kind": kind, "base_url": base_url, "enabled": True} | ({} if api_key is None else {"api_key": api_key})
     _check(Provider(name=name, **changes))
+    before = Provider.objects.filter(name=name).first()
     provider, _ = Provider.objects.update_or_create(name=name, defaults=changes)
+    record_saved(user=None, kind="provider", row=provider, before=before, name=name)
     for number, (model_name, window) in enumerate(models):
         model = save_model(provider=provider, name=model_name, window=window)
         if default and number == 0:
@@ -305,6 +318,7 @@ def save_provider(
     return provider
 
 
+@transaction.atomic
 def save_model(
     *,
     user: AbstractUser | None = None,
@@ -328,7 +342,9 @@ def save_model(
     model.set_by_hand = sorted({*model.set_by_hand, *typed})
     model.enabled = True
     _check(model)
+    before = stored(model)
     model.save()
+    record_saved(user=user, kind="model", row=model, before=before, name=str(model))
     return model
 
 

@@ -82,7 +82,7 @@ class PersonaAdmin(RowAdmin):
         shown = super().change_view(request, object_id, form_url, extra_context)
         persona = self.get_object(request, object_id) if request.method == "GET" else None
         if persona is not None and not Persona.objects.visible_to(acting(request)).filter(pk=persona.pk).exists():
-            self.log_change(request, persona, "Opened: its instructions were shown.")
+            services.record_opened(user=person(request), persona=persona)
         return shown
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
@@ -323,7 +323,6 @@ class PromptAdmin(RowAdmin):
     def activate(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         prompt = self.row(request, object_id)
         services.activate_prompt(user=person(request), prompt=prompt)
-        self.log_change(request, prompt, "Made active.")
         self.message_user(request, f"{prompt} is active.", messages.SUCCESS)
         return go(self.home(prompt))
 

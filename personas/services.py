@@ -13,6 +13,7 @@ from django.db.models import Max, Q
 from django.utils import timezone
 
 from accounts.models import User, Workspace
+from audit.services import changed, record, record_saved, stored
 from core.errors import NotFound, ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
@@ -92,6 +93,7 @@ def _next_version(user: User | None, prompt: Version, *, activate: bool, based_o
     prompt.version = 1 + (prompt.history().aggregate(newest=Max("version"))["newest"] or 0)
     prompt.author, prompt.tokens = user, counted(prompt.text)
     prompt.save(force_insert=True)
+    _record_prompt(user, "added", prompt)
     if activate:
         activate_prompt(user=user, prompt=prompt)
     return prompt
@@ -109,6 +111,13 @@ def activate_prompt(
     rows.filter(active=True).exclude(pk=prompt.pk).update(active=False)
     rows.filter(pk=prompt.pk).update(active=True)
     prompt.active = True
+    _record_prompt(user, "activated", prompt)
+
+
+def _record_prompt(user: User | None, verb: str, prompt: PromptVersion) -> None:
+    kind = {SystemPrompt: "system_prompt", PromptText: "prompt_text"}.get(type(prompt), "summary_prompt")
+    name = prompt.name if isinstance(prompt, PromptText) else ""
+    record(user=user, action=f"{kind}.{verb}", row=prompt, name=name, changes={"version": prompt.version})
 
 
 @transaction.atomic
@@ -118,7 +127,11 @@ def use_built_in_text(*, user: User, name: str, based_on: Collection[str] | None
     lock(ONE_AT_A_TIME)
     text = PromptText(name=name)
     _require_active(text, based_on)
-    text.history().filter(active=True).update(active=False)
+    before = text.history().filter(active=True).first()
+    if before is not None:
+        text.history().filter(active=True).update(active=False)
+        said = {"version": [before.version, 0]}
+        record(user=user, action="prompt_text.built_in_activated", row=before, name=name, changes=said)
 
 
 def _require_active(prompt: PromptVersion, based_on: Collection[str] | None) -> None:
@@ -131,7 +144,9 @@ def _require_active(prompt: PromptVersion, based_on: Collection[str] | None) -> 
 def save_profile(*, user: User, profile: BudgetProfile, default: bool = False) -> None:
     """Stores a row that the caller's form validated; `default` makes it the default."""
     require_store(user, profile)
+    before = stored(profile)
     profile.save()
+    record_saved(user=user, kind="budget_profile", row=profile, before=before, name=profile.name)
     if default:
         set_default_profile(user=user, profile=profile)
 
@@ -143,6 +158,7 @@ def set_default_profile(*, user: User | None = None, profile: BudgetProfile) -> 
     BudgetProfile.objects.filter(default=True).exclude(pk=profile.pk).update(default=False)
     BudgetProfile.objects.filter(pk=profile.pk).update(default=True)
     profile.default = True
+    record(user=user, action="budget_profile.made_default", row=profile, name=profile.name)
 
 
 @transaction.atomic
@@ -154,6 +170,7 @@ def delete_profile(*, user: User, profile: BudgetProfile) -> None:
         raise ProductError(
             "default_profile", "This is the default profile. Make another one the default, then delete it.", status=409
         )
+    record(user=user, action="budget_profile.deleted", row=profile, name=profile.name)
     profile.delete()
 
 
@@ -215,7 +232,18 @@ def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "",
     persona.tokens = counted(persona.instructions)
     persona.save()
     _set_own_reminder(persona, reminder)
+    _record_persona(user, Persona(), persona)
     return persona
+
+
+def _record_persona(user: User, before: Persona, after: Persona) -> None:
+    """By what others notice: that it is offered to everybody, or no more."""
+    changes = changed(before, after)
+    if "visibility" in changes:
+        verb = "published" if after.visibility == Persona.Visibility.WORKSPACE else "withdrawn"
+    else:
+        verb = "made" if before._state.adding else "handed_over" if "owner" in changes else "changed"
+    record(user=user, action=f"persona.{verb}", row=after, changes=changes)
 
 
 def visible_persona(user: User, pk: UUID | str) -> Persona:
@@ -256,7 +284,14 @@ def update_persona(
     locked.tokens = counted(locked.instructions)
     locked.version += 1
     locked.save()
+    _record_persona(user, before, locked)
     return locked
+
+
+@transaction.atomic
+def record_opened(*, user: User, persona: Persona) -> None:
+    """That an administrator has read the instructions of a persona that they do not see as a person."""
+    record(user=user, action="persona.opened", row=persona)
 
 
 def duplicate_persona(*, user: User, persona: Persona) -> Persona:
@@ -282,7 +317,9 @@ def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = N
     require_reminder(user=user, reminder=reminder, persona=persona)
     reminder.text = unix_lines(reminder.text)
     with transaction.atomic():
+        before = stored(reminder)
         reminder.save()
+        record_saved(user=user, kind="reminder", row=reminder, before=before)
         if persona is not None:
             persona.reminders.add(reminder)
         reminder.personas.update(updated=timezone.now())
@@ -292,6 +329,7 @@ def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = N
 def delete_reminder(*, user: User, reminder: Reminder) -> None:
     require_reminder(user=user, reminder=reminder)
     reminder.personas.update(updated=timezone.now())
+    record(user=user, action="reminder.deleted", row=reminder)
     reminder.delete()
 
 
@@ -308,6 +346,7 @@ def require_reminder(*, user: User, reminder: Reminder, persona: Persona | None 
 def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | None = None) -> None:
     """Its conversations and projects go on without it; reminders that nobody else uses go with it."""
     locked = _locked(user, persona, based_on)
+    record(user=user, action="persona.deleted", row=locked)
     reminders = [reminder.pk for reminder in locked.reminders.filter(scope=Reminder.Scope.PERSONA)]
     locked.delete()
     Reminder.objects.filter(pk__in=reminders, personas=None).delete()

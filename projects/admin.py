@@ -166,7 +166,7 @@ class ProjectAdmin(RowAdmin):
         shown = super().change_view(request, object_id, form_url, extra_context)
         project = self.get_object(request, object_id) if request.method == "GET" else None
         if project is not None and project.owner_id != acting(request).pk:
-            self.log_change(request, project, "Opened: its instructions and the names of its files were shown.")
+            services.record_opened(user=acting(request), project=project)
         return shown
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from accounts.access.delegation import require_rank
 from accounts.models import User
+from audit.services import record
 from core.errors import ProductError
 from core.permissions import require_right
 from files.models import File
@@ -50,6 +51,10 @@ def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Owned, User
         Membership.objects.filter(project__in=projects, user=taker).delete()
         Project.objects.filter(pk__in=projects).update(owner=taker, updated=timezone.now())
         personas = hand_over_personas(person=person, to=taker)
+        said = {"projects": len(projects), "personas": personas, "files": files, "to": str(taker.pk)}
+        record(user=user, action="person.handed_over", row=person, name=person.get_username(), changes=said)
+        said = {**said, "from": str(person.pk)}
+        record(user=user, action="person.handed_over", row=taker, name=taker.get_username(), changes=said)
     return Owned(len(projects), personas, files), taker
 
 
@@ -65,6 +70,8 @@ def hand_over_project(*, user: AbstractUser, project: Project, to: User) -> None
         own.update(owner=taker)
         Membership.objects.filter(project=project, user=taker).delete()
         Project.objects.filter(pk=project.pk).update(owner=taker, updated=timezone.now())
+        said = {"owner": [str(person.pk), str(taker.pk)]}
+        record(user=user, action="project.handed_over", row=project, changes=said)
 
 
 def _files(person: User) -> QuerySet[File]:

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from accounts.realtime import News, tell
+from audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 from projects.models import Invitation, Membership, Project
@@ -47,6 +48,8 @@ def invite(*, user: User, project: Project, username: str, role: str = Membershi
         row.person, row.declined = person, None
     row.role, row.expires = role, timezone.now() + LASTS
     row.save()
+    said = {"member": None if person is None else str(person.pk), "role": role}
+    record(user=user, action="member.invited", row=project, changes=said)
     _tell(row)
     return row
 
@@ -84,6 +87,7 @@ def accept(*, user: User, invitation: Invitation) -> Project:
     rows = Invitation.objects.visible_to(user).select_for_update(of=("self",)).select_related("project")
     row = get_or_404(rows, invitation.pk, "invitation")
     Membership.objects.update_or_create(project=row.project, user=user, defaults={"role": row.role})
+    record(user=user, action="member.joined", row=row.project, changes={"role": row.role})
     row.delete()
     _tell(row)
     tell(row.project.owner_id, News.INVITATIONS)

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from accounts.realtime import News, tell
+from audit.services import changed_fields, record
 from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right, require_right
 from core.requests import get_or_404, identifier, or_404
@@ -59,6 +60,7 @@ def require_owner(*, user: User, project: Project, action: Action = "change") ->
         raise ProductError("not_owner", "Only the owner of this project can do this. Ask them.", status=403)
 
 
+@transaction.atomic
 def create_project(*, user: User, fields: Mapping[str, Any], owner: User | None = None) -> Project:
     """`fields`: name, and optionally instructions, persona and web. An administrator makes one for another `owner`."""
     project = Project(owner=owner or user)
@@ -69,7 +71,14 @@ def create_project(*, user: User, fields: Mapping[str, Any], owner: User | None 
     if not project.name:
         raise _no_name()
     project.save()
+    record(user=user, action="project.made", row=project, changes={"owner": str(project.owner_id)})
     return project
+
+
+@transaction.atomic
+def record_opened(*, user: AbstractUser, project: Project) -> None:
+    """That an administrator has read what stands in a project that is not theirs."""
+    record(user=user, action="project.opened", row=project)
 
 
 @transaction.atomic
@@ -86,6 +95,7 @@ def update_project(*, user: User, project: Project, fields: Mapping[str, Any], b
     locked = Project.objects.select_for_update().get(pk=project.pk)
     if changes.get("web", locked.web) != locked.web:
         require_owner(user=user, project=project)
+    said = changed_fields(locked, changes)
     if changes.get("instructions", locked.instructions) != locked.instructions:
         if based_on is not None and based_on != locked.version:
             raise ProductError(
@@ -96,6 +106,8 @@ def update_project(*, user: User, project: Project, fields: Mapping[str, Any], b
             )
         changes["version"] = F("version") + 1
     Project.objects.filter(pk=project.pk).update(**changes, updated=timezone.now())
+    if said:
+        record(user=user, action="project.changed", row=project, changes=said)
     project.refresh_from_db()
     return project
 
@@ -124,39 +136,48 @@ def _no_name() -> ProductError:
     return ProductError("empty_name", "Give the project a name of at least one character.")
 
 
+@transaction.atomic
 def delete_project(*, user: User, project: Project) -> None:
     """Instructions, memberships and the list of files go; files and conversations stay with those whose they are."""
     require_owner(user=user, project=project, action="delete")
     rows = Invitation.objects.filter(project=project).exclude(person=None)
     invited = list(rows.values_list("person_id", flat=True))
+    record(user=user, action="project.deleted", row=project)
     project.delete()
     for person in invited:
         tell(person, News.INVITATIONS)
 
 
+@transaction.atomic
 def add_member(*, user: User, project: Project, person: User, role: str) -> None:
     """An administrator's act; others invite. Whoever is a member gets the role; the owner needs no membership."""
     require_right(user, "change", project)
     if person.pk != project.owner_id:
         Membership.objects.update_or_create(project=project, user=person, defaults={"role": known_role(role)})
         Invitation.objects.filter(project=project, person=person).delete()
+        record(user=user, action="member.added", row=project, changes={"member": str(person.pk), "role": role})
         tell(person.pk, News.INVITATIONS)
 
 
+@transaction.atomic
 def change_role(*, user: User, project: Project, member: object, role: str) -> Membership:
     """`member` is the id of the person."""
     require_owner(user=user, project=project)
     membership = _membership(project, member)
-    membership.role = known_role(role)
+    before, membership.role = membership.role, known_role(role)
     membership.save(update_fields=["role"])
+    said = {"member": str(membership.user_id), "role": [before, role]}
+    record(user=user, action="member.role_changed", row=project, changes=said)
     return membership
 
 
+@transaction.atomic
 def remove_member(*, user: User, project: Project, member: object) -> None:
     """The owner may remove anybody, everybody may leave. Files that the person added stay in the project."""
     if identifier(member, "member") != user.pk:
         require_owner(user=user, project=project)
     _membership(project, member).delete()
+    record(user=user, action="member.removed", row=project, changes={"member": str(member)})
 
 
 def _membership(project: Project, member: object) -> Membership:
@@ -189,6 +210,7 @@ def add_file(*, user: User, project: Project, file: File, pinned: bool = False) 
     return entry
 
 
+@transaction.atomic
 def give_file(*, user: AbstractUser, project: Project, name: str, content: "Content[Any]") -> ProjectFile:
     """An administrator's upload into somebody's project: the file is its owner's, as if they had uploaded it.
 
@@ -196,6 +218,7 @@ def give_file(*, user: AbstractUser, project: Project, name: str, content: "Cont
     """
     require_right(user, "change", project)
     file = upload(user=project.owner, name=name, content=content)
+    record(user=user, action="file.given", row=file, changes={"project": str(project.pk)})
     return add_file(user=project.owner, project=project, file=file)
 
 

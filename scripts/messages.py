@@ -20,7 +20,7 @@ from django.templatetags.i18n import BlockTranslateNode, TranslateNode
 from core.i18n import ADMIN, CONTEXT
 from tests.product import ROOT
 
-APPS = ("accounts", "chat", "config", "core", "files", "llm", "personas", "projects")
+APPS = ("accounts", "audit", "chat", "config", "core", "files", "llm", "personas", "projects")
 # What is here is read by administrators, models, or programs that expect a protocol's English.
 PROGRAMS = re.compile(
     r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!toolbox))"

@@ -22,6 +22,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from accounts.models import ApiToken, Session, User
+from audit.origin import with_token
 
 LAST_USED_GRAIN = timedelta(minutes=1)  # one write a minute at most, not one a request
 SOCKET_SCOPE = "chat"
@@ -47,6 +48,7 @@ def user_of_token(token: str) -> tuple[User, ApiToken]:
     now = timezone.now()
     if row.last_used is None or now - row.last_used > LAST_USED_GRAIN:
         ApiToken.objects.filter(pk=row.pk).update(last_used=now)
+    with_token(row.pk, row.name)
     return row.user, row
 
 

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from accounts.access.permissions import Allowance, counted, forget, take_back
+from accounts.access.sign_ins import password_refused
 from accounts.models import User
 from core.errors import ProductError
 
@@ -56,6 +57,7 @@ def confirm(request: HttpRequest, user: User, password: str) -> None:
         sentence = f"Too many passwords were wrong. Try again in {attempt.retry_after} s."
         raise ProductError("throttled", sentence, status=429, retry_after=attempt.retry_after)
     if not user.check_password(password):
+        password_refused(user)
         raise ProductError("wrong_password", "This is not your password. Nothing was made.", status=403)
     attempt.succeeded()
 

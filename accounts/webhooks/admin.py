@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
-from accounts.webhooks.sending import UNSIGNED, switch_off
+from accounts.webhooks.sending import UNSIGNED
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display
 
 BY_ADMIN = "Switched off by an administrator."
@@ -51,8 +51,7 @@ class WebhookAdmin(ReadOnlyAdmin):
     )
     def switch_off(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         webhook = self.row(request, object_id)
-        switch_off(webhook, BY_ADMIN)
-        self.log_change(request, webhook, "Switched off.")
+        webhooks.stop_webhook(user=acting(request), webhook=webhook, note=BY_ADMIN)
         return self.back(request, webhook, "The webhook is switched off.")
 
 

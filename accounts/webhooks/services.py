@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from django.contrib.auth.models import AbstractUser
 from django.db import connection, transaction
 from django.utils import timezone
 from uuid_utils.compat import uuid7
@@ -16,9 +17,11 @@ from uuid_utils.compat import uuid7
 from accounts.models import User
 from accounts.models.webhook import Webhook, WebhookDelivery
 from accounts.webhooks.sending import SECRET_PREFIX, UNSIGNED, switch_off
+from audit.services import changed_fields, record
 from core.background import enqueue
 from core.errors import ProductError
 from core.net.url_safety import is_http
+from core.permissions import require_right
 
 MAX_WEBHOOKS = 20  # a person
 MAX_URL = 500  # characters
@@ -28,6 +31,7 @@ DELIVER = "accounts.webhooks.tasks.deliver"
 FIELDS = ("url", "events", "enabled")
 
 
+@transaction.atomic
 def create_webhook(*, user: User, url: str, events: Collection[str], origin: str, enabled: bool = True) -> Webhook:
     """`origin` is scheme and host of this site as its owner knows it. The row's `secret` is shown this once.
 
@@ -37,9 +41,11 @@ def create_webhook(*, user: User, url: str, events: Collection[str], origin: str
         sentence = f"You have {MAX_WEBHOOKS} webhooks, the most there may be. Remove one first."
         raise ProductError("too_many_webhooks", sentence, status=409)
     secret = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
-    return Webhook.objects.create(
+    made = Webhook.objects.create(
         owner=user, url=_url(url), events=_events(events), origin=origin, secret=secret, enabled=enabled
     )
+    record(user=user, action="webhook.made", row=made, changes={"host": urlsplit(made.url).hostname or ""})
+    return made
 
 
 def update_webhook(*, user: User, webhook: Webhook, fields: Mapping[str, Any]) -> Webhook:
@@ -52,15 +58,27 @@ def update_webhook(*, user: User, webhook: Webhook, fields: Mapping[str, Any]) -
     if changes.get("enabled"):
         changes |= {"note": "", "failing_since": None}
     with transaction.atomic():
-        Webhook.objects.visible_to(user).filter(pk=webhook.pk).update(**changes)
+        said = changed_fields(webhook, changes)
+        if Webhook.objects.visible_to(user).filter(pk=webhook.pk).update(**changes) and said:
+            record(user=user, action="webhook.changed", row=webhook, changes=said)
         if changes.get("enabled") is False:
             switch_off(webhook)
     return Webhook.objects.visible_to(user).get(pk=webhook.pk)
 
 
+@transaction.atomic
 def delete_webhook(*, user: User, webhook: Webhook) -> None:
     """With what waits for it and what was delivered."""
-    Webhook.objects.visible_to(user).filter(pk=webhook.pk).delete()
+    if Webhook.objects.visible_to(user).filter(pk=webhook.pk).delete()[0]:
+        record(user=user, action="webhook.deleted", row=webhook)
+
+
+@transaction.atomic
+def stop_webhook(*, user: AbstractUser, webhook: Webhook, note: str) -> None:
+    """An administrator's act. Raises `right_missing`."""
+    require_right(user, "change", webhook)
+    switch_off(webhook, note)
+    record(user=user, action="webhook.switched_off", row=webhook, changes={"owner": str(webhook.owner_id)})
 
 
 @transaction.atomic

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections
+from django.db import close_old_connections, transaction
 
 from accounts.models import User
+from audit.services import record
 from chat.models import Conversation, Mark, Message, ModelCall, Turn
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
@@ -33,6 +34,13 @@ def export(conversation: Conversation, kind: str) -> str:
     if kind not in KINDS:
         raise NotFound("kind of export")
     return markdown(conversation) if kind == "md" else as_json(conversation)
+
+
+@transaction.atomic
+def record_export(*, user: User, conversation: Conversation | None = None) -> None:
+    """That somebody takes one conversation along; None: all that they have."""
+    action = "conversation.all_exported" if conversation is None else "conversation.exported"
+    record(user=user, action=action, row=conversation)
 
 
 def file_name(conversation: Conversation, kind: str) -> str:

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import User
+from audit.services import record
 from chat.models import RESTORABLE_FOR, Conversation, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
@@ -65,17 +67,21 @@ def delete_conversation(*, user: User, conversation: Conversation) -> None:
     require_owner(user, conversation)
     for turn in Turn.objects.live().filter(conversation=conversation).select_related("conversation"):
         stop_turn(user=user, turn=turn)
-    conversation.deleted = timezone.now()
-    conversation.save(update_fields=["deleted"])
-    list_changed(conversation)
+    with transaction.atomic():
+        conversation.deleted = timezone.now()
+        conversation.save(update_fields=["deleted"])
+        record(user=user, action="conversation.deleted", row=conversation)
+        list_changed(conversation)
 
 
+@transaction.atomic
 def restore_conversation(*, user: User, pk: object) -> Conversation:
     """Raises `not_found` for what was not deleted, or longer ago than `RESTORABLE_FOR`."""
     rows = Conversation.objects.restorable_by(user).filter(pk=identifier(pk, "conversation"))
     if not rows.update(deleted=None):
         raise NotFound("deleted conversation")
     restored = Conversation.objects.visible_to(user).get(pk=identifier(pk, "conversation"))
+    record(user=user, action="conversation.restored", row=restored)
     list_changed(restored)
     return restored
 
@@ -92,5 +98,8 @@ def purge() -> int:
     """Removes what was deleted too long ago to be restored, with all its messages. Returns how many those were."""
     over = Conversation.objects.filter(deleted__lt=timezone.now() - RESTORABLE_FOR).values("pk")[:PURGED_AT_ONCE]
     ids = [row["pk"] for row in over]
-    Conversation.objects.filter(pk__in=ids).delete()
+    with transaction.atomic():
+        for pk in ids:
+            record(user=None, action="conversation.erased", row=Conversation(pk=pk))
+        Conversation.objects.filter(pk__in=ids).delete()
     return len(ids)

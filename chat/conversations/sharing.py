@@ -13,12 +13,14 @@ from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from django.contrib.auth.hashers import check_password, make_password
+from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from accounts.models import User
 from accounts.models.workspace import workspace_at
+from audit.services import record
 from chat.context.build import SourceEntry
 from chat.conversations.branches import CONTINUE
 from chat.models import Conversation, Message, Share, Turn
@@ -77,7 +79,7 @@ def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Sha
             raise ProductError("nothing_to_share", "There is no message to share yet. Ask something first.")
         if Share.objects.filter(conversation=locked).count() >= MAX_SHARES:
             raise ProductError("too_many_shares", f"A conversation has at most {MAX_SHARES} links. End one first.")
-        return Share.objects.create(
+        made = Share.objects.create(
             conversation=locked,
             leaf_id=locked.leaf_id,
             title=locked.title,
@@ -86,11 +88,26 @@ def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Sha
             shows_context=terms.shows_context,
             names_sources=terms.shows_context and terms.names_sources,
         )
+        _record(user, "share.made", made)
+        return made
 
 
+def _record(user: User, action: str, share: Share) -> None:
+    """The token of the link opens it, so it is no id of it; the password is not told either."""
+    said = {
+        "conversation": str(share.conversation_id),
+        "expires": None if share.expires is None else share.expires.isoformat(),
+        "has_password": share.has_password,
+        "shows_context": share.shows_context,
+    }
+    record(user=user, action=action, row=share, changes=said)
+
+
+@transaction.atomic
 def end_share(*, user: User, share: Share) -> None:
     """From then on the link leads nowhere."""
     require_owner(user, share.conversation)
+    _record(user, "share.ended", share)
     share.delete()
 
 

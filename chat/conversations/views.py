@@ -328,6 +328,7 @@ def _one(user: User, pk: UUID, kind: str) -> HttpResponse:
     rows = Conversation.objects.visible_to(user).select_related("persona", "project")
     found = get_or_404(rows, pk, "conversation")
     response = HttpResponse(exporting.export(found, kind), content_type=exporting.KINDS[kind])
+    exporting.record_export(user=user, conversation=found)
     name = exporting.file_name(found, kind)
     response["Content-Disposition"] = content_disposition_header(as_attachment=True, filename=name) or "attachment"
     response["Cache-Control"] = "private, no-store"
@@ -335,6 +336,7 @@ def _one(user: User, pk: UUID, kind: str) -> HttpResponse:
 
 
 def _all(user: User) -> StreamingHttpResponse:
+    exporting.record_export(user=user)
     response = StreamingHttpResponse(exporting.everything(user), content_type="application/zip")
     response["Content-Disposition"] = 'attachment; filename="conversations.zip"'
     response["Cache-Control"] = "private, no-store"

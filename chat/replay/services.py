@@ -14,6 +14,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from accounts.models import User
+from audit.services import record
 from chat.context.types import ContextError
 from chat.models import Conversation, ModelCall, Replay, ReplayedTurn, Turn
 from chat.prompts.asking import Charge, ask
@@ -177,6 +178,8 @@ def start_replay(*, user: User, job: Replay) -> Replay:
     """Stores a row whose fields are set, and has a worker carry it out. Raises what `check` raises."""
     job.total = check(user=user, job=job)
     job.save(force_insert=True)
+    place = None if job.conversation_id is None else str(job.conversation_id)
+    record(user=user, action="replay.begun", row=job, changes={"turns": job.total, "conversation": place})
     transaction.on_commit(partial(enqueue, "chat.tasks.replay", job.pk))
     return job
 

@@ -5,6 +5,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from accounts.models import User
+from audit.services import record
 from chat.conversations.services import MAX_TITLE, create_conversation
 from chat.models import Run, RunStep, Turn
 from chat.realtime.event_stream import tell_pages
@@ -117,6 +118,8 @@ def stop_run(*, user: User, run: Run) -> Run:
         if found.status in Run.OPEN:
             end(found, Run.Status.STOPPED, "stopped", prompts.STOPPED)
             save(found)
+            if run.owner_id != user.pk:
+                record(user=user, action="run.stopped_by_admin", row=run)
             tell_pages(found.conversation)
     steps = RunStep.objects.filter(run=found, status=RunStep.Status.RUNNING)
     turn = Turn.objects.live().filter(step__in=steps).select_related("conversation__owner").first()

@@ -168,14 +168,10 @@ class TextAdmin(PromptAdmin):
         chosen = versions.get(request.POST.get("version", ""))
         if chosen is None:
             raise Http404
-        before = next(version for version in versions.values() if version.active)
         if chosen.version:
             services.activate_prompt(user=person(request), prompt=chosen)
-            self.log_change(request, chosen, "Made active.")
         else:
             services.use_built_in_text(user=person(request), name=name)
-        if before.version and not chosen.version:
-            self.log_change(request, before, "The built-in text was made active.")
         said = f"{chosen} of “{TEXTS[name].title}” is active." if chosen.version else "The built-in text is active."
         self.message_user(request, said, messages.SUCCESS)
         return HttpResponseRedirect(self.home(chosen))

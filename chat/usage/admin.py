@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminTextInputWidget
 
 from chat.models import ModelCall
-from chat.usage.services import as_csv, between, spent, summed
-from core.admin import RecordAdmin, button, display
+from chat.usage.services import as_csv, between, record_export, spent, summed
+from core.admin import RecordAdmin, acting, button, display
 from core.i18n import dollars
 
 TABLES = {"day": _("Day"), "model": _("Model"), "person": _("Person"), "project": _("Project"), "purpose": _("Purpose")}
@@ -66,6 +66,8 @@ class ModelCallAdmin(RecordAdmin):
         form = RangeForm(request.GET if "first" in request.GET else {"first": today.replace(day=1), "last": today})
         rows = form.calls() if form.is_valid() else ModelCall.objects.none()
         if "csv" in request.GET and form.is_valid():
+            days = {name: form.cleaned_data.get(name) for name in ("first", "last")}
+            record_export(user=acting(request), **days)
             return as_csv(rows, "model-calls.csv")
         zone = timezone.get_default_timezone()
         context = {

@@ -11,13 +11,15 @@ from io import StringIO
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections
+from django.contrib.auth.models import AbstractUser
+from django.db import close_old_connections, transaction
 from django.db.models import Count, F, Max, Q, QuerySet, Sum, Value
 from django.db.models.functions import Concat, TruncDate
 from django.http import StreamingHttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from audit.services import plain, record
 from chat.models import ModelCall
 from core.i18n import dollars, grouped
 
@@ -107,6 +109,12 @@ def money_in_words(sums: Mapping[str, Any]) -> str:
         sums["unpriced"],
     )
     return words % {"money": dollars(sums["money"]), "count": grouped(sums["unpriced"])}
+
+
+@transaction.atomic
+def record_export(*, user: AbstractUser, first: date | None, last: date | None) -> None:
+    """That somebody takes model calls of these days along."""
+    record(user=user, action="usage.exported", changes={"first": plain(first), "last": plain(last)})
 
 
 def as_csv(rows: QuerySet[ModelCall], name: str) -> StreamingHttpResponse:

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 
 from accounts.access.sessions import SignedInRequest as Request
 from chat.models import ModelCall
-from chat.usage.services import as_csv, between, spent, summed
+from chat.usage.services import as_csv, between, record_export, spent, summed
 
 SHOWN = 50  # rows of a table; the API has all
 TABLES = {
@@ -44,6 +44,7 @@ def my_usage(request: Request) -> HttpResponse:
 @require_GET
 def my_usage_csv(request: Request) -> StreamingHttpResponse:
     first, rows = _month(request)
+    record_export(user=request.user, first=first, last=_next(first) - timedelta(days=1))
     return as_csv(rows, f"usage-{first:%Y-%m}.csv")
 
 

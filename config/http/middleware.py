@@ -15,9 +15,11 @@ from django.utils import timezone, translation
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation.trans_real import get_supported_language_variant, parse_accept_lang_header
 
+from accounts.access.login_throttle import address_of
 from accounts.access.sessions import note_visit
 from accounts.models import User, Workspace
 from accounts.models.workspace import workspace_of
+from audit.origin import How, Origin, acting
 from config.http import problems
 from config.http.problems import Request
 from core.errors import ProductError
@@ -56,6 +58,22 @@ class RequestIdMiddleware:
         response = self.get_response(request)
         response["X-Request-ID"] = request.request_id
         return response
+
+
+class OriginMiddleware:
+    """What the audit says of every act of a request: by which door it came, from where, and the request's id."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: Request) -> HttpResponse:
+        door = How.ADMIN if request.path.startswith("/admin/") else How.API if is_program(request) else How.PAGE
+        with acting(Origin(door, address_of(request), request.request_id, recorded=set())):
+            return self.get_response(request)
+
+
+def is_program(request: HttpRequest) -> bool:
+    return problems.is_api(request.path) or "Authorization" in request.headers
 
 
 class PageCompressionMiddleware(GZipMiddleware):

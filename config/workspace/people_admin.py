@@ -44,8 +44,6 @@ class PeopleAdmin(UserAdmin):
             except ProductError as error:
                 form.add_error("to", error.detail)
             else:
-                self.log_change(request, person, f"Handed over to {taker}: {_in_words(moved)}.")
-                self.log_change(request, taker, f"Was handed over from {person}: {_in_words(moved)}.")
                 self.message_user(request, f"“{taker}” owns {_in_words(moved)} now.", messages.SUCCESS)
                 return HttpResponseRedirect(reverse("admin:accounts_user_change", args=[person.pk]))
         context = {"form": form, "person": person, "owned": _in_words(owned_by(person))}

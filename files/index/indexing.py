@@ -7,6 +7,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Q
 
+from audit.services import record
 from core.errors import ModelError
 from core.locks import lock
 from files.index.embedders import active_embedder, client_of
@@ -99,7 +100,8 @@ def activate(embedder: Embedder) -> None:
     with transaction.atomic():
         lock(ACTIVE_LOCK)
         Embedder.objects.filter(active=True).exclude(pk=embedder.pk).update(active=False)
-        Embedder.objects.filter(pk=embedder.pk).update(active=True)
+        if Embedder.objects.filter(pk=embedder.pk, active=False).update(active=True):
+            record(user=None, action="embedder.activated", row=embedder, name=embedder.name)
     embedder.active = True
 
 

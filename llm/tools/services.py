@@ -7,6 +7,7 @@ from typing import Literal
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
 
+from audit.services import record, record_saved, stored
 from core.crypto import is_lost
 from core.errors import ProductError
 from core.locks import lock
@@ -39,7 +40,9 @@ def store_web_search(*, user: AbstractUser, web_search: WebSearch, api_key: str 
     lock(ACTIVE_LOCK)
     if not WebSearch.objects.exists():
         web_search.active = True
+    before = stored(web_search)
     web_search.save()
+    record_saved(user=user, kind="web_search", row=web_search, before=before, name=web_search.name)
 
 
 @transaction.atomic
@@ -51,6 +54,8 @@ def use_web_search(*, user: AbstractUser, web_search: WebSearch, active: bool) -
         WebSearch.objects.filter(active=True).exclude(pk=web_search.pk).update(active=False)
     WebSearch.objects.filter(pk=web_search.pk).update(active=active)
     web_search.active = active
+    action = "web_search.switched_on" if active else "web_search.switched_off"
+    record(user=user, action=action, row=web_search, name=web_search.name)
 
 
 def try_web_search(*, web_search: WebSearch) -> int:
@@ -67,10 +72,13 @@ def host_lists() -> HostLists:
     return HostLists() if row is None else row.lists
 
 
+@transaction.atomic
 def store_web_access(*, user: AbstractUser, web_access: WebAccess) -> None:
     """Stores the one row as an administrator's form left it."""
     require_store(user, web_access)
+    before = stored(web_access)
     web_access.save()
+    record_saved(user=user, kind="web_access", row=web_access, before=before)
 
 
 def tool_servers() -> list[Server]:
@@ -89,6 +97,7 @@ def remember_tools(server: Server, tools: Sequence[ServerTool]) -> None:
     ToolServer.objects.filter(name=server.name).exclude(tools=(listing := as_stored(tools))).update(tools=listing)
 
 
+@transaction.atomic
 def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: str | None) -> None:
     """Stores a row as a superuser's form left it: a process runs any command with the worker's rights.
 
@@ -99,7 +108,9 @@ def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: s
     if api_key is not None:
         tool_server.api_key = api_key
     tool_server.tools = None  # what it listed may have been another server's
+    before = stored(tool_server)
     tool_server.save()
+    record_saved(user=user, kind="tool_server", row=tool_server, before=before, name=tool_server.name)
 
 
 def try_tool_server(*, tool_server: ToolServer) -> list[str]:

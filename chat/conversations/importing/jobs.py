@@ -22,6 +22,7 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from accounts.realtime import News, tell
+from audit.services import record
 from chat.conversations.importing.confined import Entry, entries
 from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said
 from chat.conversations.importing.stream import not_an_export
@@ -57,6 +58,7 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
         require_room(user, size)
         blob = default_storage.save(f"{PLACE}/{pk}", content)
         job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob, size=size)
+        record(user=user, action="conversation.imported", row=job, changes={"bytes": size})
         transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))
     return job
 

@@ -1,0 +1,1 @@
+"""The audit as administrators and their programs read it."""

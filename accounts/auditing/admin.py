@@ -1,0 +1,107 @@
+"""The audit in the admin: read, searched and taken along, never changed."""
+
+import json
+from datetime import datetime, time, timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+
+from accounts.auditing.services import KINDS, export
+from audit.actions import ACTIONS
+from audit.models import Entry
+from audit.reading import Asked, by
+from core.admin import RecordAdmin, acting, button, display
+
+SEARCHED = ("actor_name", "object_name", "object_id", "request_id", "address")
+
+
+class ActionFilter(admin.SimpleListFilter):
+    title = "action"
+    parameter_name = "action"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(action, action) for action in ACTIONS]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(action=self.value()) if self.value() else queryset
+
+
+class ExportForm(forms.Form):
+    """Which acts; what is left empty leaves nothing out. Days are those of the person's time zone."""
+
+    first = forms.DateField(label=_("From"), required=False, widget=UnfoldAdminDateWidget)
+    last = forms.DateField(label=_("To"), required=False, widget=UnfoldAdminDateWidget)
+    actor = forms.CharField(label=_("User name"), required=False, widget=UnfoldAdminTextInputWidget)
+    action = forms.ChoiceField(
+        label=_("Action"),
+        required=False,
+        choices=[("", _("All")), *((action, action) for action in ACTIONS)],
+        widget=UnfoldAdminSelectWidget,
+    )
+    kind = forms.ChoiceField(
+        label=_("As"), choices=[("csv", "CSV"), ("jsonl", "JSON lines")], widget=UnfoldAdminSelectWidget
+    )
+
+    def asked(self) -> Asked:
+        given = self.cleaned_data
+        first, last = given["first"], given["last"]
+        return Asked(
+            since=first and timezone.make_aware(datetime.combine(first, time.min)),
+            until=last and timezone.make_aware(datetime.combine(last + timedelta(days=1), time.min)),
+            actor=given["actor"].strip(),
+            action=given["action"],
+        )
+
+
+@admin.register(Entry)
+class EntryAdmin(RecordAdmin):
+    list_display = ("at", "actor", "how", "action", "object_type", "called", "address")
+    list_filter = ("how", ActionFilter, "at")
+    search_fields = tuple(f"={name}" for name in SEARCHED)
+    search_help_text = "A user name, what a row is called, an id, the id of a request, or an address, to the letter"
+    fields = (
+        *("sequence", "at", "actor", "actor_id", "how", "token_name", "token_id", "address", "request_id"),
+        *("action", "object_type", "object_id", "object_name", "what_changed", "previous", "hash"),
+    )
+    actions_list: Any = ("take_along",)
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        """Whole values, each by its index."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        return queryset.filter(Q(*((name, term) for name in SEARCHED), _connector=Q.OR) | by(term)), False
+
+    @display(description="Who", ordering="actor_name")
+    def actor(self, entry: Entry) -> str:
+        return entry.actor_name or "–"
+
+    @display(description="Called")
+    def called(self, entry: Entry) -> str:
+        return entry.object_name or entry.object_id or "–"
+
+    @display(description="What changed")
+    def what_changed(self, entry: Entry) -> str:
+        return json.dumps(entry.changes, ensure_ascii=False) if entry.changes else "–"
+
+    @button("Take along", icon="download", permission="view")
+    def take_along(self, request: HttpRequest) -> HttpResponseBase:
+        """As CSV or JSON lines, the oldest first."""
+        form = ExportForm(request.GET if "kind" in request.GET else None)
+        if form.is_valid() and form.cleaned_data["kind"] in KINDS:
+            return export(user=acting(request), asked=form.asked(), kind=form.cleaned_data["kind"])
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("The audit, to take along"),
+            "opts": self.opts,
+            "form": form,
+        }
+        return TemplateResponse(request, "admin/audit/entry/export.html", context, status=422 if form.errors else 200)

@@ -1,0 +1,57 @@
+"""`/api/v1/audit/`: who did what, for an administrator's programs."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.access.permissions import ScopedView
+from audit.models import Entry
+from audit.reading import FIELDS, Asked
+from core.errors import ProductError
+from core.permissions import require_right
+from core.requests import pages, valid
+
+
+class AuditQuerySerializer(serializers.Serializer[dict[str, Any]]):
+    since = serializers.DateTimeField(required=False, help_text="Acts of this moment and later.")
+    until = serializers.DateTimeField(required=False, help_text="Acts before this moment.")
+    after = serializers.IntegerField(
+        required=False, help_text="Acts with a greater `sequence`: what has come since you read that one."
+    )
+    actor = serializers.CharField(required=False, help_text="The id or the user name of who did it.")
+    action = serializers.CharField(required=False, help_text="Such as token.made, or token for all that begin so.")
+
+
+class EntrySerializer(serializers.ModelSerializer[Entry]):
+    changes = serializers.DictField(
+        read_only=True, help_text="By field: [before, after], or null for a text or a secret, which is never told."
+    )
+
+    class Meta:
+        model = Entry
+        fields = FIELDS
+        read_only_fields = FIELDS
+
+
+class AuditView(ScopedView, ListAPIView[Entry]):
+    scope = "admin"
+    serializer_class = EntrySerializer
+    pagination_class = pages("-sequence")
+
+    def get_queryset(self) -> QuerySet[Entry]:
+        require_right(self.person, "view", Entry)
+        try:
+            return Asked(**valid(AuditQuerySerializer, self.request, self.request.query_params)).rows()
+        except LookupError as error:
+            sentence = f"There is no act “{error.args[0]}”. Name one such as token.made, or the part before its dot."
+            raise ProductError("unknown_action", sentence) from error
+
+    @extend_schema(parameters=[AuditQuerySerializer])
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Who did what, the newest first; for administrators who may see the audit."""
+        return super().get(request, *args, **kwargs)

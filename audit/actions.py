@@ -1,0 +1,36 @@
+"""The acts that are recorded: what happened to which kind of row."""
+
+_OF_KINDS = {
+    "person": "signed_in sign_in_failed signed_out_everywhere added invited imported link_made changed deactivated "
+    "activated rights_changed handed_over deleted",
+    "password": "changed chosen set switched_off refused",
+    "session": "ended",
+    "token": "made revoked",
+    "group": "added changed deleted",
+    "workspace": "changed",
+    "webhook": "made changed deleted switched_off",
+    "provider": "added changed deleted",
+    "model": "added changed deleted made_default fallback_chosen",
+    "web_search": "added changed deleted switched_on switched_off",
+    "web_access": "added changed deleted",
+    "tool_server": "added changed deleted",
+    "embedder": "added changed deleted activated",
+    "system_prompt": "added activated",
+    "summary_prompt": "added activated",
+    "prompt_text": "added activated built_in_activated",
+    "reminder": "added changed deleted",
+    "budget_profile": "added changed deleted made_default",
+    "persona": "made changed published withdrawn opened handed_over deleted",
+    "project": "made changed opened handed_over deleted",
+    "member": "invited joined added role_changed removed",
+    "conversation": "exported all_exported deleted restored erased imported",
+    "share": "made ended",
+    "file": "given deleted",
+    "run": "stopped_by_admin",
+    "replay": "begun",
+    "usage": "exported",
+    "audit": "exported forgotten",
+    # What an administrator changed of rows that have no acts of their own.
+    "row": "added changed deleted",
+}
+ACTIONS: tuple[str, ...] = tuple(f"{kind}.{verb}" for kind, verbs in _OF_KINDS.items() for verb in verbs.split())

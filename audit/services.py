@@ -1,0 +1,142 @@
+"""Writing the audit: other services call `record` in the transaction of the act, so both are there or neither is."""
+
+from collections.abc import Mapping
+from copy import copy
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import FieldDoesNotExist
+from django.db import connection, models, transaction
+from django.utils import timezone
+
+from audit import chain
+from audit.actions import ACTIONS
+from audit.models import Entry
+from audit.origin import How, origin
+
+Row = TypeVar("Row", bound=models.Model)
+
+FORGOTTEN_AT_ONCE = 50_000  # rows
+# Of these fields the values are recorded; of all others, such as texts and keys, only that they were changed.
+_PLAIN = (
+    models.BooleanField,
+    models.IntegerField,
+    models.FloatField,
+    models.DecimalField,
+    models.DateField,
+    models.UUIDField,
+)
+
+
+def record(
+    *,
+    user: AbstractUser | None,
+    action: str,
+    row: models.Model | None = None,
+    name: str = "",
+    changes: Mapping[str, Any] | None = None,
+) -> None:
+    """Adds a row to the audit. `user` is who acts; None is the product itself, or somebody who is not signed in.
+
+    `name` is what the row is called, where that is no text of a person's. Raises `TransactionManagementError` outside
+    of a transaction, and `ValueError` for an act that is not in `audit.actions`.
+    """
+    if action not in ACTIONS:
+        raise ValueError(f"“{action}” is no act of audit.actions")
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError("an act is recorded in the transaction that carries it out")
+    came = origin()
+    # Who runs a command acts, also where it is done in somebody's name.
+    person = user if came.how != How.COMMAND else None
+    kind, pk = ("", "") if row is None else (row._meta.label_lower, str(row.pk))
+    entry = Entry(
+        how=came.how.value,
+        actor_id=None if person is None else person.pk,
+        actor_name=came.name[:150] if person is None else person.get_username(),
+        token_id=came.token_id,
+        token_name=came.token_name[:100],
+        address=came.address[:50],
+        request_id=came.request_id[:64],
+        action=action,
+        object_type=kind,
+        object_id=pk,
+        object_name=name.replace("\0", "")[:200],
+        changes=dict(changes or {}),
+    )
+    chain.sign(entry)
+    entry.save(force_insert=True)
+    if came.recorded is not None:
+        came.recorded.add((kind, pk))
+
+
+def record_saved(
+    *, user: AbstractUser | None, kind: str, row: models.Model, before: models.Model | None, name: str = ""
+) -> None:
+    """That a row was added (`before` is None) or changed; what was stored again as it was is no act."""
+    changes = changed(before if before is not None else type(row)(), row)
+    if before is None or changes:
+        verb = "added" if before is None else "changed"
+        record(user=user, action=f"{kind}.{verb}", row=row, name=name, changes=changes)
+
+
+def stored(row: Row) -> Row | None:
+    """The row as it is in the database, for `record_saved`; None for one that is not there yet."""
+    return type(row)._base_manager.filter(pk=row.pk).first() if row.pk is not None else None
+
+
+def changed(before: models.Model, after: models.Model) -> dict[str, list[Any] | None]:
+    """By field: [before, after] of flags, numbers, choices, days and ids; null for a text or a secret."""
+    found: dict[str, list[Any] | None] = {}
+    for field in after._meta.concrete_fields:
+        old, new = getattr(before, field.attname), getattr(after, field.attname)
+        if field.primary_key or not field.editable or getattr(field, "auto_now", False) or old == new:
+            continue
+        found[field.name] = [plain(old), plain(new)] if _shown(field) else None
+    return found
+
+
+def changed_fields(row: models.Model, fields: Mapping[str, Any]) -> dict[str, list[Any] | None]:
+    """As `changed`, for values that are about to be set."""
+    after = copy(row)
+    for name, value in fields.items():
+        try:
+            row._meta.get_field(name)
+        except FieldDoesNotExist:
+            continue
+        setattr(after, name, value)
+    return changed(row, after)
+
+
+def _shown(field: "models.Field[Any, Any]") -> bool:
+    return isinstance(field, (*_PLAIN, models.ForeignKey)) or bool(field.choices)
+
+
+def plain(value: Any) -> Any:
+    """As JSON keeps it to the letter."""
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+@transaction.atomic
+def forget_old() -> int:
+    """Takes away what is older than `settings.AUDIT_DAYS`, from the beginning of the chain on; 0 days keeps all.
+
+    That it was done is a row itself, with the place and hash of the last that went. The newest row always stays.
+    """
+    if not settings.AUDIT_DAYS:
+        return 0
+    limit = timezone.now() - timedelta(days=settings.AUDIT_DAYS)
+    rows = Entry.objects.exclude(sequence=None).order_by("sequence")
+    keep = rows.filter(at__gte=limit).first() or rows.last()
+    first = rows.first()
+    if keep is None or first is None or first.sequence == keep.sequence:
+        return 0
+    last = min((keep.sequence or 0) - 1, (first.sequence or 0) + FORGOTTEN_AT_ONCE - 1)
+    end = rows.get(sequence=last)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL glasshouse.audit_retention = 'on'")  # what the trigger of the table asks for
+        gone, _ = rows.filter(sequence__lte=last).delete()
+        cursor.execute("SET LOCAL glasshouse.audit_retention = 'off'")
+    record(user=None, action="audit.forgotten", changes={"rows": gone, "through": last, "hash": end.hash})
+    return gone
