@@ -5,7 +5,7 @@ What the latter refuse, services refuse too; here it is said beside the field.
 
 from datetime import timedelta
 from math import ceil
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
@@ -47,7 +47,7 @@ class SignInForm(AuthenticationForm):
             sign_ins.sign_in_refused(self.cleaned_data["username"])
             raise
         attempt.succeeded()
-        sign_ins.signed_in(cast("User", self.get_user()))
+        sign_ins.signed_in(self.get_user())
         return cleaned
 
 

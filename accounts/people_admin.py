@@ -188,7 +188,8 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
         pages = copy(self)  # Django gives the form no request
-        pages.change_password_form = type("PasswordForm", (PasswordForm,), {"acting": acting(request)})
+        form: Any = type("PasswordForm", (PasswordForm,), {"acting": acting(request)})
+        pages.change_password_form = form
         return super(UserAdmin, pages).user_change_password(request, id, form_url)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:

@@ -120,13 +120,13 @@ class RowAdmin(ModelAdmin):
                 break
         return super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]  # stubs: the request is there
 
-    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> None:
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         self._recorded(request, obj, "added", message)
 
-    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> None:
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         self._recorded(request, obj, "changed", message)
 
-    def log_deletions(self, request: HttpRequest, queryset: Any) -> None:
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
         """`delete_model` and the services record them."""
 
     def _recorded(self, request: HttpRequest, row: Any, verb: str, message: Any) -> None:

@@ -1,12 +1,16 @@
+import json
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, Permission
+from django.contrib.contenttypes.models import ContentType
 from django.test import Client
 from django.urls import reverse
 
 from accounts.models import AdminRecord, ApiToken, User
 from accounts.services import create_token, save_user
+from audit.models import Entry
 from chat.models import Conversation
 from core.errors import ProductError
 
@@ -181,12 +185,20 @@ def test_only_held_rights_are_given(client: Client, staff: User) -> None:
 
 
 def test_what_a_deleted_administrator_did_is_kept(admin_client: Client, client: Client, staff: User) -> None:
+    """Also what Django's own log has of the time before there was an audit."""
     friend = User.objects.create_user("friend")
     client.force_login(staff)
     client.post(change_url(friend), user_form(friend, email="new@example.org"))
+    kind = ContentType.objects.get_for_model(User)
+    said = json.dumps([{"changed": {"fields": ["Email address"]}}])
+    of_row = {"content_type": kind, "object_id": str(friend.pk), "object_repr": "friend"}
+    LogEntry.objects.create(user=staff, action_flag=2, change_message=said, **of_row)
     client.force_login(User.objects.get(username="admin"))
+    history = client.get(reverse("admin:accounts_user_history", args=[friend.pk])).content.decode()
+    assert "Changed Email address" in history and "person.changed: email" in history
     client.post(reverse("admin:accounts_user_delete", args=[staff.pk]), {"post": "yes"})
     assert not User.objects.filter(username="staff").exists()
+    assert Entry.objects.get(action="person.changed").actor_name == "staff"
     record = AdminRecord.objects.get(username="staff")
     assert (record.row, record.what) == ("friend", "user")
     assert "Email address" in record.message

@@ -17,6 +17,7 @@ SCOPES = {
     "conversations": "chat",
     "messages": "chat",
     "turns": "chat",
+    "audit": "admin",
     "ag-ui": "chat",
     "summaries": "chat",
     "max-selected-document-tokens": "chat",

@@ -16,6 +16,7 @@ from django.utils import timezone
 from accounts.access.sessions import public_name
 from accounts.models import AdminRecord, User, Webhook, WebhookDelivery, Workspace
 from accounts.services import create_token
+from audit.models import Entry
 from chat.models import (
     Conversation,
     Import,
@@ -126,6 +127,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     rows += [share, brought, saved, Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     hook, delivery = _webhook(owner)
     what = {"action": 2, "what": "user", "row": "somebody"}
+    rows.append(Entry.objects.filter(object_id=str(token.pk)).latest("sequence"))
     rows += [hook, delivery, AdminRecord.objects.create(username="gone", at=timezone.now(), **what)]
     values = {
         **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import Group
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
 from accounts.models import AdminRecord, ApiToken, User, Webhook, WebhookDelivery
+from audit.services import record
 from chat.models import Conversation, Import, Message, ModelCall, Replay, Run, Share, Summary, SummaryJob, Turn
 from files.models import Embedder, File
 from llm.models import Model, Provider, ToolServer, WebSearch
@@ -65,6 +66,8 @@ def one_of_each(number: int) -> None:
         (ApiToken, {"user": owner, "name": name, "digest": name}),
         (AdminRecord, {"username": name, "at": now, "action": 2, "what": "user", "row": name}),
     ]
+    with transaction.atomic():
+        record(user=owner, action="provider.added", row=model.provider, name=name)
     for kind, fields in more:
         kind.objects.create(**fields)
 

@@ -3,12 +3,12 @@ import threading
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.urls import reverse
 
 from accounts.models import User
+from audit.models import Entry
 from llm.models import Model, Provider, ToolServer
 from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import activate_prompt, save_prompt, set_default_profile
@@ -327,14 +327,14 @@ def test_whoever_opens_somebodys_private_persona_stands_in_its_history(admin_cli
     assert "Diary helper" in listed and "private words" not in listed
     for elsewhere in ("reminder_changelist", "persona_add"):
         assert "private reminder" not in admin_client.get(reverse(f"admin:personas_{elsewhere}")).content.decode()
-    assert not LogEntry.objects.exists()
+    assert not Entry.objects.filter(action="persona.opened").exists()
     page = admin_client.get(reverse("admin:personas_persona_change", args=[private.pk])).content.decode()
     assert "private words" in page and "private reminder" in page
     history = admin_client.get(reverse("admin:personas_persona_history", args=[private.pk])).content.decode()
-    assert "Opened: its instructions were shown." in history
+    assert "persona.opened" in history
     Persona.objects.filter(pk=private.pk).update(visibility=Persona.Visibility.WORKSPACE)
     admin_client.get(reverse("admin:personas_persona_change", args=[private.pk]))
-    assert LogEntry.objects.count() == 1  # what everybody sees is nobody's secret
+    assert Entry.objects.filter(action="persona.opened").count() == 1  # what everybody sees is nobody's secret
 
 
 @pytest.mark.django_db
