@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand
 from django.db import transaction
 
 from accounts.models import User
+from audit.services import record
 from chat.summaries.writing import DEFAULT_PROMPT
 from config.embedded.services import MODEL_NAME
 from files.services import upload
@@ -117,5 +118,9 @@ class Command(BaseCommand):
         username = os.environ.get("ADMIN_USERNAME") or "admin"
         given = os.environ.get("ADMIN_PASSWORD", "")
         password = given or secrets.token_urlsafe(12)
-        self.demo_project(User.objects.create_superuser(username, password=password))
+        with transaction.atomic():
+            admin = User.objects.create_superuser(username, password=password)
+            said = {"is_staff": [None, True], "is_superuser": [None, True]}
+            record(user=None, action="person.added", row=admin, name=username, changes=said)
+        self.demo_project(admin)
         return {"username": username, "password": "" if given else password}
