@@ -330,7 +330,8 @@ function offerMeant(form, text) {
   /** A conversation that does not exist yet has its persona in the form. @param {Begun} begun */
   function address({ name, typed }) {
     const persona = find(HTMLSelectElement, "[name=persona]", form)?.value ?? "";
-    return `${form.dataset[`${name}Url`]}?${new URLSearchParams({ q: typed, persona })}`;
+    const project = find(HTMLInputElement, "[name=project]", form)?.value ?? "";
+    return `${form.dataset[`${name}Url`]}?${new URLSearchParams({ q: typed, persona, project })}`;
   }
 
   function close() {
@@ -363,9 +364,18 @@ function offerMeant(form, text) {
   }
 
   /** @param {HTMLElement} option */
-  function take({ dataset: { insert, file } }) {
+  function take({ dataset: { insert, file, fill } }) {
     const found = begun();
     if (!found) return close();
+    if (fill) {
+      close();
+      return void askFor(fill, (filled) => put(found, filled), text);
+    }
+    put(found, insert, file);
+  }
+
+  /** In the place of the sign and what is typed behind it. @param {Begun} found @param {string} [insert] @param {string} [file] */
+  function put(found, insert, file) {
     const start = text.selectionStart - found.typed.length - 1;
     text.setRangeText(insert ? insert + found.behind : "", start, text.selectionStart, "end");
     if (file) form.dispatchEvent(new CustomEvent("attachfile", { detail: { id: file } }));
@@ -405,4 +415,60 @@ function offerMeant(form, text) {
   });
   // Before the composer, for which Enter sends, and before the page, for which Esc stops the answer.
   form.addEventListener("keydown", (event) => list.hidden || event.isComposing || key(event), true);
+}
+
+// --- a prompt that leaves something open: a dialog asks for it, and remembers what was said last ---
+
+/**
+ * @param {string} address
+ * @param {(text: string) => void} take the text with everything that was asked for
+ * @param {HTMLElement} back where the focus goes afterwards
+ */
+async function askFor(address, take, back) {
+  const headers = { "HX-Request": "true" };
+  const response = await fetch(address, { headers }).catch(() => null);
+  if (!response?.ok) return void back.focus();
+  const dialog = need(HTMLDialogElement, "dialog", parse(await response.text()));
+  const form = need(HTMLFormElement, "form", dialog);
+  const key = `${DRAFT}prompt:${form.dataset.fillForm}`;
+  const fields = all(HTMLTextAreaElement, "textarea", form);
+  const choices = all(HTMLSelectElement, "select", form);
+  recall(key, [...fields, ...choices]);
+  document.body.append(dialog);
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    back.focus();
+  });
+  dialog.addEventListener("click", ({ target }) => {
+    if (target === dialog || around(Element, "[data-close-fill]", target)) dialog.close();
+  });
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || touch.matches) return;
+    if (!around(HTMLTextAreaElement, "textarea", event.target)) return;
+    event.preventDefault();
+    form.requestSubmit();
+  });
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const body = new FormData(form);
+    const sent = await fetch(address, { method: "POST", body, headers }).catch(() => null);
+    if (!sent?.ok) return form.submit(); // the page that this leads to says what is wrong
+    localStorage.setItem(key, JSON.stringify([...fields, ...choices].map(({ name, value }) => [name, value])));
+    const filled = await sent.text();
+    dialog.close();
+    take(filled);
+  });
+  dialog.showModal();
+  fields[0]?.select();
+}
+
+/** What was said the last time, as far as it can be said again. @param {string} key @param {(HTMLTextAreaElement | HTMLSelectElement)[]} fields */
+function recall(key, fields) {
+  const said = new Map(JSON.parse(localStorage.getItem(key) ?? "[]"));
+  for (const field of fields) {
+    const before = said.get(field.name);
+    if (typeof before !== "string") continue;
+    if (field instanceof HTMLTextAreaElement || [...field.options].some(({ value }) => value === before))
+      field.value = before;
+  }
 }
