@@ -18,7 +18,8 @@ from projects.prompts.variables import require_usable, variables
 
 class SavedPromptForm(forms.ModelForm[SavedPrompt]):
     text = prompt_text(
-        SavedPrompt.MAX_TEXT, help_text="{{name}} is asked for, {{name:text}} begins with a text, {{name:one|two}} is chosen."
+        SavedPrompt.MAX_TEXT,
+        help_text="{{name}} is asked for, {{name:text}} begins with a text, {{name:one|two}} is chosen.",
     )
 
     class Meta:

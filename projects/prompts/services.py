@@ -36,8 +36,9 @@ def create_saved_prompt(
 
 
 def update_saved_prompt(*, user: User, prompt: SavedPrompt, fields: Mapping[str, Any]) -> SavedPrompt:
-    """`fields`: `name` and `text`, `project` and `workspace`, or some of them. Whoever hands one over must be allowed to
-    change it where it is and where it goes; without either it becomes their own. Raises what creating one raises."""
+    """`fields`: `name` and `text`, `project` and `workspace`, or some of them. Whoever hands one over must be
+    allowed to change it where it is and where it goes; with no project it becomes their own. Raises what creating one
+    raises."""
     require_holder(user, prompt, "change")
     before = (prompt.owner_id, prompt.project_id)
     if {"project", "workspace"} & set(fields):

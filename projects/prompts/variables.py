@@ -1,6 +1,7 @@
-"""Variables of a saved prompt: `{{name}}` is asked for, `{{name:text}}` begins with a text, `{{name:one|two}}` is chosen.
+"""Variables of a saved prompt.
 
-Whatever else stands in double braces is text like any other.
+`{{name}}` is asked for, `{{name:text}}` begins with a text, `{{name:one|two}}` is chosen. Whatever else stands in
+double braces is text like any other.
 """
 
 import re

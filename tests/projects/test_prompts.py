@@ -107,9 +107,7 @@ def test_a_prompt_is_handed_over_and_taken_back_by_who_may(person: Person, stran
     assert mine.get(place).status_code == 404
 
 
-def test_the_workspaces_prompts_are_for_everybody_and_made_with_the_right(
-    person: Person, stranger: Person
-) -> None:
+def test_the_workspaces_prompts_are_for_everybody_and_made_with_the_right(person: Person, stranger: Person) -> None:
     assert person.caller.http.post("prompts/", json={"name": "A", "text": "x", "workspace": True}).status_code == 403
     User.objects.filter(pk=person.user.pk).update(is_staff=True, is_superuser=True)
     mine = person.caller.http
