@@ -47,7 +47,7 @@ class PromptSerializer(Strict, serializers.ModelSerializer[SavedPrompt]):
         model = SavedPrompt
         fields: ClassVar = ["id", "name", "text", "project", "workspace", "variables", "editable", "created"]
         read_only_fields: ClassVar = ["id", "created"]
-        validators: ClassVar = []  # the service says it with its own code
+        validators: ClassVar[list[Any]] = []  # the service says it with its own code
 
     def to_representation(self, instance: SavedPrompt) -> dict[str, Any]:
         return {**super().to_representation(instance), "workspace": not (instance.owner_id or instance.project_id)}

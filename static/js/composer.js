@@ -366,21 +366,18 @@ function offerMeant(form, text) {
   /** @param {HTMLElement} option */
   function take({ dataset: { insert, file, fill } }) {
     const found = begun();
-    if (!found) return close();
-    if (fill) {
-      close();
-      return void askFor(fill, (filled) => put(found, filled), text);
-    }
-    put(found, insert, file);
-  }
-
-  /** In the place of the sign and what is typed behind it. @param {Begun} found @param {string} [insert] @param {string} [file] */
-  function put(found, insert, file) {
-    const start = text.selectionStart - found.typed.length - 1;
-    text.setRangeText(insert ? insert + found.behind : "", start, text.selectionStart, "end");
-    if (file) form.dispatchEvent(new CustomEvent("attachfile", { detail: { id: file } }));
     close();
-    text.dispatchEvent(new Event("input", { bubbles: true }));
+    if (!found) return;
+    const end = text.selectionStart; // the browser forgets it while a dialog is open
+    const start = end - found.typed.length - 1;
+    /** In the place of the sign and of what is typed behind it. @param {string} put */
+    const replace = (put) => {
+      text.setRangeText(put, start, end, "end");
+      text.dispatchEvent(new Event("input", { bubbles: true }));
+    };
+    if (fill) return void askFor(fill, replace, text);
+    replace(insert ? insert + found.behind : "");
+    if (file) form.dispatchEvent(new CustomEvent("attachfile", { detail: { id: file } }));
   }
 
   /** @param {KeyboardEvent} event */
