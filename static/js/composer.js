@@ -368,7 +368,7 @@ function offerMeant(form, text) {
     const found = begun();
     close();
     if (!found) return;
-    const end = text.selectionStart; // the browser forgets it while a dialog is open
+    const end = text.selectionStart;
     const start = end - found.typed.length - 1;
     /** In the place of the sign and of what is typed behind it. @param {string} put */
     const replace = (put) => {
@@ -419,10 +419,11 @@ function offerMeant(form, text) {
 /**
  * @param {string} address
  * @param {(text: string) => void} take the text with everything that was asked for
- * @param {HTMLElement} back where the focus goes afterwards
+ * @param {HTMLTextAreaElement} back where the focus goes afterwards
  */
 async function askFor(address, take, back) {
   const headers = { "HX-Request": "true" };
+  const caret = back.selectionStart;
   const response = await fetch(address, { headers }).catch(() => null);
   if (!response?.ok) return void back.focus();
   const dialog = need(HTMLDialogElement, "dialog", parse(await response.text()));
@@ -432,9 +433,13 @@ async function askFor(address, take, back) {
   const choices = all(HTMLSelectElement, "select", form);
   recall(key, [...fields, ...choices]);
   document.body.append(dialog);
+  /** @type {string | null} */
+  let filled = null;
   dialog.addEventListener("close", () => {
     dialog.remove();
     back.focus();
+    back.setSelectionRange(caret, caret); // the browser does not keep it while a dialog is open
+    if (filled !== null) take(filled);
   });
   dialog.addEventListener("click", ({ target }) => {
     if (target === dialog || around(Element, "[data-close-fill]", target)) dialog.close();
@@ -451,9 +456,8 @@ async function askFor(address, take, back) {
     const sent = await fetch(address, { method: "POST", body, headers }).catch(() => null);
     if (!sent?.ok) return form.submit(); // the page that this leads to says what is wrong
     localStorage.setItem(key, JSON.stringify([...fields, ...choices].map(({ name, value }) => [name, value])));
-    const filled = await sent.text();
+    filled = await sent.text();
     dialog.close();
-    take(filled);
   });
   dialog.showModal();
   fields[0]?.select();
