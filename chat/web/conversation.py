@@ -258,6 +258,13 @@ def use_prompt(request: Request, found: SavedPrompt) -> HttpResponse:
 
 
 @require_GET
+def all_models(request: Request) -> HttpResponse:
+    """All that can be asked, for a page that offers the first of many. `again`: for the menu of an answer."""
+    template = "chat/_again_models.html" if "again" in request.GET else "chat/_who_models.html"
+    return render(request, template, {"models": Model.objects.usable()})
+
+
+@require_GET
 def starters(request: Request) -> HttpResponse:
     """The starter messages of the persona that is being chosen, or of none."""
     persona = services.visible_persona(request.user, request.GET.get("persona"))
@@ -277,7 +284,7 @@ def page(request: Request, found: Conversation | None, status: int = 200, **more
         "next": next_view(found) if getattr(found, "waits", True) else None,
         "run": run_views.of_conversation(request.user, found),
         "first": first_steps(request.user) if found is None and not request.GET else None,
-        **pages.choices(request.user, scope),
+        **pages.choices(request.user, scope, all_models=request.GET.get("models") == "all"),
         **(surroundings(request.user, scope) if found is None else {}),
         **more,
     }
