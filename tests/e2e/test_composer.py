@@ -41,6 +41,35 @@ def test_a_slash_at_the_beginning_offers_prompts(page: Page, person: Person) -> 
     expect(offered).to_be_hidden()
 
 
+def test_a_prompt_asks_for_what_it_leaves_open(page: Page, person: Person) -> None:
+    text = "Write to {{who}} in a {{tone:formal|friendly}} tone."
+    person.caller.post("prompts/", {"name": "Letter", "text": text}, expect=201)
+    asked = page.get_by_role("dialog", name="Letter")
+    field(page).press_sequentially("/let")
+    expect(page.get_by_role("option")).to_have_count(1)
+    field(page).press("Enter")
+    expect(asked.get_by_label("who")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(asked).to_have_count(0)
+    expect(field(page)).to_have_value("/let")
+    field(page).press_sequentially("t")
+    expect(page.get_by_role("option")).to_have_count(1)
+    field(page).press("Tab")
+    asked.get_by_label("who").fill("Ann")
+    page.keyboard.press("Tab")
+    expect(asked.get_by_label("tone")).to_be_focused()
+    asked.get_by_label("tone").select_option("friendly")
+    asked.get_by_label("who").press("Enter")
+    expect(field(page)).to_have_value("Write to Ann in a friendly tone.")
+    expect(field(page)).to_be_focused()
+    field(page).fill("")
+    field(page).press_sequentially("/let")
+    expect(page.get_by_role("option")).to_have_count(1)
+    field(page).press("Enter")
+    expect(asked.get_by_label("who")).to_have_value("Ann")  # as it was said the last time
+    expect(asked.get_by_label("tone")).to_have_value("friendly")
+
+
 def test_enter_before_the_scripts_are_there_sends(visit: OpenBrowser) -> None:
     page = visit().sign_in()
     scripts: list[Route] = []
@@ -69,11 +98,11 @@ def test_a_prompt_list_that_is_closed_stays_closed_and_the_text_is_sent(page: Pa
 
 def test_prompts_are_saved_on_their_page(page: Page, product: Product) -> None:
     page.goto(product.url + "/personas/")
-    page.get_by_role("link", name="Your prompts").click()
+    page.get_by_role("link", name="Prompts").click()
     page.get_by_label("Name", exact=True).fill("Rhyme")
     page.get_by_label("Text", exact=True).fill("Say it in rhyme.")
     page.get_by_role("button", name="Save").click()
-    saved = page.locator(".saved-prompt")
+    saved = page.locator(".saved-prompt:not(.new-prompt)")
     expect(saved).to_contain_text("/Rhyme")
     saved.locator("summary").click()
     saved.get_by_role("button", name="Delete").click()
