@@ -124,7 +124,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
-    rows += [share, brought, saved, Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
+    rows += [share, brought, SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE), saved]
+    rows += [Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     hook, delivery = _webhook(owner)
     what = {"action": 2, "what": "user", "row": "somebody"}
     rows.append(Entry.objects.filter(object_id=str(token.pk)).latest("sequence"))
