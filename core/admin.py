@@ -131,7 +131,8 @@ class RowAdmin(ModelAdmin):
 
     def _recorded(self, request: HttpRequest, row: Any, verb: str, message: Any) -> None:
         """The audit is the one record. What no service has said of this row in this request is said here."""
-        if (row._meta.label_lower, str(row.pk)) in (origin().recorded or ()):
+        stored_as_it_was = verb == "changed" and not message
+        if stored_as_it_was or (row._meta.label_lower, str(row.pk)) in (origin().recorded or ()):
             return
         said = [part["changed"].get("fields", ()) for part in message if "changed" in part] if message else []
         with transaction.atomic():
