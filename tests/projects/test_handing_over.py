@@ -43,7 +43,7 @@ def test_projects_their_files_and_personas_go_and_all_else_stays(admin_client: C
     assert list(File.objects.filter(owner=leaver).values_list("name", flat=True)) == ["beside.txt"]
     assert Conversation.objects.get().owner == leaver
     history = admin_client.get(reverse("admin:accounts_user_history", args=[leaver.pk])).content.decode()
-    assert "Handed over to taker" in history
+    assert "person.handed_over" in history
 
 
 def test_a_persona_whose_name_the_new_owner_has_gets_a_number(admin_user: User, leaver: User) -> None:

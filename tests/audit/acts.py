@@ -1,0 +1,32 @@
+"""The acts that the tests try: what somebody does, by which act of the audit, and in which way."""
+
+from collections.abc import Callable
+
+from audit.actions import ACTIONS
+from audit.origin import How
+from tests.audit.world import World
+
+Act = Callable[[World], object]
+ACTS: list[tuple[str, How, Act]] = []
+
+
+def act(action: str, how: How) -> Callable[[Act], Act]:
+    assert action in ACTIONS
+
+    def decorate(does: Act) -> Act:
+        ACTS.append((action, how, does))
+        return does
+
+    return decorate
+
+
+def page(action: str) -> Callable[[Act], Act]:
+    return act(action, How.PAGE)
+
+
+def staff(action: str) -> Callable[[Act], Act]:
+    return act(action, How.ADMIN)
+
+
+def program(action: str) -> Callable[[Act], Act]:
+    return act(action, How.API)

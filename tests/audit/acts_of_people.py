@@ -1,0 +1,228 @@
+"""What olga does at her pages, and the administrator with a token."""
+
+from django.test import Client
+from django.urls import reverse
+
+from accounts import people
+from accounts.services import create_token
+from accounts.webhooks.services import create_webhook
+from audit.models import Entry
+from chat.conversations.sharing import Terms, share
+from personas.models import Persona
+from projects import services as projects
+from tests.audit.acts import page, program
+from tests.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
+from tests.config.household import session_of
+
+URL = f"http://127.0.0.1:9/{SECRET}"
+
+
+# At a page: olga
+
+
+@page("person.signed_in")
+def _(w: World) -> None:
+    w.post("/login/", {"username": "olga", "password": PASSWORD}, who=Client(REMOTE_ADDR=AGENT))
+
+
+@page("person.sign_in_failed")
+def _(w: World) -> None:
+    w.post("/login/", {"username": "olga", "password": SECRET}, who=Client(REMOTE_ADDR=AGENT))
+
+
+@page("password.changed")
+def _(w: World) -> None:
+    w.post("/settings/password/", {"old_password": PASSWORD, "new_password1": SECRET, "new_password2": SECRET})
+
+
+@page("password.refused")
+def _(w: World) -> None:
+    w.post("/settings/password/", {"old_password": SECRET, "new_password1": SECRET, "new_password2": SECRET})
+
+
+@page("password.chosen")
+def _(w: World) -> None:
+    w.olga.set_unusable_password()
+    w.olga.save()
+    link = f"{reverse('welcome', args=[w.olga.pk])}?key={people.links.make_token(w.olga)}"
+    w.post(link, {"new_password1": SECRET, "new_password2": SECRET}, who=Client(REMOTE_ADDR=AGENT))
+
+
+@page("token.made")
+def _(w: World) -> None:
+    form = {"name": "notebook", "scopes": ["chat"], "days": "30", "password": PASSWORD}
+    answer = w.post("/settings/tokens/", form)
+    assert answer.context["token"] not in said(list(Entry.objects.all()))
+
+
+@page("token.revoked")
+def _(w: World) -> None:
+    row, _token = create_token(user=w.olga, name="notebook")
+    w.post(f"/settings/tokens/{row.pk}/revoke/")
+
+
+@page("session.ended")
+def _(w: World) -> None:
+    w.post(f"/settings/sessions/{session_of(w.olga)}/end/")
+
+
+@page("person.signed_out_everywhere")
+def _(w: World) -> None:
+    w.post("/settings/sessions/end/")
+
+
+@page("conversation.exported")
+def _(w: World) -> None:
+    assert w.page.get(f"/c/{w.conversation(w.olga).pk}/export.json").status_code == 200
+
+
+@page("conversation.all_exported")
+def _(w: World) -> None:
+    assert w.page.get("/export/").status_code == 200
+
+
+@page("conversation.deleted")
+def _(w: World) -> None:
+    w.post(f"/c/{w.conversation(w.olga).pk}/delete/")
+
+
+@page("conversation.restored")
+def _(w: World) -> None:
+    made = w.conversation(w.olga)
+    w.post(f"/c/{made.pk}/delete/")
+    w.post(f"/c/{made.pk}/restore/")
+
+
+@page("share.made")
+def _(w: World) -> None:
+    w.post(f"/c/{w.conversation(w.olga).pk}/share/", {"password": SECRET})
+
+
+@page("share.ended")
+def _(w: World) -> None:
+    made = share(user=w.olga, conversation=w.conversation(w.olga), terms=Terms(password=SECRET))
+    w.post(f"/shares/{made.pk}/end/")
+    assert made.token not in said(list(Entry.objects.all()))
+
+
+@page("usage.exported")
+def _(w: World) -> None:
+    assert w.page.get("/usage.csv").status_code == 200
+
+
+# With a token: admin
+
+
+@program("token.made")
+def _(w: World) -> None:
+    token = w.api("POST", "tokens/", {"name": "another"})["token"]
+    assert token not in said(list(Entry.objects.all()))
+
+
+@program("token.revoked")
+def _(w: World) -> None:
+    row, _token = create_token(user=w.admin, name="old")
+    w.api("DELETE", f"tokens/{row.pk}/")
+
+
+@program("webhook.made")
+def _(w: World) -> None:
+    w.api("POST", "webhooks/", {"url": URL, "events": ["file.ready"]})
+
+
+@program("webhook.changed")
+def _(w: World) -> None:
+    made = create_webhook(user=w.admin, url=URL, events=["file.ready"], origin="http://x")
+    w.api("PATCH", f"webhooks/{made.pk}/", {"enabled": False})
+
+
+@program("webhook.deleted")
+def _(w: World) -> None:
+    made = create_webhook(user=w.admin, url=URL, events=["file.ready"], origin="http://x")
+    w.api("DELETE", f"webhooks/{made.pk}/")
+
+
+@program("file.deleted")
+def _(w: World) -> None:
+    w.api("DELETE", f"files/{w.file(w.admin).pk}/")
+
+
+@program("conversation.deleted")
+def _(w: World) -> None:
+    w.api("DELETE", f"conversations/{w.conversation(w.admin).pk}/")
+
+
+@program("conversation.exported")
+def _(w: World) -> None:
+    w.api("GET", f"conversations/{w.conversation(w.admin).pk}/export/")
+
+
+@program("persona.made")
+def _(w: World) -> None:
+    w.api("POST", "personas/", {"name": TEXT, "instructions": TEXT})
+
+
+@program("persona.changed")
+def _(w: World) -> None:
+    w.api("PATCH", f"personas/{w.persona(w.admin).pk}/", {"instructions": f"{TEXT} {TEXT}"})
+
+
+@program("persona.published")
+def _(w: World) -> None:
+    w.api("PATCH", f"personas/{w.persona(w.admin).pk}/", {"visibility": "workspace"})
+
+
+@program("persona.withdrawn")
+def _(w: World) -> None:
+    made = w.persona(w.admin)
+    Persona.objects.filter(pk=made.pk).update(visibility="workspace")
+    w.api("PATCH", f"personas/{made.pk}/", {"visibility": "private"})
+
+
+@program("persona.deleted")
+def _(w: World) -> None:
+    w.api("DELETE", f"personas/{w.persona(w.admin).pk}/")
+
+
+@program("project.made")
+def _(w: World) -> None:
+    w.api("POST", "projects/", {"name": TEXT, "instructions": TEXT})
+
+
+@program("project.changed")
+def _(w: World) -> None:
+    w.api("PATCH", f"projects/{w.project(w.admin).pk}/", {"instructions": f"{TEXT} {TEXT}"})
+
+
+@program("project.deleted")
+def _(w: World) -> None:
+    w.api("DELETE", f"projects/{w.project(w.admin).pk}/")
+
+
+@program("member.invited")
+def _(w: World) -> None:
+    w.api("POST", f"projects/{w.project(w.admin).pk}/members/", {"username": "olga", "role": "editor"})
+
+
+@program("member.role_changed")
+def _(w: World) -> None:
+    project = w.project(w.admin)
+    projects.add_member(user=w.admin, project=project, person=w.olga, role="reader")
+    w.api("PATCH", f"projects/{project.pk}/members/{w.olga.pk}/", {"role": "editor"})
+
+
+@program("member.removed")
+def _(w: World) -> None:
+    project = w.project(w.admin)
+    projects.add_member(user=w.admin, project=project, person=w.olga, role="reader")
+    w.api("DELETE", f"projects/{project.pk}/members/{w.olga.pk}/")
+
+
+@program("system_prompt.added")
+def _(w: World) -> None:
+    w.api("POST", "system-prompts/", {"text": TEXT})
+
+
+@program("workspace.changed")
+def _(w: World) -> None:
+    w.api("PATCH", "workspace/", {"sharing": False, "notice": TEXT})
