@@ -27,7 +27,7 @@ class AuditQuerySerializer(serializers.Serializer[dict[str, Any]]):
     action = serializers.CharField(required=False, help_text="Such as token.made, or token for all that begin so.")
 
 
-class EntrySerializer(serializers.ModelSerializer[Entry]):
+class ActSerializer(serializers.ModelSerializer[Entry]):
     changes = serializers.DictField(
         read_only=True, help_text="By field: [before, after], or null for a text or a secret, which is never told."
     )
@@ -40,7 +40,7 @@ class EntrySerializer(serializers.ModelSerializer[Entry]):
 
 class AuditView(ScopedView, ListAPIView[Entry]):
     scope = "admin"
-    serializer_class = EntrySerializer
+    serializer_class = ActSerializer
     pagination_class = pages("-sequence")
 
     def get_queryset(self) -> QuerySet[Entry]:
