@@ -67,7 +67,7 @@ def test_a_sentence_that_its_passage_does_not_carry_is_shown_beside_it(page: Pag
     ready(page)
     ask(page, "Which clause?", text="By clause 7 the fee is limited to 900 euros a year [1].")
     expect_complete(page)
-    answer(page).get_by_role("link", name="unconfirmed", exact=True).click()
+    answer(page).locator(".doubt").click()
     panel = page.locator("#panel")
     expect(panel.get_by_role("heading", name="Sentence and passage")).to_be_focused()
     expect(panel).to_contain_text("The passage does not have the number “900”.")
