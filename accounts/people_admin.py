@@ -150,7 +150,7 @@ class StateFilter(admin.SimpleListFilter):
         return queryset.filter(is_active=False) if self.value() == "off" else queryset
 
 
-class RightsField(forms.ModelMultipleChoiceField):
+class RightsField(forms.ModelMultipleChoiceField[Permission]):
     """Rights by what they open, in the reader's language; Django stores their names in English."""
 
     def label_from_instance(self, obj: Any) -> str:

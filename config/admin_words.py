@@ -95,7 +95,8 @@ def _pages(pages: Any) -> None:
         field.label = field.label or pretty_name(name)
         _change(field, ("label", "help_text"))
         if isinstance(field, ChoiceField) and not isinstance(field, ModelChoiceField) and name != "languages":
-            field.choices = [(value, translatable(words)) for value, words in field.choices]
+            choices: Any = field.choices
+            field.choices = [(value, translatable(words)) for value, words in choices]
     of = pages if isinstance(pages, type) else type(pages)
     for kind in (each for each in of.__mro__ if each.__module__.partition(".")[0] in (*APPS, "config")):
         for act in vars(kind).values():

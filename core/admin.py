@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from functools import reduce, wraps
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from django.contrib import messages
@@ -27,14 +27,11 @@ MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
 _action = cast("Callable[..., Callable[..., Any]]", action)  # annotated by unfold as if it were applied already
 
 
-class Labelled(NamedTuple):
-    """A value with a colour, as Unfold's lists take it; a row's own page shows its words."""
-
-    value: str
-    words: str
+class Labelled(tuple[str, str]):
+    """A value that has a colour, and its words, as Unfold's lists take it; a row's own page shows the words."""
 
     def __str__(self) -> str:
-        return self.words
+        return self[1]
 
 
 def display(*, label: dict[str, str] | None = None, **options: Any) -> Callable[..., Any]:
@@ -47,7 +44,7 @@ def display(*, label: dict[str, str] | None = None, **options: Any) -> Callable[
         @wraps(function)
         def shown(*given: Any) -> Any:
             value = function(*given)
-            return Labelled(value, i18n.label(value)) if isinstance(value, str) and value in label else value
+            return Labelled((value, i18n.label(value))) if isinstance(value, str) and value in label else value
 
         return unfold_display(label=label, **options)(shown)
 

@@ -282,8 +282,8 @@ class ModelRowAdmin(RowAdmin):
         found = {name: known[name] for name in left_empty if name in known}
         if found:
             source = _("its provider") if obj.found else SOURCE
-            known = in_words(found)
-            self.message_user(request, f"{obj}: {known}, from {source}. Correct what is wrong.")
+            words = in_words(found)
+            self.message_user(request, f"{obj}: {words}, from {source}. Correct what is wrong.")
         if "context_window" in left_empty and "context_window" not in found:
             said = f"{obj}: its window is not known, so it is {UNKNOWN_WINDOW:,} tokens until you enter the real one."
             self.message_user(request, said, messages.WARNING)

@@ -115,7 +115,7 @@ class PersonaAdmin(RowAdmin):
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Without the rows that say which reminders it has."""
         _listed, counts, needed, protected = super().get_deleted_objects(objs, request)
-        counts.pop(Persona.reminders.through._meta.verbose_name_plural, None)
+        counts.pop(str(Persona.reminders.through._meta.verbose_name_plural), None)
         return [str(persona) for persona in objs], counts, needed, protected
 
     def get_custom_urls(self) -> Any:

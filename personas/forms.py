@@ -76,7 +76,7 @@ class PromptForm(forms.ModelForm[PromptVersion]):
             self.data = data
             who = (active.author if active is not None else None) or _("the product")
             raise forms.ValidationError(
-                f"Version {now} by {who} became active while you were writing, and your text does not have its "
+                f"{active} by {who} became active while you were writing, and your text does not have its "
                 "changes. Compare the versions, take over what you need, and save again."
                 if active is not None
                 else "The built-in text became active while you were writing, and your text does not have its changes. "

@@ -146,8 +146,9 @@ class ReplayAdmin(RecordAdmin):
 
     @display(description="Instead")
     def instead(self, job: Replay) -> str:
-        named = {name: getattr(job, name) for name in INSTEAD}
-        said = [f"{Replay._meta.get_field(name).verbose_name}: {value}" for name, value in named.items() if value]
+        fields = [field for field in Replay._meta.concrete_fields if field.name in INSTEAD]
+        named = [(field.verbose_name, getattr(job, field.name)) for field in fields]
+        said = [f"{name}: {value}" for name, value in named if value]
         return ", ".join(said) or _("nothing, as it was")
 
     @display(description="Status", ordering="status", label=STATES)

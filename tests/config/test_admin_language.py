@@ -113,7 +113,7 @@ def test_no_page_shows_english_to_who_reads_vietnamese(household: Household, rea
             user=person, change_message='[{"changed": {"fields": ["Default order of the prompt"]}}]', **entry
         )
     urls = [each.url for each in household.addresses() if each.admin]
-    wrong = {}
+    wrong: dict[str, str] = {}
     for url in dict.fromkeys(urls):
         pages = []
         for language in ("en", "vi"):

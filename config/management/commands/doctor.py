@@ -197,7 +197,7 @@ ENTER_AGAIN: dict[type[models.Model], str] = {
 def _stored_keys() -> Iterator[Finding]:
     """Every secret that is stored, by whose it is."""
     for kind, subject in _SECRETS.items():
-        rows = kind._default_manager.select_related("owner") if kind is Webhook else kind._default_manager.all()
+        rows: Any = kind._default_manager.select_related("owner") if kind is Webhook else kind._default_manager.all()
         try:
             lost = [
                 f"{row.owner}'s {row}" if isinstance(row, Webhook) else str(row)
