@@ -15,6 +15,7 @@ import redis
 from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection, models
+from django.utils.formats import date_format
 from kombu.exceptions import KombuError
 
 from accounts.models import Webhook
@@ -314,9 +315,10 @@ def _models() -> Iterator[Finding]:
 
 
 def _facts(model: Model) -> Iterator[Finding]:
-    if model_facts.retires_soon(model):
+    retires_on = model_facts.retirement(model)
+    if retires_on is not None and model_facts.retires_soon(model):
         mend = "Choose another for personas and conversations, then switch it off."
-        day = model_facts.retirement(model)
+        day = date_format(retires_on, "j F Y")
         yield Finding("warn", f"Model {model} of {model.provider}", f"retires on {day}", mend)
     served = model_facts.served_window(model)
     if served is not None and served < model.window:
