@@ -28,7 +28,7 @@ class FileAdmin(RecordAdmin):
     search_help_text = "The id or SHA-256 of a file, or a user name"
     fields = (
         *("id", "owner", "media_type", "bytes", "sha256", "status_label", "error_code", "error", "counted", "pages"),
-        *("encoding", "chosen_encoding", "language", "searchable", "attempt", "heartbeat", "created"),
+        *("encoding", "chosen_encoding", "language", "searchable", "chunker", "attempt", "heartbeat", "created"),
     )
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:

@@ -17,6 +17,7 @@ from files import storage
 from files.extraction.process import extract
 from files.extraction.readers.result import Extracted, ExtractionError
 from files.index import chunking
+from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText
 from llm import tokens
 from llm.models import Model
@@ -151,18 +152,7 @@ def _store(file: File, extracted: Extracted) -> bool:
     size = _tokens(extracted)
     limit = largest_input()
     status = File.Status.TOO_LONG if limit is not None and size > limit else File.Status.READY
-    chunks = [
-        Chunk(
-            file=file,
-            ordinal=ordinal,
-            page=extracted.page_at(piece.start),
-            start=piece.start,
-            end=piece.end,
-            text=extracted.text[piece.start : piece.end],
-            tokens=piece.tokens,
-        )
-        for ordinal, piece in enumerate(chunking.pieces(extracted.text))
-    ]
+    chunks = chunks_of(file, extracted.media_type, extracted.text, extracted.spans)
     with transaction.atomic():
         done = _finish(
             file,
@@ -175,6 +165,7 @@ def _store(file: File, extracted: Extracted) -> bool:
             error_code="",
             error="\n".join(extracted.notes),
             encoding=extracted.encoding,
+            chunker=chunking.VERSION,
             heartbeat=timezone.now() if chunks else None,  # without one, the sweeper has nothing to do here
         )
         if done:

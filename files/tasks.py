@@ -10,7 +10,7 @@ from celery.signals import worker_ready
 
 from core.background import enqueue, heartbeat
 from files import ingest, storage
-from files.index import indexing
+from files.index import chunks, indexing
 from files.models import File
 from llm import tokens
 
@@ -39,6 +39,13 @@ def sweep_files() -> None:
         enqueue("files.tasks.read_file", file_id)
     for file_id in ingest.unindexed():
         enqueue("files.tasks.index_file", file_id)
+    if chunks.outdated().exists():
+        enqueue("files.tasks.cut_outdated")
+
+
+@shared_task
+def cut_outdated() -> None:
+    chunks.cut_outdated()
 
 
 @shared_task

@@ -22,6 +22,9 @@ from projects import services
 from projects.handing_over import hand_over_project
 from projects.models import Invitation, Membership, Project, ProjectFile, Task, TaskChange
 from projects.planner.pages import FIELDS
+from projects.prompts import admin as prompt_admin
+
+__all__ = ["prompt_admin"]  # Django looks for admin pages here alone
 
 INSTRUCTIONS = "Stand in every prompt of its conversations, behind the system prompt and the persona."
 

@@ -125,6 +125,8 @@ class HitSerializer(serializers.Serializer[Any]):
     start = serializers.IntegerField(help_text="Characters [start, end) of the file's text.")
     end = serializers.IntegerField()
     score = serializers.FloatField(help_text="From 0 to 1; compares results of this search only.")
+    heading = serializers.CharField(help_text="The path of headings that it stands below; may be empty.")
+    table_head = serializers.CharField(help_text="The head of a table that began before it; may be empty.")
     text = serializers.CharField()
 
 

@@ -102,7 +102,7 @@ def _texts(answer: Message) -> list[str]:
 
 
 def _digest(answer: Message, sources: Mapping[int, Source], numbers: Sequence[int]) -> str:
-    cited = [(number, found.title, found.href) for number in numbers if (found := sources.get(number))]
+    cited = [(number, found.label, found.href) for number in numbers if (found := sources.get(number))]
     made_from = [_renderer(), _("Copy"), mention_href("a"), cited, _texts(answer)]
     return sha256(dumps(made_from).encode()).hexdigest()
 

@@ -31,11 +31,17 @@ CITED = re.compile(rf"\[(\[)?(\d{{1,4}}(?:\s*,\s*\d{{1,4}}){{0,{MAX_NUMBERS - 1}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """`href` opens the document, at the page and passage that was found if one was."""
+    """`href` opens the document, at the page and passage that was found if one was; `heading` is the path of headings
+    that this stands below."""
 
     number: int
     title: str
     href: str
+    heading: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.title} · {self.heading}" if self.heading else self.title
 
     def as_dict(self) -> dict[str, Any]:
         return {"number": self.number, "title": self.title, "href": self.href}
@@ -50,7 +56,8 @@ class Sources(dict[int, Source]):
             number = int(document["number"])
             if number in self and "start" not in document and "url" not in document:
                 continue
-            self[number] = Source(number, str(document["title"]), _href(document))
+            heading = str(document.get("heading", ""))
+            self[number] = Source(number, str(document["title"]), _href(document), heading)
 
 
 def _href(document: Mapping[str, Any]) -> str:
@@ -86,7 +93,7 @@ def citation_rule(state: StateInline, silent: bool) -> bool:
                 state.push("text", "", 0).content = piece
                 continue
             link = state.push("link_open", "a", 1)
-            link.attrs = {"href": source.href, "title": source.title, "class": "citation"}
+            link.attrs = {"href": source.href, "title": source.label, "class": "citation"}
             state.push("text", "", 0).content = piece
             state.push("link_close", "a", -1)
     state.pos = match.end()

@@ -145,16 +145,20 @@ def _first_word(text: str) -> int:
 
 
 def passages(pk: UUID, hits: Sequence[Hit]) -> Document:
-    """A file's passages in the order in which they stand there."""
+    """A file's passages in the order in which they stand there, each below its headings and the head of its table."""
     ordered = sorted(hits, key=lambda hit: hit.start)
     pages = sorted({hit.page for hit in ordered if hit.page})
     metadata = f"id {pk}" + (f", pages {', '.join(map(str, pages))}" if pages else "")
-    return Document(str(pk), hits[0].name, BETWEEN.join(hit.text for hit in ordered), metadata=metadata)
+    return Document(str(pk), hits[0].name, BETWEEN.join(map(_shown, ordered)), metadata=metadata)
+
+
+def _shown(hit: Hit) -> str:
+    return "\n".join(filter(None, (f"[{hit.heading}]" if hit.heading else "", hit.table_head, hit.text)))
 
 
 def _place(numbers: Mapping[str, int], pk: UUID, hit: Hit) -> dict[str, Any]:
-    number = numbers[str(pk)]
-    return {"number": number, "title": hit.name, "file": str(pk), "page": hit.page, "start": hit.start, "end": hit.end}
+    place = {"number": numbers[str(pk)], "title": hit.name, "file": str(pk), "page": hit.page}
+    return {**place, "start": hit.start, "end": hit.end, **({"heading": hit.heading} if hit.heading else {})}
 
 
 class ReadFile:

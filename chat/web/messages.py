@@ -31,6 +31,7 @@ from llm.models import Effort, Model
 from personas.models import Persona
 from personas.services import model_for
 
+OFFERED = 12  # models that a page brings along; each weighs some 100 bytes
 PAGE = 40  # messages of one page of a conversation
 BELOW = 12  # messages that are shown below the one it opens at
 
@@ -273,8 +274,10 @@ def first_since(conversation: Conversation, day: str) -> UUID:
     return found
 
 
-def choices(user: User, scope: ChatScope) -> dict[str, Any]:
-    """What can be chosen at the composer, and what is chosen: the model asked last goes on, if it still can."""
+def choices(user: User, scope: ChatScope, *, all_models: bool) -> dict[str, Any]:
+    """What can be chosen at the composer, and what is chosen: the model asked last goes on, if it still can.
+
+    Unless `all_models`, the page offers the first of many models and the chosen one; the others are fetched."""
     persona = scope.persona
     leaf = scope.conversation.leaf_id if scope.conversation else None
     asked = Message.objects.filter(pk__in=[leaf]).values_list(Coalesce("turn__model", "model"), flat=True).first()
@@ -283,9 +286,11 @@ def choices(user: User, scope: ChatScope) -> dict[str, Any]:
     if chosen is None:
         with suppress(ProductError):
             chosen = model_for(persona)
+    offered = models if all_models else models[:OFFERED] + [each for each in models[OFFERED:] if each == chosen]
     bundled = bool(chosen and settings.BUNDLED_MODEL_URL and chosen.provider.base_url == settings.BUNDLED_MODEL_URL)
     return {
         "models": models,
+        "offered_models": offered,
         "chosen_model": chosen,
         "efforts": [each for each in Effort if any(each in model.offered_efforts for model in models)],
         "chosen_effort": scope.conversation.effort if scope.conversation else "",

@@ -158,8 +158,8 @@ def _file(found: _Found) -> str:
 def _place(found: _Found) -> str:
     if "url" in found.document:
         return urlsplit(str(found.document["url"])).hostname or ""
-    page = found.document.get("page")
-    return _("page %(page)d") % {"page": page} if page else ""
+    page, heading = found.document.get("page"), str(found.document.get("heading", ""))
+    return " · ".join(filter(None, (_("page %(page)d") % {"page": page} if page else "", heading)))
 
 
 def _passage(found: _Found, visible: set[str]) -> str:

@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from core.errors import ModelError
 from core.locks import lock
-from files.index.embedders import active_embedder, client_of
+from files.index.embedders import Vector, active_embedder, client_of
 from files.index.language import configuration_of, readable
 from files.models import Chunk, Embedder, File, Posting
 
@@ -49,8 +49,10 @@ def index_chunks(file: File) -> None:
 
     An embedder that fails leaves them searchable by their words; `manage.py reembed` adds the vectors.
     """
-    chunks = list(Chunk.objects.filter(file=file).order_by("ordinal").only("id", "text"))
-    _index_words(file, chunks)
+    chunks = list(Chunk.objects.filter(file=file).order_by("ordinal").defer("embedding"))
+    for chunk in chunks:
+        chunk.file = file  # whose name is searched, too
+    index_words(file, chunks)
     try:
         embed_chunks(chunks, active_embedder())
     except ModelError as error:
@@ -60,7 +62,8 @@ def index_chunks(file: File) -> None:
 
 
 @transaction.atomic
-def _index_words(file: File, chunks: Sequence[Chunk]) -> None:
+def index_words(file: File, chunks: Sequence[Chunk]) -> None:
+    """Writes the postings of a file's chunks, all that it has, and what BM25 needs to know of the file."""
     # Two workers with the same file write one after the other.
     File.objects.select_for_update().get(pk=file.pk)
     Posting.objects.filter(file=file).delete()
@@ -72,7 +75,7 @@ def _index_words(file: File, chunks: Sequence[Chunk]) -> None:
                 "language": file.language,
                 "file": file.pk,
                 "ids": [chunk.pk for chunk in batch],
-                "texts": [readable(chunk.text) for chunk in batch],
+                "texts": [readable(chunk.searched) for chunk in batch],
             }
             cursor.execute(WRITE_POSTINGS, values)
             file.indexed_words += cursor.fetchone()[0]
@@ -81,13 +84,18 @@ def _index_words(file: File, chunks: Sequence[Chunk]) -> None:
 
 def embed_chunks(chunks: Sequence[Chunk], embedder: Embedder) -> None:
     """Batch by batch; what is written stays when a later batch fails. Raises `ModelError`."""
-    client = client_of(embedder)
-    for batch in _batches(chunks, VECTORS_BATCH):
-        vectors = client.embed([chunk.text for chunk in batch])
+    for batch, vectors in embedded(chunks, embedder):
         literals = [None if vector is None else str(vector.tolist()) for vector in vectors]
         values: dict[str, Any] = {"embedder": embedder.pk, "ids": [chunk.pk for chunk in batch], "vectors": literals}
         with connection.cursor() as cursor:
             cursor.execute(WRITE_VECTORS, values)
+
+
+def embedded(chunks: Sequence[Chunk], embedder: Embedder) -> Iterator[tuple[Sequence[Chunk], Sequence[Vector | None]]]:
+    """Batches of the chunks, each with its vectors; None for one without words. Raises `ModelError`."""
+    client = client_of(embedder)
+    for batch in _batches(chunks, VECTORS_BATCH):
+        yield batch, client.embed([chunk.searched for chunk in batch])
 
 
 def activate(embedder: Embedder) -> None:
@@ -111,7 +119,8 @@ def reembed(embedder: Embedder) -> Iterator[tuple[int, int]]:
     waiting = Chunk.objects.filter(Q(embedder=None) | ~Q(embedder=embedder))
     done, total, last = 0, waiting.count(), 0
     while True:
-        batch = list(waiting.filter(pk__gt=last).order_by("pk").only("id", "text")[:VECTORS_BATCH])
+        rows = waiting.filter(pk__gt=last).order_by("pk").select_related("file")
+        batch = list(rows.only("text", "heading", "table_head", "file__name")[:VECTORS_BATCH])
         if batch:
             embed_chunks(batch, embedder)
             last = batch[-1].pk

@@ -51,7 +51,8 @@ class Hit:
     """A chunk: characters [start, end) of the file's text. `page` counts from 1, 0 where there are none.
 
     `score` is 0 to 1 and compares hits of one search only. `highlights` are [start, end) of matched words in `text`.
-    `cosine` is that of the nearest phrasing, 0 without vectors, and compares hits of one embedder.
+    `heading` and `table_head` as in `files.index.chunking.Piece`; `named`: a word of the query stands in these or in
+    the file's name. `cosine` is that of the nearest phrasing, 0 without vectors, and compares hits of one embedder.
     """
 
     file: UUID
@@ -65,21 +66,25 @@ class Hit:
     text: str
     highlights: Spans
     cosine: float
+    heading: str = ""
+    table_head: str = ""
+    named: bool = False
 
     @property
     def related(self) -> bool:
         """Whether anything but its rank speaks for it: a word of the query, or a meaning near to it."""
-        return bool(self.highlights) or self.cosine >= RELATED
+        return bool(self.highlights) or self.named or self.cosine >= RELATED
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """The part of a found passage where most of the words asked for are; `parts` are its pieces, each with whether it
-    matched. `page` is that of the match, 0 where there are none."""
+    matched. `page` is that of the match, 0 where there are none; `heading` the path of headings of the passage."""
 
     file: UUID
     name: str
     page: int
+    heading: str
     start: int
     end: int
     parts: list[tuple[str, bool]]
@@ -168,9 +173,11 @@ def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]])
     rows = Chunk.objects.select_related("file").defer("embedding").in_bulk(best)
     chunks = [rows[chunk] for chunk in best if chunk in rows]  # a file may have been deleted meanwhile
     marks: dict[int, Spans] = {}
+    above: dict[int, Spans] = {}
     for language, found in lexemes.items():
-        texts = {chunk.pk: chunk.text for chunk in chunks if chunk.file.language == language}
-        marks |= _highlights(texts, language, found)
+        of_language = [chunk for chunk in chunks if chunk.file.language == language]
+        marks |= _highlights({chunk.pk: chunk.text for chunk in of_language}, language, found)
+        above |= _highlights({chunk.pk: chunk.above for chunk in of_language}, language, found)
     return [
         Hit(
             file=chunk.file_id,
@@ -184,6 +191,9 @@ def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]])
             text=chunk.text,
             highlights=marks.get(chunk.pk, ()),
             cosine=best[chunk.pk][1],
+            heading=chunk.heading,
+            table_head=chunk.table_head,
+            named=bool(above.get(chunk.pk)),
         )
         for chunk in chunks
     ]
@@ -238,6 +248,7 @@ def _result(hit: Hit, spans: Sequence[Sequence[int]]) -> Result:
         file=hit.file,
         name=hit.name,
         page=bisect_right(spans, hit.start + best, key=lambda span: span[0]),
+        heading=hit.heading,
         start=hit.start + start,
         end=hit.start + end,
         parts=list(_parts(hit, start, end, inside)),

@@ -13,6 +13,8 @@ from core.crypto import EncryptedTextField
 from llm.models import validate_base_url
 from llm.tokens import CATCH_ALL
 
+LONGEST_SUFFIX = 8  # characters after the last dot of a name; more is a part of the title
+
 
 class Uses(NamedTuple):
     """Projects that hold a file: those that its reader sees, and how many others."""
@@ -41,7 +43,8 @@ class File(models.Model):
     `encoding` is the one a text was read in (Python's name), `chosen_encoding` the one that its owner said it has.
     `error` is why reading failed, or notes on what was left out, one a line.
     `language` is PostgreSQL's text search configuration; `indexed_chunks` and `indexed_words` (with repetitions,
-    without stop words) are what BM25 needs to know of the whole file.
+    without stop words) are what BM25 needs to know of the whole file. `chunker` is the version of
+    `files.index.chunking` that made its chunks.
     """
 
     class Status(models.TextChoices):
@@ -73,6 +76,7 @@ class File(models.Model):
     language = models.CharField(max_length=20, default="simple")
     indexed_chunks = models.PositiveIntegerField(default=0)
     indexed_words = models.PositiveIntegerField(default=0)
+    chunker = models.PositiveSmallIntegerField(default=0, db_default=0)
     attempt = models.PositiveSmallIntegerField(default=0)
     heartbeat = models.DateTimeField(null=True, blank=True)
     created = models.DateTimeField(auto_now_add=True)
@@ -90,6 +94,7 @@ class File(models.Model):
             models.Index(
                 fields=["heartbeat"], condition=Q(searchable=False) & ~Q(status="failed"), name="file_unfinished"
             ),
+            models.Index(fields=["chunker"], condition=Q(searchable=True), name="file_by_chunker"),
         ]
 
     def __str__(self) -> str:
@@ -152,7 +157,8 @@ class Embedder(models.Model):
 class Chunk(models.Model):
     """About 512 tokens of a file's text: characters [start, end). `page` counts from 1, 0 where there are none.
 
-    Its words are in `Posting`. `embedder` is null until it has a vector.
+    `heading` and `table_head` as in `files.index.chunking.Piece`: they are searched with its text. Its words are in
+    `Posting`. `embedder` is null until it has a vector.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -162,6 +168,8 @@ class Chunk(models.Model):
     start = models.PositiveIntegerField()
     end = models.PositiveIntegerField()
     text = models.TextField()
+    heading = models.TextField(blank=True, db_default="", default="")
+    table_head = models.TextField(blank=True, db_default="", default="")
     tokens = models.PositiveIntegerField()
     embedder = models.ForeignKey(Embedder, null=True, on_delete=models.SET_NULL, related_name="+")
     embedding = VectorField(null=True)
@@ -172,6 +180,17 @@ class Chunk(models.Model):
 
     def __str__(self) -> str:
         return f"{self.file_id}#{self.ordinal}"
+
+    @property
+    def above(self) -> str:
+        """What it stands below, line by line: the file's title, the headings, the head of the table."""
+        stem, dot, suffix = self.file.name.rpartition(".")
+        title = (stem if dot and stem and len(suffix) <= LONGEST_SUFFIX else self.file.name).replace("_", " ")
+        return "\n".join(filter(None, (title, self.heading, self.table_head)))
+
+    @property
+    def searched(self) -> str:
+        return f"{self.above}\n{self.text}"
 
 
 class Posting(models.Model):

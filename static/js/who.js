@@ -1,5 +1,5 @@
 /** Who answers: the chip under the message field and what opens at it. One model, or up to three side by side. */
-import { all, around, find, need } from "./page.js";
+import { all, around, find, need, parse } from "./page.js";
 
 const MOST = 3; // that answer at once
 
@@ -7,23 +7,23 @@ const MOST = 3; // that answer at once
 export function whoAnswers(form) {
   const sheet = find(HTMLElement, "#who", form);
   if (!sheet) return; // no model is connected
-  const models = all(HTMLInputElement, "input[name=model]", sheet);
+  const models = () => all(HTMLInputElement, "input[name=model]", sheet);
   const compare = find(HTMLInputElement, "[data-compare]", sheet);
   const persona = find(HTMLSelectElement, "select[name=persona]", sheet);
-  const chosen = () => models.filter((each) => each.checked);
+  const chosen = () => models().filter((each) => each.checked);
 
   /** One is chosen by choosing another; several by ticking. */
   function arrange() {
     const several = compare?.checked ?? false;
     const kept = chosen()[0];
-    for (const each of models) each.type = several ? "checkbox" : "radio";
+    for (const each of models()) each.type = several ? "checkbox" : "radio";
     if (!several && kept) kept.checked = true;
     limit();
   }
 
   function limit() {
     const full = Boolean(compare?.checked) && chosen().length >= MOST;
-    for (const each of models) each.disabled = full && !each.checked;
+    for (const each of models()) each.disabled = full && !each.checked;
     const line = find(HTMLElement, "[data-who-limit]", sheet);
     if (line) line.textContent = full ? (line.dataset.whoLimit ?? "") : "";
   }
@@ -47,25 +47,43 @@ export function whoAnswers(form) {
   arrange();
   offerEfforts(sheet, models);
   search(sheet);
+  sheet.addEventListener("models", arrange);
+  sheet.addEventListener("toggle", ({ newState }) => newState === "open" && complete(sheet));
+}
+
+/** Of many models the page has some; all come here, and those that were chosen stay so. @param {HTMLElement} sheet */
+async function complete(sheet) {
+  const link = find(HTMLAnchorElement, "[data-all-models]", sheet);
+  const response = link && (await fetch(link.dataset.allModels ?? "").catch(() => null));
+  if (!response?.ok) return; // the link is there still, and leads to a page that has them
+  const list = parse(await response.text()).body;
+  for (const { value } of all(HTMLInputElement, "input[name=model]:checked", sheet))
+    find(HTMLInputElement, `input[value="${CSS.escape(value)}"]`, list)?.toggleAttribute("checked", true);
+  for (const each of all(HTMLElement, ".who-model", sheet)) each.remove();
+  need(HTMLElement, ".who-models", sheet).append(...list.children);
+  link?.remove();
+  sheet.dispatchEvent(new Event("models"));
 }
 
 /** As if a person had chosen it, and it alone. @param {HTMLFormElement} form @param {string} model its id */
-export function chooseModel(form, model) {
+export async function chooseModel(form, model) {
+  const choice = () => find(HTMLInputElement, `input[name=model][value="${CSS.escape(model)}"]`, form);
+  if (!choice()) await complete(need(HTMLElement, "#who", form));
   const compare = find(HTMLInputElement, "[data-compare]:checked", form);
   if (compare) {
     compare.checked = false;
     compare.dispatchEvent(new Event("change", { bubbles: true }));
   }
-  find(HTMLInputElement, `input[name=model][value="${CSS.escape(model)}"]`, form)?.click();
+  choice()?.click();
 }
 
-/** Of the efforts of reasoning, those that the first chosen model takes. @param {HTMLElement} sheet @param {HTMLInputElement[]} models */
+/** Of the efforts of reasoning, those that the first chosen model takes. @param {HTMLElement} sheet @param {() => HTMLInputElement[]} models */
 function offerEfforts(sheet, models) {
   const place = find(HTMLElement, "[data-effort]", sheet);
   if (!place) return;
   const efforts = need(HTMLSelectElement, "select", place);
   const show = () => {
-    const model = models.find((each) => each.checked);
+    const model = models().find((each) => each.checked);
     const taken = model?.dataset.efforts?.split(" ").filter(Boolean) ?? [];
     for (const option of efforts.options)
       option.hidden = option.disabled = Boolean(option.value) && !taken.includes(option.value);
@@ -81,14 +99,18 @@ function search(sheet) {
   const field = find(HTMLInputElement, "[data-who-search]", sheet);
   if (!field) return;
   field.hidden = false;
-  field.addEventListener("input", (event) => {
-    event.stopPropagation(); // it is no part of the draft
+  const show = () => {
     const words = field.value.toLowerCase().split(/\s+/);
     for (const each of all(HTMLElement, ".who-model", sheet)) {
       const text = each.textContent.toLowerCase();
       each.hidden = !words.every((word) => text.includes(word));
     }
+  };
+  field.addEventListener("input", (event) => {
+    event.stopPropagation(); // it is no part of the draft
+    show();
   });
+  sheet.addEventListener("models", show);
   field.addEventListener("change", (event) => event.stopPropagation());
   field.addEventListener("keydown", (event) => event.key === "Enter" && event.preventDefault());
   sheet.addEventListener("toggle", ({ newState }) => {

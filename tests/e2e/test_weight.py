@@ -1,18 +1,22 @@
 """What a browser fetches to show a long conversation: the first time, and when it has been there before."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from chat.models import Conversation, Message
+from llm.models import Model, Provider
 from tests.conftest import Person
-from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, elsewhere, ready
+from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, choose_models, elsewhere, ready
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 MESSAGES = 200
+MODELS = 300
 MOST_REQUESTS = 14  # the page, its stylesheet, icons, htmx, and a request for each module of its scripts
 MOST_BYTES = 120_000  # compressed, with headers
 NEWS_TAKE = 2_000  # ms; a page that has missed something asks for it a second after it was opened
@@ -89,7 +93,24 @@ def long(person: Person) -> str:
     return f"/c/{elsewhere(make).pk}/"
 
 
-def test_a_first_look_at_a_long_conversation_takes_few_requests_and_little(visit: OpenBrowser, long: str) -> None:
+@pytest.fixture
+def many_models() -> Iterator[list[str]]:
+    """Their names, as in a workspace that is connected to a broker of models."""
+
+    def make() -> Provider:
+        provider = Provider.objects.create(name=uuid4().hex)
+        rows = [Model(provider=provider, name=f"{provider.name} {number}") for number in range(MODELS)]
+        Model.objects.bulk_create(rows)
+        return provider
+
+    provider = elsewhere(make)
+    yield [f"{provider.name} {number}" for number in range(MODELS)]
+    elsewhere(provider.delete)
+
+
+def test_a_first_look_at_a_long_conversation_takes_few_requests_and_little(
+    visit: OpenBrowser, long: str, many_models: list[str]
+) -> None:
     seen = visit()
     cookies = seen.sign_in().context.cookies()
     new = visit()  # with nothing in its cache
@@ -97,6 +118,9 @@ def test_a_first_look_at_a_long_conversation_takes_few_requests_and_little(visit
     fetched = opened(new.page, new.product.url + long)
     assert fetched.bytes <= MOST_BYTES, str(fetched)
     assert len(fetched.urls) <= MOST_REQUESTS, str(fetched)
+    # Those that the page did not bring along can be chosen all the same.
+    choose_models(new.page, many_models[0], many_models[-1])
+    expect(new.page.locator(".who-opener")).to_contain_text(f"{many_models[0]} and 1 more")
 
 
 def test_who_has_been_there_before_fetches_the_page_alone(visit: OpenBrowser, long: str) -> None:

@@ -74,3 +74,27 @@ def test_a_long_word_is_cut() -> None:
     found = list(pieces(text))
     assert found[0].start == 0 and found[-1].end == len(text)
     assert all(after.start <= piece.end for piece, after in pairwise(found))
+
+
+def test_each_chunk_knows_the_headings_above_it() -> None:
+    prose = "It has some words, and then some more. " * 20
+    rent = f"## Rent\n\n{prose}\n\n```\n# a remark\n```\n\n### When it is due ###\n\n{prose * 3}"
+    text = f"# The lease\n\n{rent}\n\n## Repairs\n\n{prose * 3}"
+    found = list(pieces(text))
+    at = {piece.heading: text[piece.start : piece.end].splitlines()[0] for piece in reversed(found)}
+    assert at["The lease › Rent › When it is due"] == "### When it is due ###"
+    assert at["The lease › Repairs"] == "## Repairs", "a chunk ends before a heading, and the next begins with it"
+    assert "a remark" not in "".join(at)
+    assert {piece.heading for piece in pieces(text, media_type="text/x-python")} == {""}
+
+
+def test_a_long_table_keeps_its_head() -> None:
+    rows = "".join(f"| item {n} | {n * 7} | in the store |\n" for n in range(200))
+    text = f"Stock:\n\n| Name | Number | Where |\n| --- | --- | --- |\n{rows}\nThat is all."
+    first, *others = pieces(text)
+    assert first.table_head == "" and len(others) > 2
+    assert {piece.table_head for piece in others} == {"| Name | Number | Where |\n| --- | --- | --- |"}
+    sheet = "# Stock\nName\tNumber\n" + "".join(f"item {n}\t{n * 7}\n" for n in range(400))
+    assert {piece.table_head for piece in list(pieces(sheet))[1:]} == {"Name\tNumber"}
+    values = "Name,Number\n" + "".join(f"item {n},{n * 7}\n" for n in range(400))
+    assert {piece.table_head for piece in list(pieces(values, media_type="text/csv"))[1:]} == {"Name,Number"}

@@ -6,11 +6,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from files.index.chunks import chunks_of, cut_outdated, outdated
 from files.index.embedders import active_embedder
 from files.index.indexing import index_chunks
 from files.index.ranking import ENTRY
 from files.index.search import search
-from files.models import Chunk, Embedder, File, Posting
+from files.models import Chunk, Embedder, File, FileText, Posting
 from tests.files.collections import indexed, new_owner
 from tests.product import free_port
 from tests.scripted_model import ScriptedModel
@@ -63,7 +64,7 @@ def test_postings_hold_what_postgresql_makes_of_every_chunk() -> None:
     with connection.cursor() as cursor:
         for chunk in file.chunks.all():
             cursor.execute(
-                "SELECT lexeme, cardinality(positions) FROM unnest(to_tsvector('english', %s))", [chunk.text]
+                "SELECT lexeme, cardinality(positions) FROM unnest(to_tsvector('english', %s))", [chunk.searched]
             )
             frequencies = dict(cursor.fetchall())
             length = sum(frequencies.values())
@@ -74,9 +75,9 @@ def test_postings_hold_what_postgresql_makes_of_every_chunk() -> None:
 
 @pytest.mark.django_db
 def test_every_chunk_with_words_gets_a_vector_of_the_active_embedder() -> None:
-    file = indexed(new_owner(), [*SENTENCES, " "])
+    file = indexed(new_owner(), SENTENCES)
     assert {chunk.embedder_id for chunk in file.chunks.all()} == {active_embedder().pk}
-    assert [chunk.embedding is None for chunk in file.chunks.all()] == [False, False, False, True]
+    assert [chunk.embedding is None for chunk in file.chunks.all()] == [False, False, False]
 
 
 @pytest.mark.django_db
@@ -197,3 +198,67 @@ def test_reembed_names_the_embedders_when_there_is_none_of_that_name() -> None:
     active_embedder()
     with pytest.raises(CommandError, match="There are: Bundled"):
         reembed("--embedder", "nobody")
+
+
+LEASE = "# The lease\n\n{}\n\n## Repairs\n\n{}\n\n| Room | Who pays |\n| --- | --- |\n{}"
+
+
+def lease() -> str:
+    prose = "Whoever lives there keeps the rooms as they were, and says so in writing when something breaks. "
+    return LEASE.format(prose * 20, prose * 20, "".join(f"| room {n} | the tenant of room {n} |\n" for n in range(90)))
+
+
+@pytest.mark.django_db
+def test_what_stands_above_a_chunk_is_searched_with_it() -> None:
+    file = File.objects.create(
+        owner=new_owner(), name="winter_flat.md", size=1, sha256="0" * 64, blob="none", status=File.Status.READY
+    )
+    text = lease()
+    Chunk.objects.bulk_create(chunks_of(file, "text/markdown", text, []))
+    index_chunks(file)
+    last = file.chunks.order_by("ordinal").last()
+    assert last is not None and (last.heading, last.table_head[:9]) == ("The lease › Repairs", "| Room | ")
+    for query in ("repairs", "winter flat", "who pays"):
+        hits = search(query=query, files=File.objects.filter(pk=file.pk), limit=20)
+        found = next(hit for hit in hits if hit.chunk == last.pk)
+        assert (found.heading, found.table_head, found.named, found.related) == (
+            last.heading,
+            last.table_head,
+            True,
+            True,
+        )
+        assert found.text == text[found.start : found.end]
+
+
+@pytest.mark.django_db
+def test_files_of_an_older_chunker_are_cut_anew_and_keep_their_text() -> None:
+    text = lease()
+    file = File.objects.create(
+        owner=new_owner(), name="lease.md", size=1, sha256="0" * 64, blob="none", status=File.Status.READY
+    )
+    file.media_type = "text/markdown"
+    file.save()
+    FileText.objects.create(file=file, text=text)
+    Chunk.objects.create(file=file, ordinal=0, start=0, end=len(text), text=text, tokens=512)
+    index_chunks(file)
+    assert file in outdated()
+    cut_outdated()
+    file.refresh_from_db()
+    found = list(file.chunks.all())
+    assert file not in outdated() and len(found) > 3 and file.indexed_chunks == len(found)
+    assert all(chunk.text == text[chunk.start : chunk.end] and chunk.embedding is not None for chunk in found)
+    assert file.content.text == text, "characters that a citation names are where they were"
+    assert search(query="who pays", files=File.objects.filter(pk=file.pk))[0].named
+
+
+def test_a_file_keeps_its_chunks_while_the_embedder_is_away(kept: None) -> None:
+    file = indexed(new_owner(), SENTENCES)
+    FileText.objects.create(file=file, text="\n".join(SENTENCES))
+    away = f"http://127.0.0.1:{free_port()}/v1"
+    Embedder.objects.update(active=False)
+    Embedder.objects.create(
+        name="Away", kind=Embedder.Kind.OPENAI, base_url=away, model="small", dimensions=32, active=True
+    )
+    before = list(file.chunks.values_list("pk", flat=True))
+    cut_outdated()
+    assert list(file.chunks.values_list("pk", flat=True)) == before and seen(file) == [3, 3, 3]

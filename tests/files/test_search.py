@@ -73,7 +73,7 @@ def test_bm25_is_that_of_the_textbook_over_the_visible_chunks_alone(owner: User,
     visible = of(*files[:2])
     collection = ranking.Collection.of(visible)
     found = ranking.bm25(visible, ranking.words_of(query, collection.languages), collection)
-    texts = dict(Chunk.objects.filter(file__in=visible).values_list("pk", "text"))
+    texts = {chunk.pk: chunk.searched for chunk in Chunk.objects.filter(file__in=visible).select_related("file")}
     assert len(texts) == 200
     for chunk, score in reference_bm25(texts, query, "english").items():
         assert found.of(chunk) == pytest.approx(score)
