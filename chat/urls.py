@@ -41,6 +41,7 @@ urlpatterns = [
     path("projects/<uuid:pk>/conversations/", persona_and_project.conversations, name="project_conversations"),
     path("personas/<uuid:pk>/plan/", persona_and_project.plan, name="persona_plan"),
     path("personas/<uuid:pk>/delete/", persona_and_project.delete, name="delete_persona"),
+    path("prompts/<uuid:pk>/use/", conversation.use_prompt, name="use_prompt"),
     path("models/", conversation.all_models, name="models"),
     path("starters/", conversation.starters, name="starters"),
     path("c/<uuid:pk>/persona/", conversation.change_persona, name="change_persona"),

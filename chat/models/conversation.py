@@ -297,7 +297,7 @@ class Turn(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.id} ({self.status})"
+        return str(self.id)
 
 
 class NextMessage(models.Model):

@@ -17,14 +17,14 @@ LAUGHS = '<!DOCTYPE lolz [<!ENTITY a0 "lol">{}]>'.format(
 )
 
 
-def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") -> bytes:
+def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "", font: str = "", drawn: str = "") -> bytes:
     """A PDF whose pages have these lines of text, large where they begin with `# `; `count` is what it says of their
-    number."""
+    number, `font` how its font is made, `drawn` what each page shows besides, as operators."""
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
         f"<< /Type /Pages /Kids [{kids}] /Count {len(pages) if count is None else count} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        f"<< /Type /Font {font or '/Subtype /Type1'} /BaseFont /Helvetica >>",
     ]
     for number, page in enumerate(pages):
         objects.append(
@@ -36,6 +36,7 @@ def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") ->
         )
         lines = "".join(f"{line} T*\n" for line in shown if line != "() Tj")
         content = f"BT /F1 10 Tf 12 TL 40 800 Td\n{lines}ET" if lines else ""
+        content += drawn
         objects.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
     out = io.BytesIO(b"")
     out.write(b"%PDF-1.4\n")
@@ -49,6 +50,14 @@ def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "") ->
     out.write(f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n".encode())
     out.write(f"<< /Size {size} /Root 1 0 R {trailer} >>\nstartxref\n{start}\n%%EOF\n".encode())
     return out.getvalue()
+
+
+def unmapped_pdf() -> bytes:
+    """Of which only its own font knows which letters it shows."""
+    system = "/CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >>"
+    inner = f"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Own {system} >>"
+    signs = "".join(f"\\000\\{ord(sign):03o}" for sign in "9ROXPHV")
+    return pdf([signs] * 2, font=f"/Subtype /Type0 /Encoding /Identity-H /DescendantFonts [{inner}]")
 
 
 def form() -> bytes:

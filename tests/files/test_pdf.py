@@ -2,6 +2,7 @@
 
 import pytest
 
+from files.extraction.text.grids import Box, Glyph, Rule, aligned, ruled
 from files.extraction.text.headings import Line, key, marked
 from files.extraction.text.words import DIVIDED, joined
 from tests.files import samples
@@ -26,6 +27,10 @@ def test_a_word_that_a_lines_end_divides_is_one_word(read: Read) -> None:
         ("Trace~Monkey and FED~ERAL", "Trace-Monkey and FEDERAL"),
         ("to~geth~er", "together"),
         ("page 3~4", "page 3-4"),
+        ("in mixed~mode", "in mixed-mode"),
+        ("a chat~optimized model", "a chat-optimized model"),
+        ("the φ~nodes", "the φ-nodes"),
+        ("stop-the~world", "stop-the-world"),
         ("state-of-the~art in a state-of-the-art way", "state-of-the-art in a state-of-the-art way"),
     ],
 )
@@ -82,3 +87,80 @@ def test_a_cover_and_a_page_without_sizes_have_no_headings() -> None:
     assert list(marked([body, cover], {}))[1] == "Great\nWords\nsmall"
     assert list(marked([lines(("a", 0, False))], {})) == ["a"]
     assert list(marked([], {})) == []
+
+
+def ruled_page(rows: int, columns: int) -> tuple[list[Rule], list[Rule]]:
+    """Lines around cells of 100 by 20 points, from the left lower corner of the page."""
+    level = [Rule(20.0 * at, 0, 100.0 * columns) for at in range(rows + 1)]
+    return level, [Rule(100.0 * at, 0, 20.0 * rows) for at in range(columns + 1)]
+
+
+def written(*words: tuple[str, float, float]) -> list[Glyph]:
+    """Words of letters 5 points wide, each from this place on, each a line of its own."""
+    return [
+        Glyph(sign, Box(x + 5 * at, y, x + 5 * at + 5, y + 10), line)
+        for line, (word, x, y) in enumerate(words)
+        for at, sign in enumerate(word)
+    ]
+
+
+def test_ruled_lines_make_a_table_and_cells_that_no_line_divides_are_merged() -> None:
+    level, upright = ruled_page(3, 3)
+    head = [rule for rule in upright if rule.at != 200] + [Rule(200, 0, 40)]
+    [grid] = ruled(level, head)
+    words = (("Ducks", 5, 45), ("Counted", 110, 45), ("of", 5, 25), ("2025", 105, 25), ("2026", 205, 25))
+    assert grid.table(written(*words, ("lake", 5, 5), ("12", 105, 5), ("14", 205, 5))).split("\n")[:4] == [
+        "| Ducks | Counted | Counted |",
+        "| --- | --- | --- |",
+        "| of | 2025 | 2026 |",
+        "| lake | 12 | 14 |",
+    ]
+
+
+def test_rows_that_are_not_ruled_off_are_rows_if_all_their_cells_have_the_same_lines() -> None:
+    [grid] = ruled([Rule(0, 0, 200), Rule(60, 0, 200), Rule(80, 0, 200)], [Rule(each, 0, 80) for each in (0, 100, 200)])
+    words = written(("Name", 5, 65), ("Sum", 105, 65), ("a", 5, 45), ("1", 105, 45), ("b", 5, 25), ("2", 105, 25))
+    assert grid.table(words) == "| Name | Sum |\n| --- | --- |\n| a | 1 |\n| b | 2 |\n"
+
+
+def test_a_frame_a_drawing_and_an_empty_form_are_no_tables() -> None:
+    assert list(ruled(*ruled_page(1, 1))) == []
+    [grid] = ruled(*ruled_page(4, 4))
+    assert grid.table(written(("alone", 5, 5), ("words", 105, 25))) == ""
+    many = [Rule(float(at * 2), 0, 100) for at in range(500)]
+    assert list(ruled(many, [Rule(0, 0, 1_000), Rule(50, 0, 1_000), Rule(100, 0, 1_000)])) == []
+
+
+def test_numbers_below_each_other_are_a_table_without_any_ruled_line() -> None:
+    rows = (("Skewness", "7.4", "8.0"), ("Kurtosis", "71.3", "80.6"), ("Path length", "1.55", "1.44"))
+    words = written(
+        *((word, 20.0 + 150 * at, 100.0 - 15 * row) for row, line in enumerate(rows) for at, word in enumerate(line))
+    )
+    [grid] = aligned([glyph.box for glyph in words])
+    assert grid.table(words).split("\n")[0::2] == ["| Skewness | 7.4 | 8.0 |", "| Kurtosis | 71.3 | 80.6 |", ""]
+    prose = [Glyph("abcdefghij"[int(glyph.box.left) % 10], glyph.box, glyph.line) for glyph in words]
+    assert grid.table(prose) == ""
+
+
+def test_a_table_of_a_file_is_markdown(read: Read) -> None:
+    rules = "".join(f"{x} 720 m {x} 806 l S " for x in (36, 140, 240))
+    rules += "".join(f"36 {y} m 240 {y} l S " for y in (720, 758, 782, 806))
+    cells = [("Kind", 40, 790), ("Number", 150, 790), ("Ducks on", 40, 766), ("12", 150, 766)]
+    cells += [("the long", 40, 744), ("lake", 40, 732), ("7", 150, 744)]
+    shown = "".join(f"1 0 0 1 {x} {y} Tm ({word}) Tj " for word, x, y in cells)
+    result = read(samples.pdf([""], drawn=f"{rules} BT /F1 10 Tf {shown} ET"))
+    assert result.text == "| Kind | Number |\n| --- | --- |\n| Ducks on | 12 |\n| the long lake | 7 |"
+
+
+def test_heads_and_feet_stay_on_their_first_page_and_what_was_left_out_is_counted(read: Read) -> None:
+    book = [f"The harbour\nPage {at} of 4\n{samples.page_of_text(at * 7, 5)}\nChapter {at * 3}" for at in (1, 2, 3, 4)]
+    result = read(samples.pdf(book))
+    shown = pages(result)
+    assert result.left_out == {"repeated": 6}
+    assert shown[0].startswith("The harbour\nPage 1 of 4\nPage 7, line 0")
+    assert shown[2].startswith("Page 21, line 0") and shown[2].endswith("Chapter 9")
+    assert "that only repeat those of earlier pages were left out: 6" in result.notes[0]
+
+
+def test_a_page_whose_font_does_not_say_its_letters_is_named(read: Read) -> None:
+    assert read(samples.unmapped_pdf()).left_out == {"unmapped": 2}

@@ -1,13 +1,17 @@
 """Headings, lists, tables, notes and formulas of documents come out as Markdown."""
 
 import io
+import zipfile
 from typing import Any
 
 import docx
+import openpyxl
 import pptx
 import pptx.chart.data
 import pytest
 from lxml import etree
+from openpyxl.chart import BarChart, Reference
+from openpyxl.comments import Comment
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 
@@ -107,7 +111,7 @@ def test_a_presentation_keeps_titles_levels_tables_and_the_numbers_of_charts(rea
         ["# Ducks", "- Of the lake", "  - Mallard"],
         [
             *("| Name | Count |", "| --- | --- |", "| Teal | 12 |"),
-            *("Chart:", "|  | Seen |", "| --- | --- |", "| 2025 | 3 |", "| 2026 | 4 |"),
+            *("Bar chart", "|  | Seen |", "| --- | --- |", "| 2025 | 3 |", "| 2026 | 4 |"),
         ],
     ]
 
@@ -214,3 +218,40 @@ def test_a_formula_without_end_is_cut_where_it_is_too_deep() -> None:
 def test_html_without_ends_is_read_to_its_end_and_stays_small(source: str, read: Read) -> None:
     text = read(f"<!doctype html>{source}").text
     assert "a" in text and len(text) < 10_000_000
+
+
+def test_a_sheet_repeats_merged_cells_and_has_its_charts_and_comments_below(read: Read) -> None:
+    book = openpyxl.Workbook()
+    sheet: Any = book.active
+    sheet.title = "Ducks"
+    for row in (["Year", "Seen", None], [2025, 3, 4], [None, 5, 6]):
+        sheet.append(row)
+    sheet.merge_cells("B1:C1")
+    sheet.merge_cells("A2:A3")
+    sheet["B3"].comment = Comment("Really five?", "Ada")
+    bars = BarChart()
+    bars.add_data(Reference(sheet, min_col=2, min_row=2, max_row=3))
+    sheet.add_chart(bars, "E5")
+    made = io.BytesIO()
+    book.save(made)
+    result = read(made.getvalue())
+    assert [line for line in result.text.split("\n") if line] == [
+        *("# Ducks", "Year\tSeen\tSeen", "2025\t3\t4", "2025\t5\t6"),
+        *("Bar chart", "|  | Series 1 |", "| --- | --- |", "Comments:", "- B3 Ada: Really five?"),
+    ]
+
+
+def test_comments_on_a_slide_say_who_said_what_and_when(read: Read) -> None:
+    authors = '<p:cmAuthorLst xmlns:p="p"><p:cmAuthor id="0" name="Ada" initials="A"/></p:cmAuthorLst>'
+    comment = '<p:cm authorId="0" dt="2026-01-02T03:04:05.6"><p:text>Too many ducks</p:text></p:cm>'
+    said = f'<p:cmLst xmlns:p="p">{comment}</p:cmLst>'
+    made = samples.with_member(samples.slides(["Ducks"]), "ppt/commentAuthors.xml", authors)
+    made = samples.with_member(made, "ppt/comments/comment1.xml", said)
+    relations = "ppt/slides/_rels/slide1.xml.rels"
+    with zipfile.ZipFile(io.BytesIO(made)) as opened:
+        linked = opened.read(relations).replace(
+            b"</Relationships>",
+            b'<Relationship Id="c1" Type="comments" Target="../comments/comment1.xml"/></Relationships>',
+        )
+    result = read(samples.with_member(made, relations, linked))
+    assert result.text == "# Ducks\n\nComments:\n\n- Ada, 2026-01-02 03:04: Too many ducks"

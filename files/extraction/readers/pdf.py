@@ -2,8 +2,8 @@
 
 import ctypes
 import logging
-import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 import pypdfium2
 from pypdfium2 import raw
 
+from files.extraction.pdfium.lines import boxes, glyphs, lines
+from files.extraction.pdfium.rules import rules
 from files.extraction.readers.result import (
     MAX_CHARACTERS,
     MAX_PAGES,
@@ -19,7 +21,9 @@ from files.extraction.readers.result import (
     limited,
     paged,
 )
+from files.extraction.text.grids import aligned, ruled
 from files.extraction.text.headings import Line, key, marked
+from files.extraction.text.running import once
 from files.extraction.text.words import joined
 
 _HIDDEN = raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW
@@ -31,9 +35,6 @@ _COMMENTS = (
     *(raw.FPDF_ANNOT_POLYGON, raw.FPDF_ANNOT_POLYLINE),
 )
 _DEEPEST_OUTLINE, _MOST_ENTRIES = 6, 5_000
-_BOLD = 600  # of 100 to 900
-_BOLD_NAME = re.compile(rb"bold|black|heavy|(?:CM|SF)BX|medium|-Medi", re.I)
-_LONGEST_NAME = 80  # bytes of a font's name
 _MOST_ANNOTATIONS = 2_000  # of a page
 _MOST_UNITS = 100_000  # of UTF-16, of one value
 
@@ -50,9 +51,11 @@ def read(path: Path, media_type: str) -> Extracted:
         logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # of a form that is XFA too, the other half is read
         document.init_forms()
     pages = list(_pages(document))
-    above = marked([lines for lines, _ in pages], _outline(document))
-    texts = (text + below for text, (_, below) in zip(above, pages, strict=True))
-    return paged(media_type, joined(list(limited(texts))), without_text="scans")
+    shown, repeated = once([page.lines for page in pages])
+    above = marked(shown, _outline(document))
+    texts = (text + page.below for text, page in zip(above, pages, strict=True))
+    left_out = {"repeated": repeated, "unmapped": sum(page.unmapped for page in pages)}
+    return paged(media_type, joined(list(limited(texts))), without_text="scans", left_out=left_out)
 
 
 def _outline(document: pypdfium2.PdfDocument) -> dict[str, int]:
@@ -62,8 +65,14 @@ def _outline(document: pypdfium2.PdfDocument) -> dict[str, int]:
     return {title: level for title, level in found if len(title) > 1}
 
 
-def _pages(document: pypdfium2.PdfDocument) -> Iterator[tuple[list[Line], str]]:
-    """The lines of each page, and what stands below them."""
+@dataclass(slots=True)
+class _Page:
+    lines: list[Line]
+    below: str  # what stands below its text
+    unmapped: bool  # its fonts do not say which letters they show
+
+
+def _pages(document: pypdfium2.PdfDocument) -> Iterator[_Page]:
     left = MAX_CHARACTERS
     for number in range(len(document)):
         try:
@@ -71,45 +80,28 @@ def _pages(document: pypdfium2.PdfDocument) -> Iterator[tuple[list[Line], str]]:
         except pypdfium2.PdfiumError as error:
             raise ExtractionError("damaged") from error
         content = page.get_textpage()
-        lines = _lines(content)
+        on_page, unmapped = lines(content)
+        upright = page.get_rotation() in (0, 180)
+        read = _Page(_with_tables(page, content, on_page) if upright else on_page, "", unmapped)
         content.close()
-        below = _annotations(page, document.formenv)
+        read.below = _annotations(page, document.formenv)
         page.close()
-        left -= sum(len(line.text) for line in lines)
+        left -= sum(len(line.text) for line in read.lines)
         if left < 0:
             raise ExtractionError("too_large")
-        yield lines, below
+        yield read
 
 
-def _lines(content: pypdfium2.PdfTextPage) -> list[Line]:
-    text = content.get_text_range()
-    # PDFium counts the text in units of UTF-16.
-    measured = max(text, default="") < "\U00010000"
-    lines, start = [], 0
-    for line in text.split("\r\n"):
-        shown = [start + at for at, sign in enumerate(line) if sign.isalnum()] if measured and len(line) < 500 else []
-        # The first, the middle and the last sign: a line of which only a part is bold is no heading.
-        thirds = {shown[0], shown[len(shown) // 2], shown[-1]} if shown else set()
-        places = {at for each in thirds if (at := raw.FPDFText_GetCharIndexFromTextIndex(content, each)) >= 0}
-        sizes = [_size(content, at) for at in places]
-        lines.append(Line(line, min(sizes, default=0), bool(places) and all(_is_bold(content, at) for at in places)))
-        start += len(line) + 2
-    return lines
-
-
-def _size(content: pypdfium2.PdfTextPage, at: int) -> float:
-    """How high the line of a letter is, whatever the page is scaled by; the font's size alone does not tell."""
-    box = raw.FS_RECTF()
-    raw.FPDFText_GetLooseCharBox(content, at, box)
-    return abs(float(box.top - box.bottom))
-
-
-def _is_bold(content: pypdfium2.PdfTextPage, at: int) -> bool:
-    if raw.FPDFText_GetFontWeight(content, at) >= _BOLD:
-        return True
-    name = ctypes.create_string_buffer(_LONGEST_NAME)
-    raw.FPDFText_GetFontInfo(content, at, name, _LONGEST_NAME, ctypes.c_int())
-    return _BOLD_NAME.search(name.value) is not None
+def _with_tables(page: pypdfium2.PdfPage, content: pypdfium2.PdfTextPage, on_page: list[Line]) -> list[Line]:
+    """The lines; where some of them are a table, the table stands as one in their place."""
+    kept: list[Line | None] = list(on_page)
+    for grid in (*ruled(*rules(page)), *aligned(boxes(content))):
+        inside = [number for number, line in enumerate(kept) if line and line.box and grid.holds(line.box)]
+        if len(inside) > 1 and (table := grid.table(list(glyphs(content, on_page, inside)))):
+            for number in inside:
+                kept[number] = None
+            kept[inside[0]] = Line(f"\n{table}", 0, False)
+    return [line for line in kept if line]
 
 
 def _annotations(page: pypdfium2.PdfPage, forms: Any) -> str:

@@ -33,6 +33,9 @@ LEFT_OUT = {
     "scans": "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs.",
     "pictures": "Pictures that were left out: {count}.",
     "attachments": "Attachments that were not read: {count}. Upload them by themselves.",
+    "repeated": "Lines at the head or foot of pages that only repeat those of earlier pages were left out: {count}.",
+    "unmapped": "{count} of its {pages} pages are in fonts that do not say which letters they show. "
+    "What is read of them may be wrong.",
     "slides": "{count} of its {pages} slides have no text. What their pictures show is left out.",
 }
 # What is said of an unsupported file whose kind is known.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from files.extraction.readers.archive import Archive, Element, relation_targets
 from files.extraction.readers.result import Extracted, paged
-from files.extraction.text.charts import chart
+from files.extraction.text.beside import chart, remark
 from files.extraction.text.formulas import latex
 from files.extraction.text.numbering import written
 from files.extraction.text.tables import Cell, markdown
@@ -18,6 +18,7 @@ _PRESENTATION = "ppt/presentation.xml"
 _RELATIONS = "relationships}"  # what the namespace of relations ends with, in both forms of the standard
 _TITLES, _BODIES = ("title", "ctrTitle"), ("body", "obj", "")
 _APART = ("sldNum", "sldImg")  # placeholders of what is no text
+_AUTHORS = ("ppt/commentAuthors.xml", "ppt/authors.xml")  # of comments, in older and newer files
 _FORMATS = {"alpha": "Letter", "roman": "Roman"}
 
 
@@ -94,17 +95,22 @@ class _Slide:
                 if notes := "\n".join(line for each in shapes for line in _paragraphs(each, bulleted=False)):
                     yield f"Notes:\n\n{notes}"
         for target in targets:
-            if "/comments/" in target or "/threadedComments/" in target:
-                tree = self._archive.tree(target)
-                texts = [
-                    "".join(each.itertext()) for each in tree.iter("{*}text", "{*}txBody", "{*}t") if _outermost(each)
-                ]
-                if lines := [f"- {' '.join(text.split())}" for text in texts if text.strip()]:
-                    yield "Comments:\n\n" + "\n".join(lines)
+            if "/comments/" in target and (lines := list(self._comments(self._archive.tree(target)))):
+                yield "Comments:\n\n" + "\n".join(lines)
 
-
-def _outermost(element: Element) -> bool:
-    return _tag(element) != "t" or all(_tag(each) != "txBody" for each in element.iterancestors())
+    def _comments(self, tree: Element) -> Iterator[str]:
+        """Who said what, and when; the answers to a comment are in it."""
+        authors = {
+            author.get("id", ""): author.get("name", "")
+            for part in _AUTHORS
+            if part in self._archive.names
+            for author in self._archive.tree(part)
+        }
+        for each in tree.iter("{*}cm", "{*}reply"):
+            body = each.find("{*}text") if each.find("{*}txBody") is None else each.find("{*}txBody")
+            if body is not None and (text := " ".join("".join(body.itertext()).split())):
+                by, when = authors.get(each.get("authorId", ""), ""), each.get("dt", "") or each.get("created", "")
+                yield remark(text, by, when)
 
 
 def _tag(element: Element) -> str:

@@ -12,7 +12,7 @@ from typing import IO
 
 from files.extraction.readers.archive import Archive, Element, events, relation_targets
 from files.extraction.readers.result import Extracted, whole
-from files.extraction.text.charts import chart
+from files.extraction.text.beside import chart
 from files.extraction.text.formulas import latex
 from files.extraction.text.numbering import BULLET, LEVELS, Level, Numbering
 from files.extraction.text.tables import Cell, markdown
@@ -69,7 +69,9 @@ class _Document:
         self._archive = archive
         self._relations = relation_targets(archive, _DOCUMENT)
         self._lists, self._restarts = self._numberings()
-        self._styles = self._all_styles()
+        tree = self._tree("word/styles.xml")
+        self._defined = {} if tree is None else {_value(each, "styleId"): each for each in tree.iterfind("{*}style")}
+        self._styles: dict[str, _Style] = {}
         self._notes: list[tuple[str, str]] = []  # (element of the reference, id), in their order
         self._previous = ""  # what kind of block stands before
 
@@ -102,17 +104,16 @@ class _Document:
             }
         return lists, restarts
 
-    def _all_styles(self) -> dict[str, _Style]:
-        tree = self._tree("word/styles.xml")
-        given = {} if tree is None else {_value(each, "styleId"): each for each in tree.iterfind("{*}style")}
-        styles: dict[str, _Style] = {}
-        for name in given:
+    def _style(self, name: str) -> _Style:
+        """What the style of this id says. A document uses few of those that it defines."""
+        if name not in self._styles:
             chain: list[Element] = []
-            while name in given and given[name] not in chain:
-                chain.append(given[name])
-                name = _value(given[name].find("{*}basedOn"))
-            styles[_value(chain[0], "styleId")] = _style(chain)
-        return styles
+            based_on = name
+            while based_on in self._defined and self._defined[based_on] not in chain:
+                chain.append(self._defined[based_on])
+                based_on = _value(chain[-1].find("{*}basedOn"))
+            self._styles[name] = _style(chain) if chain else _Style()
+        return self._styles[name]
 
     # The text
 
@@ -197,8 +198,8 @@ class _Document:
     def _style_of(self, element: Element) -> _Style:
         properties = element.find("{*}pPr")
         if properties is None:
-            return self._styles.get("Normal", _Style())
-        style = self._styles.get(_value(properties.find("{*}pStyle")), _Style())
+            return self._style("Normal")
+        style = self._style(_value(properties.find("{*}pStyle")))
         own = _own(properties)
         return _Style(own.heading or style.heading, style.quote, style.code, own.list or style.list)
 

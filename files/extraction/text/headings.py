@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from files.extraction.text.grids import Box
+
 _LARGER = 1.15  # times the size of the text
 _AS_LARGE = 0.95
 _SHORTEST, _LONGEST, _MOST_LINES = 2, 160, 4  # letters and lines of a heading
@@ -15,11 +17,12 @@ _CAPTION = re.compile(r"(?:table|figure|fig|tabelle|abbildung|tableau|tabla|bả
 
 
 class Line(NamedTuple):
-    """`size` in points, 0 where it is unknown."""
+    """`size` in points, 0 where it is unknown, as of a table; `box` is where it stands, if that is known."""
 
     text: str
     size: float
     bold: bool
+    box: Box | None = None
 
 
 def key(title: str) -> str:
@@ -29,22 +32,28 @@ def key(title: str) -> str:
 
 def marked(pages: Sequence[Sequence[Line]], outline: Mapping[str, int]) -> Iterator[str]:
     """The text of each page with `#` before its headings. `outline` has the levels of titles by their `key`."""
-    styles = Counter[tuple[float, bool]]()
-    for page in pages:
-        for line in page:
-            styles[_size(line), line.bold] += len(line.text)
-    if not styles:
+    size, bold = body(pages)
+    if not size:
         yield from ("\n".join(line.text for line in page) for page in pages)
         return
-    (body, bold), _ = styles.most_common(1)[0]
-    sizes = sorted({_size(line) for page in pages for line in page if line.size > body * _LARGER}, reverse=True)
+    sizes = sorted({_size(line) for page in pages for line in page if line.size > size * _LARGER}, reverse=True)
     levels = {size: level for level, size in enumerate(sizes[: _DEEPEST - 1], 1)}
     for page in pages:
-        wanted = [_level(line, body, levels, bold=bold) for line in page]
+        wanted = [_level(line, size, levels, bold=bold) for line in page]
         share = sum(len(line.text) for line, level in zip(page, wanted, strict=True) if level)
         if share > _MOST_SHARE * sum(len(line.text) for line in page):
             wanted = [0] * len(page)
         yield "\n".join(_lines(page, wanted, outline))
+
+
+def body(pages: Sequence[Sequence[Line]]) -> tuple[float, bool]:
+    """The size of most of the text, and whether that is bold; 0 where no size is known."""
+    styles = Counter[tuple[float, bool]]()
+    for page in pages:
+        for line in page:
+            if line.size:
+                styles[_size(line), line.bold] += len(line.text)
+    return styles.most_common(1)[0][0] if styles else (0.0, False)
 
 
 def _size(line: Line) -> float:

@@ -9,6 +9,22 @@ _LETTERS = r"[^\W\d_]+(?:-[^\W\d_]+)*"
 _WORD = re.compile(_LETTERS)
 _DIVIDED_WORD = re.compile(rf"({_LETTERS}){DIVIDED}\s*({_LETTERS})")
 _SHORT = 3  # letters; shorter parts are seldom words
+# Parts that are seldom written together with what is before or behind them, in a language that divides by hyphens.
+_FIRST_PARTS = frozenset(
+    (
+        *("all", "cross", "half", "high", "long", "low", "mixed", "multi", "non", "open", "pre", "quasi", "real"),
+        *("self", "semi", "short", "single", "stand", "state", "two"),
+    )
+)
+_SECOND_PARTS = frozenset(
+    (
+        *("aware", "based", "bound", "centric", "controlled", "defined", "dependent", "driven", "effective"),
+        *("efficient", "focused", "free", "friendly", "function", "generated", "independent", "intensive", "known"),
+        *("level", "like", "made", "mode", "only", "optimized", "oriented", "ready", "related", "rich", "scale"),
+        *("sensitive", "shaped", "sized", "specific", "story", "style", "term", "the", "time", "to", "turn", "type"),
+        *("user", "wide", "world"),
+    )
+)
 
 
 def joined(pages: Sequence[str]) -> list[str]:
@@ -36,4 +52,6 @@ def _is_one(before: str, after: str, known: set[str], hyphened: set[str]) -> boo
     if (before + after).lower() in known or last + first in known:
         return True
     both_words = last in known and first in known and min(len(last), len(first)) >= _SHORT
-    return not both_words and f"{last}-{first}" not in hyphened
+    goes_on = ("-" in before and last in known) or ("-" in after and first in known)
+    compound = goes_on or last in _FIRST_PARTS or first in _SECOND_PARTS or len(before) == 1
+    return not both_words and not compound and f"{last}-{first}" not in hyphened

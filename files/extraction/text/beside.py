@@ -1,4 +1,5 @@
-"""The numbers of a chart in an Office file (DrawingML, ECMA-376 part 1, section 21.2), as a table."""
+"""What stands beside the text of Office files: the numbers of charts (DrawingML, ECMA-376 part 1, section 21.2), as
+tables, and remarks."""
 
 from typing import Any
 
@@ -10,8 +11,8 @@ _MOST = 500  # points of a chart that are written
 
 
 def chart(tree: Element) -> str:
-    """Its title, then a row for each category and a column for each series."""
-    title = "".join(text.text or "" for text in tree.iterfind(".//{*}chart/{*}title//{*}t")).strip()
+    """Its kind and title, then a row for each category and a column for each series."""
+    head = f"{_kind(tree)}: {_title(tree)}".rstrip(" :")
     series = list(tree.iter("{*}ser"))
     columns = [_points(each, "val", "yVal") for each in series]
     names = [next(iter(_points(each, "tx").values()), f"Series {number}") for number, each in enumerate(series, 1)]
@@ -21,9 +22,25 @@ def chart(tree: Element) -> str:
         ["", *names],
         *([categories.get(at, ""), *(column.get(at, "") for column in columns)] for at in places[:_MOST]),
     ]
-    return (
-        f"Chart: {title}\n\n{markdown([Cell(text) for text in row] for row in rows)}" if series else f"Chart: {title}\n"
-    )
+    return f"{head}\n\n{markdown([Cell(text) for text in row] for row in rows)}" if series else f"{head}\n"
+
+
+def remark(text: str, by: str = "", when: str = "") -> str:
+    """A line of a list of comments; `when` is in the notation of XML."""
+    said = ", ".join(filter(None, (by, when[:16].replace("T", " "))))
+    return f"- {said}: {text}" if said else f"- {text}"
+
+
+def _kind(tree: Element) -> str:
+    """“Bar chart” of `barChart`, “Pie chart” of `pie3DChart`."""
+    plot = tree.find(".//{*}plotArea")
+    names = [] if plot is None else [str(each.tag).rpartition("}")[2] for each in plot]
+    kinds = (name.removesuffix("Chart").removesuffix("3D") for name in names if name.endswith("Chart"))
+    return next((f"{kind.capitalize()} chart" for kind in kinds), "Chart")
+
+
+def _title(tree: Element) -> str:
+    return " ".join("".join(text.text or "" for text in tree.iterfind(".//{*}chart/{*}title//{*}t")).split())
 
 
 def _points(series: Element, *parts: str) -> dict[int, str]:

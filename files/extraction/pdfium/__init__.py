@@ -1,0 +1,1 @@
+"""What PDFium says of a page, in the words of the readers."""
