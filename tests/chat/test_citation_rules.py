@@ -53,9 +53,7 @@ def test_names_the_other_way_round_are_seen_and_the_passive_is_not_accused() -> 
 
 
 def test_sentences_end_where_people_would_end_them() -> None:
-    text = (
-        "Dr. Miller paid 3.5 euros, i.e. too much. It rained! (Not for long.)\n\n- one\n- two\n| a |\n雨です。明日。"
-    )
+    text = "Dr. Miller paid 3.5 euros, i.e. too much. It rained! (Not for long.)\n\n- one\n- two\n| a |\n雨です。明日。"
     assert sentences(text) == [
         "Dr. Miller paid 3.5 euros, i.e. too much.",
         "It rained!",
