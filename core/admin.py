@@ -1,7 +1,8 @@
 """What the admin pages of all apps share."""
 
+import json
 from collections.abc import Callable
-from functools import wraps
+from functools import reduce, wraps
 from itertools import chain
 from typing import Any, ClassVar, cast
 from uuid import UUID
@@ -32,6 +33,13 @@ MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
 _action = cast("Callable[..., Callable[..., Any]]", action)  # annotated by unfold as if it were applied already
 
 
+class Labelled(tuple[str, str]):
+    """A value that has a colour, and its words, as Unfold's lists take it; a row's own page shows the words."""
+
+    def __str__(self) -> str:
+        return self[1]
+
+
 def display(*, label: dict[str, str] | None = None, **options: Any) -> Callable[..., Any]:
     """As Unfold's. `label`: the colours of values, which are words of ours and shown in the reader's language."""
 
@@ -42,11 +50,22 @@ def display(*, label: dict[str, str] | None = None, **options: Any) -> Callable[
         @wraps(function)
         def shown(*given: Any) -> Any:
             value = function(*given)
-            return (value, i18n.label(value)) if isinstance(value, str) and value in label else value
+            return Labelled((value, i18n.label(value))) if isinstance(value, str) and value in label else value
 
         return unfold_display(label=label, **options)(shown)
 
     return decorator
+
+
+def column(path: str, name: str) -> Callable[..., Any]:
+    """What stands at the end of a path from the row, such as `conversation.owner`."""
+
+    @unfold_display(description=name)
+    def value(self: Any, row: Any) -> Any:
+        found = reduce(lambda place, step: getattr(place, step, None), path.split("."), row)
+        return "–" if found is None else str(found)
+
+    return cast("Callable[..., Any]", value)
 
 
 class CappedPaginator(Paginator[Any]):
@@ -98,6 +117,15 @@ class RowAdmin(ModelAdmin):
     def message_user(self, request: HttpRequest, message: Any, *given: Any, **options: Any) -> None:
         super().message_user(request, i18n.translated(str(message)), *given, **options)
 
+    def render_change_form(self, request: HttpRequest, context: Any, *given: Any, **options: Any) -> Any:
+        """What a form refuses is said in the reader's language, as what is done is."""
+        formsets = [part.formset for part in context["inline_admin_formsets"]]
+        forms = [context["adminform"].form, *(form for formset in formsets for form in formset.forms)]
+        refused = [each for form in forms for each in form.errors.values()]
+        for errors in (*refused, *(formset.non_form_errors() for formset in formsets)):
+            errors.data = [i18n.translated(str(said)) for said in errors]
+        return super().render_change_form(request, context, *given, **options)
+
     def row(self, request: HttpRequest, pk: str) -> Any:
         """Raises Http404 for what is not there or not to be seen in this admin."""
         found = self.get_object(request, pk)
@@ -144,7 +172,10 @@ class RowAdmin(ModelAdmin):
         acts = Entry.objects.filter(object_id=object_id, object_type=self.opts.label_lower).order_by("-id")
         log = LogEntry.objects.filter(object_id=object_id, content_type__app_label=self.opts.app_label)
         log = log.filter(content_type__model=self.opts.model_name).select_related("user").order_by("-action_time")
-        listed = [*reversed(log[:MOST_OF_HISTORY]), *map(Act, reversed(acts[:MOST_OF_HISTORY]))]
+        before = list(reversed(log[:MOST_OF_HISTORY]))
+        for entry in before:
+            entry.change_message = in_words(entry.change_message)
+        listed = [*before, *map(Act, reversed(acts[:MOST_OF_HISTORY]))]
         page = Paginator(listed, 2 * MOST_OF_HISTORY).get_page(1)
         context = {"action_list": page, "pagination_required": False, **(extra_context or {})}
         return super().history_view(request, object_id, context)
@@ -168,6 +199,19 @@ class RowAdmin(ModelAdmin):
         """The end of a dialog: the row's page, which says this."""
         self.message_user(request, said, level)
         return go(reverse(f"admin:{self.opts.label_lower.replace('.', '_')}_change", args=[row.pk]))
+
+
+def in_words(entry: str) -> str:
+    """An entry of a history: a sentence of ours, or in Django's form what was changed, by the names of fields."""
+    if not entry.startswith("["):
+        return i18n.translated(entry)
+    changes = json.loads(entry)
+    for about in (each for change in changes for each in change.values()):
+        if "name" in about:
+            about["name"] = i18n.label(about["name"])
+        if "fields" in about:
+            about["fields"] = [i18n.label(name) for name in about["fields"]]
+    return json.dumps(changes)
 
 
 class ReadOnlyAdmin(RowAdmin):
@@ -214,6 +258,7 @@ def acting(request: HttpRequest) -> AbstractUser:
 
 
 STATES = {
+    "idle": "default",
     "queued": "info",
     "running": "info",
     "answering": "info",
@@ -232,6 +277,11 @@ class RecordAdmin(ReadOnlyAdmin):
     """These tables grow without bound: nothing on their pages counts rows."""
 
     paginator = InfinitePaginator
+
+    def get_paginator(self, request: HttpRequest, queryset: Any, *given: Any, **options: Any) -> Any:
+        """The history of one row is no such table."""
+        kind = self.paginator if queryset.model is self.model else CappedPaginator
+        return kind(queryset, *given, **options)
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
         """By whole values alone, one column at a time, so that an index finds them: an id is looked up where there are
