@@ -16,6 +16,7 @@ from chat.models.replay import Replay, ReplayedTurn
 from chat.models.run import Mention, Run, RunStep
 from chat.models.share import Share
 from chat.models.summary import Mark, Summary, SummaryJob
+from chat.models.tag import Tag
 
 __all__ = [
     "RESTORABLE_FOR",
@@ -37,6 +38,7 @@ __all__ = [
     "StepReasoning",
     "Summary",
     "SummaryJob",
+    "Tag",
     "ToolPermission",
     "Turn",
 ]

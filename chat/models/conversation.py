@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy
 from uuid_utils.compat import uuid7
 
+from chat.models.tag import Tag
 from llm.models import Model
 from llm.models.provider import effort_field
 from llm.types.model_call import Usage
@@ -71,6 +72,8 @@ class Conversation(models.Model):
     state = models.CharField(max_length=20, choices=State, default=State.IDLE)
     origin = models.CharField(max_length=20, choices=Origin, default=Origin.WORKSPACE, editable=False)
     archived = models.BooleanField(default=False)
+    pinned = models.DateTimeField(null=True, blank=True, help_text="Stands above the list since then.")
+    tags: "models.ManyToManyField[Tag, Any]" = models.ManyToManyField(Tag, blank=True, related_name="conversations")
     deleted = models.DateTimeField(null=True, blank=True, help_text="Hidden since then; gone a day later.")
     imported_from = models.CharField(
         max_length=200, blank=True, editable=False, help_text="The product it was written in, and its id there."
@@ -90,6 +93,7 @@ class Conversation(models.Model):
                 name="conversation_list",
             ),
             models.Index(fields=["updated"], condition=Q(origin="api"), name="conversation_of_program"),
+            models.Index(fields=["owner"], condition=Q(pinned__isnull=False), name="conversation_pinned"),
             models.Index(fields=["deleted"], condition=Q(deleted__isnull=False), name="conversation_deleted"),
         ]
         constraints: ClassVar = [
