@@ -124,12 +124,18 @@ def chosen(request: Request) -> HttpResponse:
             return _done(request, rows, does)
         except ProductError as error:
             problem = error
-    context = {"chosen": rows, "asking": does == "ask_delete", "problem": problem, **_places(request.user)}
+    listed = {name: _how_many([bool(getattr(row, name)) for row in rows]) for name in ("pinned", "archived")}
+    asking = does == "ask_delete"
+    context = {"chosen": rows, "listed": listed, "asking": asking, "problem": problem, **_places(request.user)}
     template = "chat/_chosen.html" if request.htmx else "chat/chosen.html"
     response = render(request, template, context, status=problem.status if problem else 200)
     if problem:
         response["HX-Retarget"] = "#organise"  # which tells the page that this is no page of an error
     return response
+
+
+def _how_many(are: list[bool]) -> str:
+    return "all" if all(are) else "some" if any(are) else ""
 
 
 def _done(request: Request, rows: list[Conversation], does: str) -> HttpResponse:

@@ -78,7 +78,13 @@ list.addEventListener("click", (event) => {
     const every = there.every((box) => box.checked);
     for (const box of there) box.checked = !every;
   }
-  const box = around(HTMLInputElement, "input[name=conversation]", event.target);
+  // Of a row as a whole: a finger hits no box.
+  const row = around(HTMLElement, "li:has(> input)", event.target);
+  const box = row && find(HTMLInputElement, "input", row);
+  if (around(HTMLAnchorElement, "a", event.target) && box && !opensElsewhere(event)) {
+    event.preventDefault();
+    box.checked = !box.checked;
+  }
   if (box) {
     if (event.shiftKey && from) {
       const [first, last] = [there.indexOf(from), there.indexOf(box)].sort((one, other) => one - other);
@@ -124,7 +130,7 @@ list.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.requestConfig.elt !== list || detail.xhr.status !== 200) return;
   if (!detail.serverResponse.includes('name="seen"')) return void location.reload(); // signed out meanwhile
   const { top, bottom } = list.getBoundingClientRect();
-  const rows = all(HTMLElement, "li > a:first-child[id]", list).map((row) => ({ id: row.id, at: topOf(row) }));
+  const rows = all(HTMLElement, "li > a[id^=c-]", list).map((row) => ({ id: row.id, at: topOf(row) }));
   inView = list.scrollTop ? rows.filter(({ at }) => at >= top && at < bottom) : [];
 });
 
