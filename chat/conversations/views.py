@@ -35,7 +35,7 @@ from chat.turns.services import forget_permission
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_headers, with_row
 from projects.models import Project
-from projects.services import visible_project
+from projects.models.roles import visible_project
 
 MAX_PROJECTS = 200  # to choose from
 SHARES = 200  # on the page of all links

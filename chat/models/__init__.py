@@ -7,6 +7,7 @@ from chat.models.conversation import (
     ModelCall,
     NextMessage,
     StepReasoning,
+    Tag,
     Turn,
 )
 from chat.models.import_job import Import
@@ -16,7 +17,6 @@ from chat.models.replay import Replay, ReplayedTurn
 from chat.models.run import Mention, Run, RunStep
 from chat.models.share import Share
 from chat.models.summary import Mark, Summary, SummaryJob
-from chat.models.tag import Tag
 
 __all__ = [
     "RESTORABLE_FOR",
