@@ -55,6 +55,7 @@ urlpatterns = [
     path("c/<uuid:pk>/sources/", sources.conversation_sources, name="sources"),
     path("messages/<uuid:pk>/sources/", sources.answer_sources, name="answer_sources"),
     path("messages/<uuid:pk>/sources/<int:number>/", sources.preview, name="source"),
+    path("messages/<uuid:pk>/citations/<int:part>/<int:citation>/", sources.doubt, name="doubt"),
     path("messages/<uuid:pk>/text/", sources.as_written, name="as_written"),
     path("messages/<uuid:pk>/", conversation.message, name="message"),
     path("messages/<uuid:pk>/regenerate/", conversation.regenerate, name="retry"),

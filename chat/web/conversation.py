@@ -59,7 +59,13 @@ def home(request: Request) -> HttpResponse:
         conversation = start_conversation(user=request.user, scope=_new_scope(request, request.POST), ask=ask)
     except ProductError as error:
         return _refused(request, None, error)
-    return _go(request, reverse("chat:conversation", args=[conversation.pk]))
+    address = reverse("chat:conversation", args=[conversation.pk])
+    if not request.htmx:
+        return redirect(address)
+    # The page of a new conversation becomes this one in place, so nothing is loaded before the answer is seen.
+    response = page(request, visible_conversation(request.user, conversation.pk), chips=[])
+    response["Content-Location"], response[ACCEPTED] = address, "yes"
+    return response
 
 
 @with_row(visible_conversation, "GET")
@@ -311,13 +317,6 @@ def turns_response(request: Request, found: Conversation, turns: list[Turn], *, 
     response = render(request, "chat/_turn.html", context)
     response[ACCEPTED] = "yes"
     return response
-
-
-def _go(request: Request, url: str) -> HttpResponse:
-    """htmx follows a redirect inside a fragment; HX-Redirect makes the page itself go there."""
-    if request.htmx:
-        return HttpResponse(status=204, headers={"HX-Redirect": url, ACCEPTED: "yes"})
-    return redirect(url)
 
 
 def _ask(request: Request) -> Ask:

@@ -11,7 +11,6 @@ import { all, announce, around, DRAFT, find, need, opensElsewhere, parse, say } 
 import { Attachments } from "./uploads.js";
 import { whoAnswers } from "./who.js";
 
-const ASKED = "asked";
 const touch = matchMedia("(pointer: coarse)");
 
 /**
@@ -63,7 +62,7 @@ export class Composer {
     form.addEventListener("htmx:beforeRequest", (event) => event.detail.elt === form && this.#begin(event));
     form.addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {
       // Not by the status: a sign-in page, or that of a network before the server, comes with 200, too.
-      if (elt === form) this.#end(isAccepted(xhr), xhr.getResponseHeader("HX-Redirect"));
+      if (elt === form) this.#end(isAccepted(xhr), xhr.getResponseHeader("Content-Location"));
     });
   }
 
@@ -194,12 +193,11 @@ export class Composer {
     this.#typed();
   }
 
-  /** The page that opens next has what is being written there, and tells how the answer ends. @param {string} address */
+  /** What is being written is a draft of that conversation from here on. @param {string} address */
   #moveTo(address) {
     localStorage.removeItem(this.draft);
     this.draft = DRAFT + address.split("/").at(-2);
     this.attachments.keepAs(`${this.draft}:files`);
-    sessionStorage.setItem(ASKED, "yes");
   }
 
   /** What waited on the server comes back, above what is being written. @param {string} text @param {string[]} files ids */
@@ -226,13 +224,6 @@ export function isAccepted(xhr) {
 /** @param {string} before @param {string} after */
 function joined(before, after) {
   return before && after.trim() ? `${before}\n\n${after}` : before || after;
-}
-
-/** Whether this page opened because a message was sent from the page before; true once. */
-export function justAsked() {
-  const asked = sessionStorage.getItem(ASKED) !== null;
-  sessionStorage.removeItem(ASKED);
-  return asked;
 }
 
 // --- the message that waits for the answer, above the composer: htmx fills it ---

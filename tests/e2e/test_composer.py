@@ -1,10 +1,24 @@
 """The composer: what is offered behind a /, the arrow up, files by paste, who answers, the meter under the field."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.conftest import Person
-from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready, scripted, who_answers
+from tests.e2e.conftest import (
+    PHONE,
+    Look,
+    OpenBrowser,
+    answer,
+    ask,
+    expect_complete,
+    field,
+    ready,
+    scripted,
+    status,
+    who_answers,
+)
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -246,15 +260,35 @@ def test_what_a_page_before_the_server_answers_is_not_taken_for_the_server(page:
     expect(field(page)).to_have_value("Two")
 
 
-def test_the_first_message_stands_in_its_place_at_once(page: Page) -> None:
-    waiting: list[Route] = []
-    page.route("**/", lambda route: waiting.append(route) if route.request.method == "POST" else route.continue_())
+def test_the_first_message_stands_in_its_place_and_its_conversation_around_it(look: Look) -> None:
+    page, waiting = look.page, list[Route]()
+    home = re.compile("//[^/]+/$")
+    page.route(home, lambda route: waiting.append(route) if route.request.method == "POST" else route.continue_())
+    page.evaluate("window.stays = true")
+    title = page.get_by_role("heading", level=1)
     field(page).fill(scripted("Good morning", text="Good evening."))
-    field(page).press("Enter")
+    look.press(page.get_by_role("button", name="Send"))
     route = until_sent(page, waiting)
     expect(page.locator("article.question")).to_contain_text("Good morning")
     expect(page.get_by_role("heading", name="What would you like to know?")).to_be_hidden()
+    field(page).press_sequentially("Meanwhile")
     route.continue_()
     page.wait_for_url("**/c/*/")
+    expect_complete(page)
     expect(answer(page)).to_contain_text("Good evening.")
-    expect(page.locator("article.question")).to_have_count(1)
+    expect(status(page)).to_have_text("Answer complete, 2 words.")
+    expect(field(page)).to_have_value("Meanwhile")
+    expect(title).to_contain_text("Good morning")
+    expect(page).to_have_title(re.compile("^Good morning"))
+    ask(page, "And at noon?", text="Good day.")
+    expect(page.locator("article.answer[data-status=done]")).to_have_count(2)
+    look.press(page.get_by_role("link", name="Options of this conversation"))
+    look.press(page.get_by_role("link", name="Share by link"))
+    expect(page.get_by_role("dialog", name="Share by link")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(look.side().locator("[aria-current=page]")).to_contain_text("Good morning")
+    assert page.evaluate("window.stays")  # no other page was loaded
+    page.go_back()
+    expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+    page.go_forward()
+    expect(page.locator("article.answer")).to_have_count(2)
