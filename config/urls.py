@@ -29,6 +29,7 @@ from personas import api as personas_api
 from personas import text_api
 from projects import api as projects_api
 from projects.planner import api as task_api
+from projects.prompts import api as prompt_api
 
 __all__ = ["handler404", "handler500", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
 
@@ -50,7 +51,7 @@ router.register("webhooks", webhook_api.WebhookViewSet)
 router.register("tasks", task_api.TaskViewSet)
 router.register("runs", run_api.RunViewSet)
 router.register("personas", personas_api.PersonaViewSet)
-router.register("prompts", personas_api.PromptViewSet)
+router.register("prompts", prompt_api.PromptViewSet)
 router.register("reminders", personas_api.ReminderViewSet)
 router.register("budget-profiles", personas_api.BudgetProfileViewSet)
 router.register("system-prompts", personas_api.SystemPromptViewSet)
@@ -64,6 +65,7 @@ urlpatterns = [
     path("files/", include("files.urls")),
     path("projects/", include("projects.urls")),
     path("tasks/", include("projects.planner.urls")),
+    path("personas/prompts/", include("projects.prompts.urls")),
     path("personas/", include("personas.urls")),
     path("settings/", include("accounts.urls")),
     path("setup/", include("config.setup.urls")),

@@ -1,4 +1,4 @@
-"""`/api/v1/`: personas, reminders, budget profiles, system prompts and saved prompts for programs."""
+"""`/api/v1/`: personas, reminders, budget profiles and system prompts for programs."""
 
 from copy import copy
 from typing import Any, ClassVar
@@ -34,7 +34,7 @@ from core.requests import (
 from llm.models import Model
 from llm.serializers import ModelSerializer
 from personas import services, tools
-from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SystemPrompt
+from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
 
 METHODS = ("get", "post", "patch", "delete", "head", "options")
 
@@ -163,15 +163,6 @@ class SystemPromptSerializer(Strict, serializers.ModelSerializer[SystemPrompt]):
         model = SystemPrompt
         fields: ClassVar = ["id", "version", "text", "note", "tokens", "author", "active", "activate", "created"]
         read_only_fields: ClassVar = ["version", "author", "active", "created"]
-
-
-class PromptSerializer(Strict, serializers.ModelSerializer[SavedPrompt]):
-    text = serializers.CharField(max_length=SavedPrompt.MAX_TEXT)
-
-    class Meta:
-        model = SavedPrompt
-        fields: ClassVar = ["id", "name", "text", "created"]
-        read_only_fields: ClassVar = ["id", "created"]
 
 
 class AdminView(ScopedView):
@@ -357,27 +348,6 @@ class SystemPromptViewSet(
     def _shown(self, prompt: SystemPrompt, code: int = 200) -> Response:
         response = Response(self.get_serializer(prompt).data, status=code)
         return tagged(response, prompt.tag) if prompt.active else response
-
-
-class PromptViewSet(ScopedView, viewsets.ModelViewSet[SavedPrompt]):
-    serializer_class = PromptSerializer
-    pagination_class = ByName
-    queryset = SavedPrompt.objects.none()
-    http_method_names = METHODS
-
-    def get_queryset(self) -> QuerySet[SavedPrompt]:
-        return SavedPrompt.objects.visible_to(self.request.user)
-
-    def perform_create(self, serializer: BaseSerializer[SavedPrompt]) -> None:
-        serializer.instance = services.create_saved_prompt(user=self.person, **serializer.validated_data)
-
-    def perform_update(self, serializer: BaseSerializer[SavedPrompt]) -> None:
-        serializer.instance = services.update_saved_prompt(
-            user=self.person, prompt=self.get_object(), fields=serializer.validated_data
-        )
-
-    def perform_destroy(self, instance: SavedPrompt) -> None:
-        services.delete_saved_prompt(user=self.person, prompt=instance)
 
 
 class ModelViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Model]):

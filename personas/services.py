@@ -1,14 +1,13 @@
-"""Every change to personas, prompt versions, reminders, budget profiles and saved prompts."""
+"""Every change to personas, prompt versions, reminders and budget profiles."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Max, Q
 from django.utils import timezone
 
@@ -22,7 +21,7 @@ from llm import tokens
 from llm.models import Model
 from llm.models.workspace import Kept
 from personas.handing_over import require_hand_over
-from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SavedPrompt, SystemPrompt
+from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SystemPrompt
 from personas.names import NAMES, free_name, require_free_name
 from personas.texts import BUILT_IN, TEXTS, Own, Texts, checked
 
@@ -32,7 +31,6 @@ ONE_AT_A_TIME = "active prompts and default profile"  # two who save at once get
 NO_VERSION = "0"  # the tag of what has no active version
 # Of a persona; everything else goes into a copy.
 NOT_COPIED = {"id", "owner", "name", "visibility", "version", "tokens", "created", "updated"}
-OFFERED = 12  # saved prompts behind a /
 
 
 def counted(text: str) -> dict[str, int]:
@@ -395,65 +393,3 @@ def reminders_for(persona: Persona | None) -> list[str]:
     if persona is not None:
         mine |= Q(scope=Reminder.Scope.PERSONA, personas=persona)
     return list(Reminder.objects.filter(mine, enabled=True).distinct().values_list("text", flat=True))
-
-
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """What a / at the beginning of a message may mean. `name` is empty for a persona's starter message."""
-
-    key: str
-    name: str
-    text: str
-
-
-def create_saved_prompt(*, user: User, name: str, text: str) -> SavedPrompt:
-    """Raises `empty_prompt`, `prompt_name_taken` (409) and `too_many_prompts`."""
-    if SavedPrompt.objects.visible_to(user).count() >= SavedPrompt.MOST:
-        raise ProductError(
-            "too_many_prompts", f"You have {SavedPrompt.MOST} prompts, which is the most. Delete one you do not use."
-        )
-    return _stored_prompt(SavedPrompt(owner=user), name, text)
-
-
-def update_saved_prompt(*, user: User, prompt: SavedPrompt, fields: dict[str, Any]) -> SavedPrompt:
-    """`fields`: `name` and `text`, or one of them. Raises what creating one raises, and `not_found`."""
-    _require_own(user, prompt)
-    return _stored_prompt(prompt, fields.get("name", prompt.name), fields.get("text", prompt.text))
-
-
-def delete_saved_prompt(*, user: User, prompt: SavedPrompt) -> None:
-    _require_own(user, prompt)
-    prompt.delete()
-
-
-def visible_saved_prompt(user: User, pk: UUID) -> SavedPrompt:
-    """Raises `NotFound`."""
-    return get_or_404(SavedPrompt.objects.visible_to(user), pk, "prompt")
-
-
-def offered_prompts(*, user: User, persona: Persona | None, typed: str) -> list[Offered]:
-    """What may be meant by `typed` behind a /: one's own prompts by name, then the persona's starter messages."""
-    typed = typed.strip().casefold()[:100]
-    own = (Offered(str(each.pk), each.name, each.text) for each in SavedPrompt.objects.visible_to(user))
-    starters = enumerate(persona.starter_messages) if persona else ()
-    offered = [*own, *(Offered(f"starter-{number}", "", text) for number, text in starters)]
-    return [each for each in offered if typed in (each.name or each.text).casefold()][:OFFERED]
-
-
-def _stored_prompt(prompt: SavedPrompt, name: str, text: str) -> SavedPrompt:
-    prompt.name, prompt.text = " ".join(name.split())[: SavedPrompt.MAX_NAME], text.strip()[: SavedPrompt.MAX_TEXT]
-    if not prompt.name or not prompt.text:
-        raise ProductError("empty_prompt", "Give the prompt a name and a text.")
-    try:
-        with transaction.atomic():
-            prompt.save()
-    except IntegrityError as error:
-        raise ProductError(
-            "prompt_name_taken", f"You have a prompt called “{prompt.name}” already. Choose another name.", status=409
-        ) from error
-    return prompt
-
-
-def _require_own(user: User, prompt: SavedPrompt) -> None:
-    if prompt.owner_id != user.pk:
-        raise NotFound("prompt")

@@ -10,9 +10,6 @@ urlpatterns = signed_in(
         path("new/", views.new, name="new"),
         path("count/", views.count, name="count"),
         path("tools/", views.server_tools, name="server_tools"),
-        path("prompts/", views.prompts, name="prompts"),
-        path("prompts/<uuid:pk>/", views.prompt, name="prompt"),
-        path("prompts/<uuid:pk>/delete/", views.delete_prompt, name="delete_prompt"),
         path("<uuid:pk>/", views.persona, name="persona"),
         path("<uuid:pk>/duplicate/", views.duplicate, name="duplicate"),
     ]

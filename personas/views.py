@@ -1,4 +1,4 @@
-"""The pages of personas and of saved prompts. A view reads the request, calls one service, and renders."""
+"""The pages of personas. A view reads the request, calls one service, and renders."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from core.requests import with_row
 from llm.models import WebSearch
 from personas import services, tools
 from personas.forms import CountForm, PersonaPageForm
-from personas.models import Persona, SavedPrompt, SystemPrompt
+from personas.models import Persona, SystemPrompt
 
 
 @require_GET
@@ -119,46 +119,3 @@ def server_tools(request: Request) -> HttpResponse:
     chosen = request.GET.getlist("tools")
     context = {"servers": tools.tickable(tools.offers(), chosen), "chosen": chosen}
     return render(request, "personas/_server_tools.html", context)
-
-
-@require_http_methods(["GET", "POST"])
-def prompts(request: Request) -> HttpResponse:
-    """A person's saved prompts; a POST saves a new one."""
-    if request.method == "GET":
-        return _prompts_page(request)
-    try:
-        services.create_saved_prompt(
-            user=request.user, name=request.POST.get("name", ""), text=request.POST.get("text", "")
-        )
-    except ProductError as error:
-        return _prompts_page(request, error, written=request.POST)
-    return redirect("personas:prompts")
-
-
-@with_row(services.visible_saved_prompt)
-def prompt(request: Request, found: SavedPrompt) -> HttpResponse:
-    """Changes one."""
-    fields = {name: request.POST[name] for name in ("name", "text") if name in request.POST}
-    try:
-        services.update_saved_prompt(user=request.user, prompt=found, fields=fields)
-    except ProductError as error:
-        return _prompts_page(request, error, changing={"pk": found.pk, **fields})
-    return redirect("personas:prompts")
-
-
-@with_row(services.visible_saved_prompt)
-def delete_prompt(request: Request, found: SavedPrompt) -> HttpResponse:
-    services.delete_saved_prompt(user=request.user, prompt=found)
-    return redirect("personas:prompts")
-
-
-def _prompts_page(request: Request, error: ProductError | None = None, **more: object) -> HttpResponse:
-    context = {
-        "section": "personas",
-        "prompts": SavedPrompt.objects.visible_to(request.user),
-        "longest_name": SavedPrompt.MAX_NAME,
-        "longest_text": SavedPrompt.MAX_TEXT,
-        "problem": {"code": error.code, "detail": error.detail} if error else None,
-        **more,
-    }
-    return render(request, "personas/prompts.html", context, status=error.status if error else 200)

@@ -208,6 +208,7 @@ def _context(request: Request, found: Project) -> dict[str, Any]:
         "entries": entries,
         "unread": any(entry.file.unread for entry in entries),
         "tokens": sum(entry.file.token_count or 0 for entry in entries),
+        "prompts": found.saved_prompts.all(),
     }
 
 

@@ -117,7 +117,8 @@ def text_in(parts: Sequence[Mapping[str, Any]]) -> str:
 class Message(models.Model):
     """`parts` is a list of objects, each with a `type`: text, reasoning, tool_call, tool_result or file.
 
-    text, reasoning: `text`. tool_call: `id`, `name`, `arguments` (JSON text), `label`, and where one is needed
+    text, reasoning: `text`; of a text that cites something, `citations` and `check` (as the events of these names have
+    it). tool_call: `id`, `name`, `arguments` (JSON text), `label`, and where one is needed
     `approval` and, while it waits, `until` when (ISO 8601).
     tool_result: `id`, `text`, `error`, `documents` (what it found: `number`, `title`, and where to open it), and, where
     something left the workspace, `outgoing` (`core.net.outgoing.Sent`).
@@ -296,7 +297,7 @@ class Turn(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.id} ({self.status})"
+        return str(self.id)
 
 
 class NextMessage(models.Model):

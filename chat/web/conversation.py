@@ -39,8 +39,11 @@ from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_headers, with_row
 from files.models import File
 from llm.models import Model
-from personas.services import model_for, offered_prompts
+from personas.models import SavedPrompt
+from personas.services import model_for
 from projects.models import Project
+from projects.prompts.services import offered_prompts, visible_saved_prompt
+from projects.prompts.variables import LONGEST, filled, variables
 from projects.services import visible_project
 
 ACCEPTED = "Message-Accepted"  # a header: by it the composer knows that what it has sent is stored
@@ -56,7 +59,13 @@ def home(request: Request) -> HttpResponse:
         conversation = start_conversation(user=request.user, scope=_new_scope(request, request.POST), ask=ask)
     except ProductError as error:
         return _refused(request, None, error)
-    return _go(request, reverse("chat:conversation", args=[conversation.pk]))
+    address = reverse("chat:conversation", args=[conversation.pk])
+    if not request.htmx:
+        return redirect(address)
+    # The page of a new conversation becomes this one in place, so nothing is loaded before the answer is seen.
+    response = page(request, visible_conversation(request.user, conversation.pk), chips=[])
+    response["Content-Location"], response[ACCEPTED] = address, "yes"
+    return response
 
 
 @with_row(visible_conversation, "GET")
@@ -219,13 +228,39 @@ def change_persona(request: Request, found: Conversation) -> HttpResponse:
 
 @require_GET
 def offer_prompts(request: Request, pk: UUID | None = None) -> HttpResponse:
-    """What a / at the beginning of a message may mean: the persona's starter messages and the person's own prompts."""
-    if pk is None:
-        persona = services.visible_persona(request.user, request.GET.get("persona"))
-    else:
-        persona = scope_of(visible_conversation(request.user, pk)).persona
-    offered = offered_prompts(user=request.user, persona=persona, typed=request.GET.get("q", ""))
+    """What a / at the beginning of a message may mean: prompts that the person sees here, and the persona's starter
+    messages."""
+    scope = scope_of(visible_conversation(request.user, pk)) if pk else _new_scope(request, request.GET)
+    offered = offered_prompts(
+        user=request.user, persona=scope.persona, project=scope.project, typed=request.GET.get("q", "")
+    )
     return render(request, "chat/_prompts.html", {"offered": offered})
+
+
+@with_row(visible_saved_prompt, "GET", "POST")
+def use_prompt(request: Request, found: SavedPrompt) -> HttpResponse:
+    """Asks for what a saved prompt leaves open, in a dialog or on a page. A POST gives the text: to a script as it is,
+    else in the field of a new conversation."""
+    asked, problem = variables(found.text), None
+    values = {each.name: request.POST.get(f"value {each.name}", each.default) for each in asked}
+    if request.method == "POST" or not asked:
+        try:
+            text = filled(found.text, values)
+        except ProductError as error:
+            problem = error
+        else:
+            if request.htmx:
+                return HttpResponse(text, content_type="text/plain; charset=utf-8")
+            return page(request, None, draft=text)
+    context = {
+        "section": "personas",
+        "prompt": found,
+        "asked": [(each, values[each.name]) for each in asked],
+        "longest": LONGEST,
+        "problem": problem,
+    }
+    template = "chat/_fill.html" if request.htmx else "chat/fill.html"
+    return render(request, template, context, status=problem.status if problem else 200)
 
 
 @require_GET
@@ -282,13 +317,6 @@ def turns_response(request: Request, found: Conversation, turns: list[Turn], *, 
     response = render(request, "chat/_turn.html", context)
     response[ACCEPTED] = "yes"
     return response
-
-
-def _go(request: Request, url: str) -> HttpResponse:
-    """htmx follows a redirect inside a fragment; HX-Redirect makes the page itself go there."""
-    if request.htmx:
-        return HttpResponse(status=204, headers={"HX-Redirect": url, ACCEPTED: "yes"})
-    return redirect(url)
 
 
 def _ask(request: Request) -> Ask:

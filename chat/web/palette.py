@@ -66,7 +66,7 @@ def commands() -> list[Row]:
         Row(_("New conversation"), "write", reverse("chat:home"), keys="Ctrl Shift O"),
         Row(_("Projects"), "folder", reverse("projects:list")),
         Row(_("Personas"), "persona", reverse("personas:list")),
-        Row(_("Your prompts"), "write", reverse("personas:prompts")),
+        Row(_("Prompts"), "write", reverse("prompts:list")),
         Row(_("Tasks"), "task", reverse("tasks:today")),
         Row(_("Files"), "file", reverse("files:list")),
         Row(_("Settings"), "settings", reverse("settings:preferences")),

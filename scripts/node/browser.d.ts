@@ -31,6 +31,7 @@ interface HTMLElementEventMap {
   "htmx:confirm": CustomEvent<HtmxRequest>;
   "htmx:beforeRequest": CustomEvent<HtmxRequest>;
   "htmx:beforeSend": CustomEvent<HtmxRequest>;
+  "htmx:beforeOnLoad": CustomEvent<HtmxRequest>;
   "htmx:beforeSwap": CustomEvent<HtmxRequest>;
   "htmx:afterSwap": CustomEvent<HtmxRequest>;
   "htmx:afterRequest": CustomEvent<HtmxRequest>;

@@ -11,7 +11,6 @@ import { all, announce, around, DRAFT, find, need, opensElsewhere, parse, say } 
 import { Attachments } from "./uploads.js";
 import { whoAnswers } from "./who.js";
 
-const ASKED = "asked";
 const touch = matchMedia("(pointer: coarse)");
 
 /**
@@ -63,7 +62,7 @@ export class Composer {
     form.addEventListener("htmx:beforeRequest", (event) => event.detail.elt === form && this.#begin(event));
     form.addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {
       // Not by the status: a sign-in page, or that of a network before the server, comes with 200, too.
-      if (elt === form) this.#end(isAccepted(xhr), xhr.getResponseHeader("HX-Redirect"));
+      if (elt === form) this.#end(isAccepted(xhr), xhr.getResponseHeader("Content-Location"));
     });
   }
 
@@ -194,12 +193,11 @@ export class Composer {
     this.#typed();
   }
 
-  /** The page that opens next has what is being written there, and tells how the answer ends. @param {string} address */
+  /** What is being written is a draft of that conversation from here on. @param {string} address */
   #moveTo(address) {
     localStorage.removeItem(this.draft);
     this.draft = DRAFT + address.split("/").at(-2);
     this.attachments.keepAs(`${this.draft}:files`);
-    sessionStorage.setItem(ASKED, "yes");
   }
 
   /** What waited on the server comes back, above what is being written. @param {string} text @param {string[]} files ids */
@@ -226,13 +224,6 @@ export function isAccepted(xhr) {
 /** @param {string} before @param {string} after */
 function joined(before, after) {
   return before && after.trim() ? `${before}\n\n${after}` : before || after;
-}
-
-/** Whether this page opened because a message was sent from the page before; true once. */
-export function justAsked() {
-  const asked = sessionStorage.getItem(ASKED) !== null;
-  sessionStorage.removeItem(ASKED);
-  return asked;
 }
 
 // --- the message that waits for the answer, above the composer: htmx fills it ---
@@ -330,7 +321,8 @@ function offerMeant(form, text) {
   /** A conversation that does not exist yet has its persona in the form. @param {Begun} begun */
   function address({ name, typed }) {
     const persona = find(HTMLSelectElement, "[name=persona]", form)?.value ?? "";
-    return `${form.dataset[`${name}Url`]}?${new URLSearchParams({ q: typed, persona })}`;
+    const project = find(HTMLInputElement, "[name=project]", form)?.value ?? "";
+    return `${form.dataset[`${name}Url`]}?${new URLSearchParams({ q: typed, persona, project })}`;
   }
 
   function close() {
@@ -363,14 +355,20 @@ function offerMeant(form, text) {
   }
 
   /** @param {HTMLElement} option */
-  function take({ dataset: { insert, file } }) {
+  function take({ dataset: { insert, file, fill } }) {
     const found = begun();
-    if (!found) return close();
-    const start = text.selectionStart - found.typed.length - 1;
-    text.setRangeText(insert ? insert + found.behind : "", start, text.selectionStart, "end");
-    if (file) form.dispatchEvent(new CustomEvent("attachfile", { detail: { id: file } }));
     close();
-    text.dispatchEvent(new Event("input", { bubbles: true }));
+    if (!found) return;
+    const end = text.selectionStart;
+    const start = end - found.typed.length - 1;
+    /** In the place of the sign and of what is typed behind it. @param {string} put */
+    const replace = (put) => {
+      text.setRangeText(put, start, end, "end");
+      text.dispatchEvent(new Event("input", { bubbles: true }));
+    };
+    if (fill) return void askFor(fill, replace, text);
+    replace(insert ? insert + found.behind : "");
+    if (file) form.dispatchEvent(new CustomEvent("attachfile", { detail: { id: file } }));
   }
 
   /** @param {KeyboardEvent} event */
@@ -405,4 +403,64 @@ function offerMeant(form, text) {
   });
   // Before the composer, for which Enter sends, and before the page, for which Esc stops the answer.
   form.addEventListener("keydown", (event) => list.hidden || event.isComposing || key(event), true);
+}
+
+// --- a prompt that leaves something open: a dialog asks for it, and remembers what was said last ---
+
+/**
+ * @param {string} address
+ * @param {(text: string) => void} take the text with everything that was asked for
+ * @param {HTMLTextAreaElement} back where the focus goes afterwards
+ */
+async function askFor(address, take, back) {
+  const headers = { "HX-Request": "true" };
+  const caret = back.selectionStart;
+  const response = await fetch(address, { headers }).catch(() => null);
+  if (!response?.ok) return void back.focus();
+  const dialog = need(HTMLDialogElement, "dialog", parse(await response.text()));
+  const form = need(HTMLFormElement, "form", dialog);
+  const key = `${DRAFT}prompt:${form.dataset.fillForm}`;
+  const fields = all(HTMLTextAreaElement, "textarea", form);
+  const choices = all(HTMLSelectElement, "select", form);
+  recall(key, [...fields, ...choices]);
+  document.body.append(dialog);
+  /** @type {string | null} */
+  let filled = null;
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    back.focus();
+    back.setSelectionRange(caret, caret); // the browser does not keep it while a dialog is open
+    if (filled !== null) take(filled);
+  });
+  dialog.addEventListener("click", ({ target }) => {
+    if (target === dialog || around(Element, "[data-close-fill]", target)) dialog.close();
+  });
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || touch.matches) return;
+    if (!around(HTMLTextAreaElement, "textarea", event.target)) return;
+    event.preventDefault();
+    form.requestSubmit();
+  });
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const body = new FormData(form);
+    const sent = await fetch(address, { method: "POST", body, headers }).catch(() => null);
+    if (!sent?.ok) return form.submit(); // the page that this leads to says what is wrong
+    localStorage.setItem(key, JSON.stringify([...fields, ...choices].map(({ name, value }) => [name, value])));
+    filled = await sent.text();
+    dialog.close();
+  });
+  dialog.showModal();
+  fields[0]?.select();
+}
+
+/** What was said the last time, as far as it can be said again. @param {string} key @param {(HTMLTextAreaElement | HTMLSelectElement)[]} fields */
+function recall(key, fields) {
+  const said = new Map(JSON.parse(localStorage.getItem(key) ?? "[]"));
+  for (const field of fields) {
+    const before = said.get(field.name);
+    if (typeof before !== "string") continue;
+    if (field instanceof HTMLTextAreaElement || [...field.options].some(({ value }) => value === before))
+      field.value = before;
+  }
 }

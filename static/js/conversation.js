@@ -1,14 +1,14 @@
 /** The page of a conversation: what comes from the server finds its place, and the status line says what goes on. */
 import { Answer, equip } from "./answers.js";
 import "./glass.js";
-import { Composer, editNext, isAccepted, justAsked, refreshNext } from "./composer.js";
+import { Composer, editNext, isAccepted, refreshNext } from "./composer.js";
 import { atRest, Refused, socket, whenReleased } from "./live.js";
 import { morph } from "./morph.js";
 import { all, announce, around, find, need, notify, parse, say } from "./page.js";
 import { chooseModel } from "./who.js";
 
 const main = need(HTMLElement, "main");
-const conversation = main.dataset.conversation ?? "";
+let conversation = main.dataset.conversation ?? "";
 const messages = need(HTMLElement, "#messages");
 const status = need(HTMLElement, "#status");
 let title = document.title;
@@ -278,6 +278,65 @@ function takeBackSending() {
   main.classList.remove("begun");
 }
 
+// --- the first message: the page of a new conversation becomes that of the conversation, in place ---
+
+const READDRESSED = "#composer, #text, #plan, #picker-search, #side-list"; // on both pages, for other addresses
+const ADDRESSES = ["action", "hx-get", "hx-post", "data-prompts-url", "placeholder"];
+const ADDED = "#next, #persona-form, #share-dialog"; // behind what stands before them on both pages
+let shown = new URL(performance.getEntriesByType("navigation")[0].name).pathname; // before any going back or forward
+
+document.body.addEventListener("htmx:beforeOnLoad", (event) => {
+  const { requestConfig, xhr } = event.detail;
+  const address = xhr.getResponseHeader("Content-Location");
+  if (conversation || requestConfig.elt !== composer.form || !isAccepted(xhr) || !address) return;
+  event.preventDefault();
+  history.pushState(null, "", address);
+  shown = location.pathname;
+  become(parse(xhr.responseText));
+});
+
+/** @param {Document} page of the conversation, as the server has it */
+function become(page) {
+  for (const theirs of all(HTMLElement, READDRESSED, page)) {
+    const mine = need(HTMLElement, `#${theirs.id}`);
+    for (const name of ADDRESSES)
+      if (theirs.hasAttribute(name)) mine.setAttribute(name, theirs.getAttribute(name) ?? "");
+    htmx.process(mine);
+  }
+  for (const added of all(HTMLElement, ADDED, page)) {
+    document.getElementById(added.previousElementSibling?.id ?? "")?.after(added);
+    htmx.process(added);
+  }
+  for (const place of ["header.head", ".who-choice:has([name=persona])"]) {
+    const [mine, theirs] = [find(HTMLElement, place), find(HTMLElement, place, page)];
+    if (mine && theirs) morph(mine, theirs);
+    if (mine) htmx.process(mine);
+  }
+  for (const gone of all(Element, ".recent, #composer > [name=project]")) gone.remove();
+  find(HTMLElement, ".new-conversation[aria-current]")?.removeAttribute("aria-current");
+  messages.replaceChildren(...need(HTMLElement, "#messages", page).childNodes);
+  htmx.process(messages);
+  main.classList.remove("new", "begun");
+  main.dataset.conversation = conversation = need(HTMLElement, "main", page).dataset.conversation ?? "";
+  title = document.title = page.title;
+  transcript.scrollTop = 0;
+  editNext((text, files) => composer.take(text, files));
+  listen();
+  findPending();
+  announce("sidechange");
+  announce("planchange");
+  const newest = all(HTMLElement, "article.answer", messages).at(-1);
+  if (newest && !answers.size) tellEnd(newest, newest.dataset.status ?? ""); // a short answer is complete at once
+}
+
+/** Between the two pages the browser goes back and forward without loading one. */
+function arrive() {
+  if (location.pathname !== shown) location.reload();
+}
+
+addEventListener("popstate", arrive);
+arrive();
+
 // --- what was asked for ---
 
 document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
@@ -396,6 +455,3 @@ function closePanel() {
 editNext((text, files) => composer.take(text, files));
 if (conversation) listen();
 findPending();
-const newest = all(HTMLElement, "article.answer", messages).at(-1);
-// A short answer can be complete before the page opens that would have streamed it.
-if (justAsked() && newest && !answers.size) tellEnd(newest, newest.dataset.status ?? "");

@@ -41,8 +41,12 @@ document.addEventListener("click", async (event) => {
   need(HTMLElement, "input:not([type=hidden])", menu).focus();
 });
 
-for (const menu of all(HTMLElement, "#organise, #menu"))
-  menu.addEventListener("toggle", ({ newState }) => newState === "closed" && menu.replaceChildren());
+// The one of the page's head comes with the first message of a conversation.
+document.addEventListener(
+  "toggle",
+  ({ target, newState }) => newState === "closed" && around(HTMLElement, "#organise, #menu", target)?.replaceChildren(),
+  true,
+);
 
 // --- changes ---
 

@@ -123,7 +123,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
-    rows += [share, brought, saved, Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
+    rows += [share, brought, SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE), saved]
+    rows += [Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     hook, delivery = _webhook(owner)
     what = {"action": 2, "what": "user", "row": "somebody"}
     rows += [hook, delivery, AdminRecord.objects.create(username="gone", at=timezone.now(), **what)]

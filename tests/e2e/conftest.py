@@ -194,7 +194,7 @@ def ask(page: Page, message: str, **script: Any) -> None:
 def expect_complete(page: Page) -> None:
     expect(page.locator("#composer.htmx-request")).to_have_count(0)  # before, the newest answer is still the one before
     expect(answer(page)).to_have_attribute("data-status", "done")
-    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()  # not "Send now" of one that waited
 
 
 OpenBrowser = Callable[..., Visit]

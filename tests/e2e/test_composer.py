@@ -1,10 +1,24 @@
 """The composer: what is offered behind a /, the arrow up, files by paste, who answers, the meter under the field."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.conftest import Person
-from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready, scripted, who_answers
+from tests.e2e.conftest import (
+    PHONE,
+    Look,
+    OpenBrowser,
+    answer,
+    ask,
+    expect_complete,
+    field,
+    ready,
+    scripted,
+    status,
+    who_answers,
+)
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -25,6 +39,35 @@ def test_a_slash_at_the_beginning_offers_prompts(page: Page, person: Person) -> 
     field(page).press_sequentially("and /rhy")
     page.wait_for_timeout(300)  # longer than the list waits for
     expect(offered).to_be_hidden()
+
+
+def test_a_prompt_asks_for_what_it_leaves_open(page: Page, person: Person) -> None:
+    text = "Write to {{who}} in a {{tone:formal|friendly}} tone."
+    person.caller.post("prompts/", {"name": "Letter", "text": text}, expect=201)
+    asked = page.get_by_role("dialog", name="Letter")
+    field(page).press_sequentially("/let")
+    expect(page.get_by_role("option")).to_have_count(1)
+    field(page).press("Enter")
+    expect(asked.get_by_label("who")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(asked).to_have_count(0)
+    expect(field(page)).to_have_value("/let")
+    field(page).press_sequentially("t")
+    expect(page.get_by_role("option")).to_have_count(1)
+    field(page).press("Tab")
+    asked.get_by_label("who").fill("Ann")
+    page.keyboard.press("Tab")
+    expect(asked.get_by_label("tone")).to_be_focused()
+    asked.get_by_label("tone").select_option("friendly")
+    asked.get_by_label("who").press("Enter")
+    expect(field(page)).to_have_value("Write to Ann in a friendly tone.")
+    expect(field(page)).to_be_focused()
+    field(page).fill("")
+    field(page).press_sequentially("/let")
+    expect(page.get_by_role("option")).to_have_count(1)
+    field(page).press("Enter")
+    expect(asked.get_by_label("who")).to_have_value("Ann")  # as it was said the last time
+    expect(asked.get_by_label("tone")).to_have_value("friendly")
 
 
 def test_enter_before_the_scripts_are_there_sends(visit: OpenBrowser) -> None:
@@ -55,11 +98,11 @@ def test_a_prompt_list_that_is_closed_stays_closed_and_the_text_is_sent(page: Pa
 
 def test_prompts_are_saved_on_their_page(page: Page, product: Product) -> None:
     page.goto(product.url + "/personas/")
-    page.get_by_role("link", name="Your prompts").click()
+    page.get_by_role("link", name="Prompts").click()
     page.get_by_label("Name", exact=True).fill("Rhyme")
     page.get_by_label("Text", exact=True).fill("Say it in rhyme.")
     page.get_by_role("button", name="Save").click()
-    saved = page.locator(".saved-prompt")
+    saved = page.locator(".saved-prompt:not(.new-prompt)")
     expect(saved).to_contain_text("/Rhyme")
     saved.locator("summary").click()
     saved.get_by_role("button", name="Delete").click()
@@ -217,15 +260,35 @@ def test_what_a_page_before_the_server_answers_is_not_taken_for_the_server(page:
     expect(field(page)).to_have_value("Two")
 
 
-def test_the_first_message_stands_in_its_place_at_once(page: Page) -> None:
-    waiting: list[Route] = []
-    page.route("**/", lambda route: waiting.append(route) if route.request.method == "POST" else route.continue_())
+def test_the_first_message_stands_in_its_place_and_its_conversation_around_it(look: Look) -> None:
+    page, waiting = look.page, list[Route]()
+    home = re.compile("//[^/]+/$")
+    page.route(home, lambda route: waiting.append(route) if route.request.method == "POST" else route.continue_())
+    page.evaluate("window.stays = true")
+    title = page.get_by_role("heading", level=1)
     field(page).fill(scripted("Good morning", text="Good evening."))
-    field(page).press("Enter")
+    look.press(page.get_by_role("button", name="Send"))
     route = until_sent(page, waiting)
     expect(page.locator("article.question")).to_contain_text("Good morning")
     expect(page.get_by_role("heading", name="What would you like to know?")).to_be_hidden()
+    field(page).press_sequentially("Meanwhile")
     route.continue_()
     page.wait_for_url("**/c/*/")
+    expect_complete(page)
     expect(answer(page)).to_contain_text("Good evening.")
-    expect(page.locator("article.question")).to_have_count(1)
+    expect(status(page)).to_have_text("Answer complete, 2 words.")
+    expect(field(page)).to_have_value("Meanwhile")
+    expect(title).to_contain_text("Good morning")
+    expect(page).to_have_title(re.compile("^Good morning"))
+    ask(page, "And at noon?", text="Good day.")
+    expect(page.locator("article.answer[data-status=done]")).to_have_count(2)
+    look.press(page.get_by_role("link", name="Options of this conversation"))
+    look.press(page.get_by_role("link", name="Share by link"))
+    expect(page.get_by_role("dialog", name="Share by link")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(look.side().locator("[aria-current=page]")).to_contain_text("Good morning")
+    assert page.evaluate("window.stays")  # no other page was loaded
+    page.go_back()
+    expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+    page.go_forward()
+    expect(page.locator("article.answer")).to_have_count(2)

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, answer, ask, expect_complete, field, status
+from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, answer, ask, expect_complete, field, ready, status
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
@@ -103,6 +103,8 @@ def test_a_lost_connection_is_taken_up_where_it_broke(visit: OpenBrowser) -> Non
     page = opened.sign_in()
     sockets = []
     page.route_web_socket(re.compile("/ws/"), lambda socket: sockets.append((socket, socket.connect_to_server())))
+    page.reload()
+    ready(page)
     ask(page, "Words", text=WORDS, interval=0.05)
     expect(answer(page)).to_contain_text("word5")
     sockets[-1][0].close(code=1012)
