@@ -9,13 +9,15 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from accounts import services
 from accounts.access.delegation import group_outranks, require_held
 from accounts.models import AdminRecord, ApiToken
-from accounts.people_admin import refused_beside
+from accounts.people_admin import RightsAdmin, refused_beside
 from accounts.webhooks import admin as webhook_admin
-from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, RowAdmin, acting, confirmed, display, go
+from core import i18n
+from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display, go
 
 __all__ = ["webhook_admin"]  # Django looks for admin pages here alone
 
@@ -35,7 +37,7 @@ class GroupForm(forms.ModelForm[Group]):
 
 
 @admin.register(Group)
-class GroupAdmin(RowAdmin):
+class GroupAdmin(RightsAdmin):
     form = GroupForm
     fields = ("name", "permissions")
     search_fields = ("name",)
@@ -63,10 +65,18 @@ class GroupAdmin(RowAdmin):
 class AdminRecordAdmin(RecordAdmin):
     """What administrators did who are deleted; of all others the history of each row tells."""
 
-    list_display = ("at", "username", "action", "what", "row", "message")
+    list_display = ("at", "username", "action", "kind", "row", "said")
     list_filter = ("action",)
     search_fields = ("username", "row", "what")
-    fields = ("at", "username", "action", "what", "row", "row_id", "message")
+    fields = ("at", "username", "action", "kind", "row", "row_id", "said")
+
+    @display(description="What")
+    def kind(self, record: AdminRecord) -> str:
+        return i18n.label(record.what)
+
+    @display(description="Message")
+    def said(self, record: AdminRecord) -> str:
+        return i18n.translated(record.message)
 
 
 @admin.register(ApiToken)
@@ -89,7 +99,7 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
     @display(description="Scopes")
     def scope_names(self, token: ApiToken) -> str:
-        return ", ".join(token.scopes) or "none"
+        return ", ".join(token.scopes) or _("none")
 
     @display(description="State", label={"usable": "success", "ended": "danger", "user is off": "warning"})
     def state(self, token: ApiToken) -> str:

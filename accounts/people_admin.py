@@ -8,16 +8,17 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
-from django.contrib.auth.models import AbstractUser, Group
+from django.contrib.auth.models import AbstractUser, Group, Permission
+from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.files.uploadedfile import UploadedFile
 from django.db import transaction
-from django.db.models import CASCADE, QuerySet
+from django.db.models import CASCADE, ManyToManyField, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm
 from unfold.widgets import UnfoldAdminFileFieldWidget, UnfoldAdminTextareaWidget
 
@@ -28,6 +29,12 @@ from core import i18n
 from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display
 from core.errors import ProductError
 
+RIGHTS = {  # what each of Django's lets one do with the rows of a table
+    "add": gettext_lazy("add"),
+    "change": gettext_lazy("change"),
+    "delete": gettext_lazy("delete"),
+    "view": gettext_lazy("look at"),
+}
 MOST_AT_ONCE = 500  # people of one act in the list
 MOST_BYTES = 500_000  # of a table
 SIGNS_IN = (
@@ -63,9 +70,7 @@ class PersonForm(UserChangeForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "password" in self.fields:
-            self.fields[
-                "password"
-            ].help_text = (
+            self.fields["password"].help_text = _(
                 "Passwords are stored in a form that nobody can read. “New link” lets the person choose another."
             )
 
@@ -107,9 +112,9 @@ class SignOutForm(Confirmation):
 class TableForm(forms.Form):
     """What is pasted is shown again with what is wrong in it; so is a file."""
 
-    file = forms.FileField(label="File", required=False, widget=UnfoldAdminFileFieldWidget)
+    file = forms.FileField(label=gettext_lazy("File"), required=False, widget=UnfoldAdminFileFieldWidget)
     text = forms.CharField(
-        label="Or paste it here", required=False, widget=UnfoldAdminTextareaWidget(attrs={"rows": 12})
+        label=gettext_lazy("Or paste it here"), required=False, widget=UnfoldAdminTextareaWidget(attrs={"rows": 12})
     )
 
     def clean(self) -> dict[str, Any]:
@@ -134,7 +139,7 @@ class StateFilter(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("active", "Active"), ("invited", "Invited, has not signed in"), ("off", "Deactivated")]
+        return [("active", _("Active")), ("invited", _("Invited, has not signed in")), ("off", _("Deactivated"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         invited = {"password__startswith": UNUSABLE_PASSWORD_PREFIX, "last_login": None}
@@ -145,7 +150,28 @@ class StateFilter(admin.SimpleListFilter):
         return queryset.filter(is_active=False) if self.value() == "off" else queryset
 
 
-class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both annotate the same attributes
+class RightsField(forms.ModelMultipleChoiceField[Permission]):
+    """Rights by what they open, in the reader's language; Django stores their names in English."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        of = obj.content_type
+        action = RIGHTS.get(obj.codename.removesuffix(f"_{of.model}"))
+        return f"{of.app_labeled_name} | {action or obj.name}"
+
+
+class RightsAdmin(RowAdmin):
+    """Has a field of rights: those on what has pages here, and what else somebody was given."""
+
+    def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.remote_field.model is Permission:
+            shown = ContentType.objects.get_for_models(*self.admin_site._registry).values()
+            held = Q(user__isnull=False) | Q(group__isnull=False)
+            wanted = Permission.objects.filter(Q(content_type__in=shown) | Q(pk__in=Permission.objects.filter(held)))
+            kwargs |= {"form_class": RightsField, "queryset": wanted.select_related("content_type")}
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
+
+
+class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # both annotate the same attributes
     """Registered by `config`, which adds what it takes other apps to do."""
 
     form = PersonForm
@@ -231,7 +257,7 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
             if relation.on_delete is CASCADE:
                 rows = relation.related_model._default_manager.filter(**{f"{relation.field.name}__in": people})
                 counts[relation.related_model._meta.verbose_name_plural] = rows.count()
-        listed = [f"{number:,} {name}" for name, number in counts.items() if number]
+        listed = [f"{i18n.grouped(number)} {name}" for name, number in counts.items() if number]
         may = all(self.has_delete_permission(request, person) for person in objs)
         needed = set() if may else {self.opts.verbose_name}
         return listed, counts, needed, []
@@ -261,9 +287,11 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
             people.sign_out(user=acting(request), person=person, tokens=form.cleaned_data["tokens"])
         except ProductError as error:
             return self.back(request, person, error.detail, messages.ERROR)
-        revoked = " Their tokens are revoked." if form.cleaned_data["tokens"] else ""
-        self.log_change(request, person, f"Signed out everywhere.{revoked}")
-        return self.back(request, person, f"“{person}” is signed out everywhere.{revoked}")
+        if form.cleaned_data["tokens"]:
+            self.log_change(request, person, "Signed out everywhere. The tokens are revoked.")
+            return self.back(request, person, f"“{person}” is signed out everywhere. The tokens are revoked.")
+        self.log_change(request, person, "Signed out everywhere.")
+        return self.back(request, person, f"“{person}” is signed out everywhere.")
 
     # Many
 
@@ -324,8 +352,11 @@ class UserAdmin(DjangoUserAdmin[User], RowAdmin):  # type: ignore[misc]  # both 
                 messages.SUCCESS,
             )
         for sentence, names in refused.items():
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            self.message_user(request, f"Left out: {', '.join(names[:5])}{more}. {sentence}", messages.ERROR)
+            named, more = ", ".join(names[:5]), len(names) - 5
+            left_out = (
+                f"Left out: {named} and {more} more. {sentence}" if more > 0 else f"Left out: {named}. {sentence}"
+            )
+            self.message_user(request, left_out, messages.ERROR)
 
     @button("Import from a table", icon="upload", permission="invite")
     def import_table(self, request: HttpRequest) -> HttpResponse:

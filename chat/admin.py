@@ -12,6 +12,9 @@ from django.db.models import F, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
 
 from accounts.models import User
 from chat.conversations.importing.jobs import remove_import, retry_import
@@ -21,8 +24,9 @@ from chat.runs.limits import used
 from chat.runs.services import stop_run
 from chat.texts import admin as text_admin
 from chat.usage import admin as usage_admin
-from core.admin import STATES, Confirmation, RecordAdmin, acting, button, confirmed, display, go
+from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column, confirmed, display, go
 from core.errors import ProductError
+from core.i18n import grouped, translated
 from personas.models import Persona
 
 __all__ = ["replay_admin", "text_admin", "usage_admin"]  # Django looks for admin pages here alone
@@ -41,7 +45,7 @@ class ConversationAdmin(RecordAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         found: Conversation | None = super().get_object(request, object_id, from_field)
         if found is not None:
-            found.title = f"Conversation {found.pk}"  # the real one begins with what the person wrote
+            found.title = _("Conversation %(id)s") % {"id": found.pk}  # the real one begins with what the person wrote
         return found
 
     def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
@@ -56,7 +60,7 @@ class ConversationAdmin(RecordAdmin):
         persona = conversation.persona
         if persona is None:
             return "–"
-        return persona.name if persona.visibility == Persona.Visibility.WORKSPACE else "a private one"
+        return persona.name if persona.visibility == Persona.Visibility.WORKSPACE else _("a private one")
 
     @display(description="State", label=STATES)
     def state_label(self, conversation: Conversation) -> str:
@@ -80,18 +84,22 @@ class ErrorFilter(admin.SimpleListFilter):
 @admin.register(Turn)
 class TurnAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("id", "conversation__owner", "model", "status_label", "tokens", "took", "error_code", "created")
+    list_display = ("id", "owner", "model", "status_label", "tokens", "took", "error_code", "created")
     list_select_related = ("model", "conversation__owner")
     list_filter = ("status", ErrorFilter, "model", ("fallback_reason", admin.EmptyFieldListFilter))
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a turn or conversation, or a user name"
     fields = (
-        *("id", "conversation_id", "conversation__owner", "model", "slot", "status_label", "error_code"),
-        *("answer__model", "fallback_reason", "finish_reason"),
+        *("id", "of_conversation", "owner", "model", "slot", "status_label", "error_code"),
+        *("answered_by", "fallback_reason", "finish_reason"),
         *("tokens", "cached", "calls"),
         *("created", "started", "finished", "waited", "first_token", "took"),
         *("heartbeat", "attempt", "seq", "stop_requested", "stop_took"),
     )
+
+    of_conversation = column("conversation_id", "Conversation")
+    owner = column("conversation.owner", "Owner")
+    answered_by = column("answer.model", "Answered by")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Turn]:
         rows: QuerySet[Turn] = super().get_queryset(request)
@@ -125,7 +133,9 @@ class TurnAdmin(RecordAdmin):
 
     @display(description="First token")
     def first_token(self, turn: Turn) -> str:
-        return "–" if turn.first_token_ms is None else f"{turn.first_token_ms / 1_000:.2f} s after it was asked for"
+        if turn.first_token_ms is None:
+            return "–"
+        return _("%(seconds)s s after it was asked for") % {"seconds": f"{turn.first_token_ms / 1_000:.2f}"}
 
     @display(description="Stopped within")
     def stop_took(self, turn: Turn) -> str:
@@ -138,13 +148,15 @@ class TurnAdmin(RecordAdmin):
 
 @admin.register(Summary)
 class SummaryAdmin(RecordAdmin):
-    list_display = ("id", "conversation_id", "messages", "tokens_in", "tokens_out", "model_name", "version", "created")
+    list_display = ("id", "of_conversation", "messages", "tokens_in", "tokens_out", "model_name", "version", "created")
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a summary or conversation, or a user name"
     fields = (
-        *("id", "conversation_id", "messages", "span_start", "span_end", "tokens_in", "tokens_out", "model_name"),
-        *("version", "timezone", "as_of", "supersedes_id", "withdrawn", "created"),
+        *("id", "of_conversation", "messages", "span_start", "span_end", "tokens_in", "tokens_out", "model_name"),
+        *("version", "timezone", "as_of", "instead_of", "withdrawn", "created"),
     )
+    of_conversation = column("conversation_id", "Conversation")
+    instead_of = column("supersedes_id", "Takes the place of")
 
     @display(description="Summary prompt")
     def version(self, summary: Summary) -> str:
@@ -153,14 +165,19 @@ class SummaryAdmin(RecordAdmin):
 
 @admin.register(SummaryJob)
 class SummaryJobAdmin(RecordAdmin):
-    list_display = ("id", "conversation_id", "reason", "status_label", "code", "created", "finished")
+    list_display = ("id", "of_conversation", "reason", "status_label", "code", "created", "finished")
     list_filter = ("status", "reason", ("code", admin.EmptyFieldListFilter))
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a job or conversation, or a user name"
     fields = (
-        *("id", "conversation_id", "reason", "status_label", "code", "detail", "model", "used", "fixed"),
+        *("id", "of_conversation", "reason", "status_label", "code", "said", "model", "used", "fixed"),
         *("created", "heartbeat", "finished"),
     )
+    of_conversation = column("conversation_id", "Conversation")
+
+    @display(description="Detail")
+    def said(self, job: SummaryJob) -> str:
+        return translated(job.detail) or "–"
 
     @display(description="Status", label=STATES)
     def status_label(self, job: SummaryJob) -> str:
@@ -170,15 +187,17 @@ class SummaryJobAdmin(RecordAdmin):
 @admin.register(Run)
 class RunAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("id", "owner", "task__code", "model", "status_label", "code", "created", "started", "finished")
+    list_display = ("id", "owner", "task_code", "model", "status_label", "code", "created", "started", "finished")
     list_select_related = ("owner", "task", "model")
     list_filter = ("status", "unasked", "model")
     search_fields = ("=id", "=owner__username", "=task__code", "=code")
     search_help_text = "The id of a run, a user name, a task's code, or the code of what went wrong"
     fields = (
-        *("id", "owner", "task__code", "conversation_id", "model", "status_label", "code", "steps_and_tokens"),
+        *("id", "owner", "task_code", "of_conversation", "model", "status_label", "code", "steps_and_tokens"),
         *("unasked", "created", "started", "finished", "heartbeat"),
     )
+    task_code = column("task.code", "Task")
+    of_conversation = column("conversation_id", "Conversation")
     actions_detail: Any = ("stop",)
 
     def has_stop_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
@@ -191,7 +210,8 @@ class RunAdmin(RecordAdmin):
     @display(description="Used")
     def steps_and_tokens(self, run: Run) -> str:
         so_far = used(run)
-        return f"{so_far.steps} steps, {so_far.tokens:,} tokens, {so_far.minutes:.0f} minutes"
+        said = _("%(steps)s steps, %(tokens)s tokens, %(minutes)s minutes")
+        return said % {"steps": so_far.steps, "tokens": grouped(so_far.tokens), "minutes": f"{so_far.minutes:.0f}"}
 
     @confirmed(
         "Stop",
@@ -210,8 +230,8 @@ class ShareAdmin(RecordAdmin):
     ordering = ("-id",)
     list_display = (
         "id",
-        "conversation__owner",
-        "conversation_id",
+        "owner",
+        "of_conversation",
         "has_password",
         "shows_context",
         "expires",
@@ -222,9 +242,11 @@ class ShareAdmin(RecordAdmin):
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a link or conversation, or a user name"
     fields = (
-        *("id", "conversation__owner", "conversation_id", "has_password", "expires"),
+        *("id", "owner", "of_conversation", "has_password", "expires"),
         *("shows_context", "names_sources", "created"),
     )
+    of_conversation = column("conversation_id", "Conversation")
+    owner = column("conversation.owner", "Owner")
 
     @admin.display(boolean=True, description="Has a password")
     def has_password(self, share: Share) -> bool:
@@ -241,15 +263,23 @@ class ImportAdmin(RecordAdmin):
     search_help_text = "The id of an import, or a user name"
     fields = (
         *("id", "owner", "status_label", "progress", "imported", "known", "skipped"),
-        *("error_code", "error_detail", "size", "kept_until", "created", "heartbeat", "finished", "attempt"),
+        *("error_code", "what_went_wrong", "size", "can_be_tried_until", "created", "heartbeat", "finished", "attempt"),
     )
     actions_detail: Any = ("retry", "remove")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         found: Import | None = super().get_object(request, object_id, from_field)
         if found is not None:
-            found.name = f"Import {found.pk}"  # the file's own name is the person's
+            found.name = _("Import %(id)s") % {"id": found.pk}  # the file's own name is the person's
         return found
+
+    @display(description="Can be tried again until")
+    def can_be_tried_until(self, job: Import) -> str:
+        return date_format(timezone.localtime(job.kept_until), "DATETIME_FORMAT") if job.kept_until else "–"
+
+    @display(description="What went wrong")
+    def what_went_wrong(self, job: Import) -> str:
+        return translated(job.error_detail) or "–"
 
     @display(description="Status", label=STATES)
     def status_label(self, job: Import) -> str:

@@ -8,6 +8,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from chat.context.types import DocumentBudget, Reserves, Room, document_budget, floored
 from chat.models import Conversation
@@ -155,10 +156,16 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
         return TemplateResponse(request, "admin/personas/budgetprofile/conversations.html", context)
 
     def _examples(self, profile: BudgetProfile) -> dict[str, Any]:
-        examples = [worked_example(profile, "A window of 8,000", EXAMPLE_WINDOW)]
+        examples = [
+            worked_example(
+                profile, _("A window of %(number)s") % {"number": i18n.grouped(EXAMPLE_WINDOW)}, EXAMPLE_WINDOW
+            )
+        ]
         model = Model.objects.usable().filter(default=True).first()
         if model is not None:
-            examples.append(worked_example(profile, f"{model.name}, the default model", model.context_window))
+            examples.append(
+                worked_example(profile, _("%(name)s, the default model") % {"name": model.name}, model.context_window)
+            )
         return {
             "examples": examples,
             "profile": profile,

@@ -8,8 +8,12 @@ is translated where it is shown; the catalogue has it under a context of its own
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from django.apps import apps
 from django.contrib import admin
+from django.contrib.auth import get_user_model
 from django.db import models
+from django.forms import ChoiceField, ModelChoiceField
+from django.forms.utils import pretty_name
 from django.utils.translation import pgettext_lazy
 
 from core.i18n import ADMIN
@@ -31,10 +35,15 @@ def translatable(word: Any) -> Any:
 
 def translate() -> None:
     """Of all pages that are registered."""
+    for app in APPS:
+        _change(apps.get_app_config(app), NAMES[:1])
+    go_with_people = {relation.related_model for relation in get_user_model()._meta.related_objects}
+    for model in go_with_people - admin.site._registry.keys():  # which are counted before somebody is deleted
+        _names(model)
     for model, pages in admin.site._registry.items():
         shown = set(_fields(pages))
         if model._meta.app_label in APPS:
-            _change(model._meta, NAMES)
+            _names(model)
             _model(model, shown)
         _pages(pages)
         for part in pages.inlines:
@@ -47,6 +56,14 @@ def _change(holder: Any, names: Iterable[str]) -> None:
     for name in names:
         if getattr(holder, name, None):
             setattr(holder, name, translatable(getattr(holder, name)))
+
+
+def _names(model: type[models.Model]) -> None:
+    """A plural that nobody has written is English; Django makes it once it is asked for."""
+    if "verbose_name_plural" not in model._meta.original_attrs:
+        name = str(model._meta.verbose_name)
+        model._meta.verbose_name_plural = name if name.endswith("s") else f"{name}s"
+    _change(model._meta, NAMES)
 
 
 def _fields(pages: Any) -> Iterator[str]:
@@ -63,7 +80,7 @@ def _model(model: type[models.Model], shown: set[str]) -> None:
     for field in (*model._meta.concrete_fields, *model._meta.many_to_many):
         if field.name in shown and field.model._meta.app_label in APPS:
             _change(field, ("verbose_name", "help_text"))
-            if field.choices and field.name != "language":  # which are called in their own languages
+            if field.choices and "language" not in field.name:  # which are called in their own languages
                 field.choices = [(value, translatable(words)) for value, words in field.choices]
 
 
@@ -74,9 +91,14 @@ def _pages(pages: Any) -> None:
     for entry in getattr(pages, "list_filter", ()):
         if isinstance(entry, type):
             _change(entry, ("title",))
-    for field in getattr(pages.form, "declared_fields", {}).values():
+    for name, field in getattr(pages.form, "declared_fields", {}).items():
+        field.label = field.label or pretty_name(name)
         _change(field, ("label", "help_text"))
-    for kind in (each for each in type(pages).__mro__ if each.__module__.partition(".")[0] in (*APPS, "config")):
+        if isinstance(field, ChoiceField) and not isinstance(field, ModelChoiceField) and name != "languages":
+            choices: Any = field.choices
+            field.choices = [(value, translatable(words)) for value, words in choices]
+    of = pages if isinstance(pages, type) else type(pages)
+    for kind in (each for each in of.__mro__ if each.__module__.partition(".")[0] in (*APPS, "config")):
         for act in vars(kind).values():
             if callable(act):
                 _change(act, ("short_description",))

@@ -1,7 +1,8 @@
 """What the admin pages of all apps share."""
 
+import json
 from collections.abc import Callable
-from functools import wraps
+from functools import reduce, wraps
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
@@ -26,6 +27,13 @@ MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
 _action = cast("Callable[..., Callable[..., Any]]", action)  # annotated by unfold as if it were applied already
 
 
+class Labelled(tuple[str, str]):
+    """A value that has a colour, and its words, as Unfold's lists take it; a row's own page shows the words."""
+
+    def __str__(self) -> str:
+        return self[1]
+
+
 def display(*, label: dict[str, str] | None = None, **options: Any) -> Callable[..., Any]:
     """As Unfold's. `label`: the colours of values, which are words of ours and shown in the reader's language."""
 
@@ -36,11 +44,22 @@ def display(*, label: dict[str, str] | None = None, **options: Any) -> Callable[
         @wraps(function)
         def shown(*given: Any) -> Any:
             value = function(*given)
-            return (value, i18n.label(value)) if isinstance(value, str) and value in label else value
+            return Labelled((value, i18n.label(value))) if isinstance(value, str) and value in label else value
 
         return unfold_display(label=label, **options)(shown)
 
     return decorator
+
+
+def column(path: str, name: str) -> Callable[..., Any]:
+    """What stands at the end of a path from the row, such as `conversation.owner`."""
+
+    @unfold_display(description=name)
+    def value(self: Any, row: Any) -> Any:
+        found = reduce(lambda place, step: getattr(place, step, None), path.split("."), row)
+        return "–" if found is None else str(found)
+
+    return cast("Callable[..., Any]", value)
 
 
 class CappedPaginator(Paginator[Any]):
@@ -72,6 +91,21 @@ class RowAdmin(ModelAdmin):
 
     def message_user(self, request: HttpRequest, message: Any, *given: Any, **options: Any) -> None:
         super().message_user(request, i18n.translated(str(message)), *given, **options)
+
+    def render_change_form(self, request: HttpRequest, context: Any, *given: Any, **options: Any) -> Any:
+        """What a form refuses is said in the reader's language, as what is done is."""
+        formsets = [part.formset for part in context["inline_admin_formsets"]]
+        forms = [context["adminform"].form, *(form for formset in formsets for form in formset.forms)]
+        refused = [each for form in forms for each in form.errors.values()]
+        for errors in (*refused, *(formset.non_form_errors() for formset in formsets)):
+            errors.data = [i18n.translated(str(said)) for said in errors]
+        return super().render_change_form(request, context, *given, **options)
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
+        answer = super().history_view(request, object_id, extra_context)
+        for entry in getattr(answer, "context_data", {}).get("action_list", ()):
+            entry.change_message = in_words(entry.change_message)
+        return answer
 
     def row(self, request: HttpRequest, pk: str) -> Any:
         """Raises Http404 for what is not there or not to be seen in this admin."""
@@ -105,6 +139,19 @@ class RowAdmin(ModelAdmin):
         """The end of a dialog: the row's page, which says this."""
         self.message_user(request, said, level)
         return go(reverse(f"admin:{self.opts.label_lower.replace('.', '_')}_change", args=[row.pk]))
+
+
+def in_words(entry: str) -> str:
+    """An entry of a history: a sentence of ours, or in Django's form what was changed, by the names of fields."""
+    if not entry.startswith("["):
+        return i18n.translated(entry)
+    changes = json.loads(entry)
+    for about in (each for change in changes for each in change.values()):
+        if "name" in about:
+            about["name"] = i18n.label(about["name"])
+        if "fields" in about:
+            about["fields"] = [i18n.label(name) for name in about["fields"]]
+    return json.dumps(changes)
 
 
 class ReadOnlyAdmin(RowAdmin):
@@ -151,6 +198,7 @@ def acting(request: HttpRequest) -> AbstractUser:
 
 
 STATES = {
+    "idle": "default",
     "queued": "info",
     "running": "info",
     "answering": "info",
@@ -169,6 +217,11 @@ class RecordAdmin(ReadOnlyAdmin):
     """These tables grow without bound: nothing on their pages counts rows."""
 
     paginator = InfinitePaginator
+
+    def get_paginator(self, request: HttpRequest, queryset: Any, *given: Any, **options: Any) -> Any:
+        """The history of one row is no such table."""
+        kind = self.paginator if queryset.model is self.model else CappedPaginator
+        return kind(queryset, *given, **options)
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
         """By whole values alone, one column at a time, so that an index finds them: an id is looked up where there are

@@ -7,6 +7,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
 from django.utils.decorators import method_decorator
+from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminPasswordWidget
 
@@ -33,7 +34,7 @@ class FileAdmin(RecordAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         found: File | None = super().get_object(request, object_id, from_field)
         if found is not None:
-            found.name = f"File {found.pk}"  # the real one is its owner's
+            found.name = _("File %(id)s") % {"id": found.pk}  # the real one is its owner's
         return found
 
     @display(description="Size", ordering="size")

@@ -12,11 +12,15 @@ from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.decorators import method_decorator
+from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminTextInputWidget
 
+from core import i18n
 from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display
 from core.crypto import state_of
 from core.errors import ModelError, ProductError
@@ -29,7 +33,7 @@ from llm.models import UNKNOWN_WINDOW, Model, Provider, ToolServer, WebAccess, W
 from llm.tokens import CATCH_ALL
 from llm.tools import services as tools
 
-WAITING = "Choose a provider and type a name."
+WAITING = gettext_lazy("Choose a provider and type a name.")
 
 
 class KeyedAdmin(RowAdmin):
@@ -44,9 +48,9 @@ class KeyedAdmin(RowAdmin):
         # What a new row has become is known once it is stored.
         general = (None, {"fields": [name for name in self.general if obj or name not in self.readonly_fields]})
         if obj and not self.has_change_permission(request, obj):
-            return (general, ("Secret", {"fields": ("key_state",)}))
+            return (general, (_("Secret"), {"fields": ("key_state",)}))
         removable = ("clear_api_key",) if obj and state_of(obj.api_key) != "none" else ()
-        return (general, ("Secret", {"fields": ("new_api_key", *removable)}))
+        return (general, (_("Secret"), {"fields": ("new_api_key", *removable)}))
 
     @method_decorator(sensitive_post_parameters("new_api_key"))
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
@@ -74,7 +78,7 @@ class ProviderAdmin(KeyedAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         fieldsets = super().get_fieldsets(request, obj)
-        return (*fieldsets, ("Models", {"fields": ("models_of_it",)})) if obj else fieldsets
+        return (*fieldsets, (_("Models"), {"fields": ("models_of_it",)})) if obj else fieldsets
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.store_provider(user=acting(request), provider=obj, api_key=form.api_key)
@@ -95,7 +99,7 @@ class ProviderAdmin(KeyedAdmin):
 
     @display(description="Address")
     def address(self, provider: Provider) -> str:
-        return provider.base_url or "the provider's own"
+        return provider.base_url or _("the provider's own")
 
     @display(description="API key", label={"stored": "success", "lost": "danger", "none": "warning"})
     def key_state(self, provider: Provider) -> str:
@@ -136,7 +140,7 @@ class ProviderAdmin(KeyedAdmin):
             failure = error
         context = {
             **self.admin_site.each_context(request),
-            "title": f"Connection test of {provider}",
+            "title": _("Connection test of %(name)s") % {"name": provider},
             "opts": self.opts,
             "provider": provider,
             "failure": failure,
@@ -153,13 +157,14 @@ class ProviderAdmin(KeyedAdmin):
         for name in names:
             services.save_model(user=acting(request), provider=provider, name=name)
         if names:
-            self.message_user(request, f"Added {', '.join(names)}.")
+            added = ", ".join(names)
+            self.message_user(request, f"Added {added}.")
         read = model_facts.read(provider, trying=True)
         if not (names or read):
             self.message_user(request, "No model was chosen, and nothing was found of those that are there.")
         for model in read:
-            known = in_words(services.known_of(model)) or "nothing that was understood"
-            self.message_user(request, f"{model}: {known}.")
+            known = in_words(services.known_of(model)) or _("nothing that was understood")
+            self.message_user(request, f"{model}: {known}.")  # every part of it is in the reader's language
         return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
 
 
@@ -189,16 +194,16 @@ def _tested(provider: Provider, offered: list[str], facts: dict[str, Facts]) -> 
 
 def _plainly(value: Any) -> str:
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return _("yes") if value else _("no")
     if isinstance(value, date):
-        return f"{value:%-d %B %Y}"
+        return date_format(value)
     return "–" if value is None else f"{value:,f}" if isinstance(value, Decimal) else f"{value:,}"
 
 
 def suggestion(model: Model) -> str:
     """What is known of a model, where from, and what follows for its window: a fragment of the form."""
     known = services.known_of(model)
-    source = "its provider" if model.found else SOURCE
+    source = _("its provider") if model.found else SOURCE
     context = {"model": model, "known": known, "words": in_words(known), "source": source, "window": UNKNOWN_WINDOW}
     return render_to_string("admin/llm/model/suggestion.html", context)
 
@@ -276,8 +281,9 @@ class ModelRowAdmin(RowAdmin):
         known = services.known_of(obj)
         found = {name: known[name] for name in left_empty if name in known}
         if found:
-            source = "its provider" if obj.found else SOURCE
-            self.message_user(request, f"{obj}: {in_words(found)}, from {source}. Correct what is wrong.")
+            source = _("its provider") if obj.found else SOURCE
+            words = in_words(found)
+            self.message_user(request, f"{obj}: {words}, from {source}. Correct what is wrong.")
         if "context_window" in left_empty and "context_window" not in found:
             said = f"{obj}: its window is not known, so it is {UNKNOWN_WINDOW:,} tokens until you enter the real one."
             self.message_user(request, said, messages.WARNING)
@@ -305,31 +311,38 @@ class ModelRowAdmin(RowAdmin):
     @display(description="Counting of tokens")
     def counting(self, model: Model) -> str:
         if model.tokenizer:
-            return f"Exact, by the tokenizer {model.tokenizer}."
-        return f"Estimated, by {CATCH_ALL}; near the window the provider is asked for its own count, if it has one."
+            return i18n.translated(f"Exact, by the tokenizer {model.tokenizer}.")
+        return i18n.translated(
+            f"Estimated, by {CATCH_ALL}; near the window the provider is asked for its own count, if it has one."
+        )
 
     @display(description="Tokens its provider read")
     def was_read(self, model: Model) -> str:
         shares = [read / counted for counted, read in model.reads if counted]
         if not shares:
-            return "Nothing yet: no prompt of text alone has been answered."
-        between = f"{min(shares):.2f} to {max(shares):.2f}"
-        return f"{between} for each token of our count, in the last {len(shares)} prompts of text alone."
+            return i18n.translated("Nothing yet: no prompt of text alone has been answered.")
+        least, most = f"{min(shares):.2f}", f"{max(shares):.2f}"
+        return i18n.translated(
+            f"From {least} to {most} for each token of our count, in the last {len(shares)} prompts of text alone."
+        )
 
     @display(description="Retires", ordering="retires_on", label={"soon": "danger", "planned": "warning"})
     def retirement(self, model: Model) -> tuple[str, str] | None:
         if model.retires_on is None:
             return None
-        return "soon" if retires_soon(model) else "planned", f"retires on {model.retires_on:%-d %b %Y}"
+        said = _("retires on %(day)s") % {"day": date_format(model.retires_on)}
+        return "soon" if retires_soon(model) else "planned", said
 
     @display(description="Window", ordering="context_window")
     def window(self, model: Model) -> str:
         assumed = model.context_window == UNKNOWN_WINDOW and "context_window" not in services.known_of(model)
-        return f"{model.context_window:,}{' (assumed)' if assumed else ''}"
+        window = i18n.grouped(model.context_window)
+        return _("%(number)s (assumed)") % {"number": window} if assumed else window
 
     @display(description="Abilities")
     def abilities(self, model: Model) -> str:
-        return ", ".join(name for name in ("vision", "tools", "reasoning") if getattr(model, name)) or "text only"
+        names = [i18n.label(name) for name in ("vision", "tools", "reasoning") if getattr(model, name)]
+        return ", ".join(names) or _("text only")
 
     @display(description="$ per million in / out")
     def prices(self, model: Model) -> str:
@@ -378,7 +391,7 @@ class WebSearchAdmin(KeyedAdmin):
 
     @display(description="Address")
     def address(self, web_search: WebSearch) -> str:
-        return web_search.base_url or "Brave's own"
+        return web_search.base_url or _("Brave's own")
 
     @display(description="Use", ordering="active", label={"active": "success", "not in use": "warning"})
     def state(self, web_search: WebSearch) -> str:
@@ -469,4 +482,5 @@ class ToolServerAdmin(KeyedAdmin):
             names = tools.try_tool_server(tool_server=tool_server)
         except ProductError as error:
             return self.back(request, tool_server, f"{tool_server}: {error.detail}", messages.ERROR)
-        return self.back(request, tool_server, f"{tool_server} offers: {', '.join(names) or 'no tools'}.")
+        offered = ", ".join(names) or _("no tools")
+        return self.back(request, tool_server, f"{tool_server} offers: {offered}.")

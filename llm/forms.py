@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from django import forms
+from django.utils.translation import gettext as _
 from unfold.widgets import (
     UnfoldAdminCheckboxSelectMultipleWidget,
     UnfoldAdminNullBooleanSelectWidget,
@@ -11,6 +12,7 @@ from unfold.widgets import (
 )
 
 from core.crypto import LOST, state_of
+from core.i18n import translated
 from core.net.url_safety import is_http, origin
 from llm.models import Effort, Model, Provider, ToolServer, WebSearch
 from llm.providers import DEFAULT_BASE_URLS
@@ -46,7 +48,7 @@ class ProviderForm(forms.ModelForm[Provider]):
         self._had_key = state != "none"
         self._before = _origin(self.instance.kind, self.instance.base_url)
         if "new_api_key" in self.fields:  # not for somebody who may only look
-            self.fields["new_api_key"].help_text = KEY_HELP[state]
+            self.fields["new_api_key"].help_text = translated(KEY_HELP[state])
         if not self._had_key:
             self.fields.pop("clear_api_key", None)
 
@@ -105,7 +107,7 @@ class ToolServerForm(ProviderForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name, label in (("new_api_key", "Secret"), ("clear_api_key", "Remove the stored secret")):
+        for name, label in (("new_api_key", _("Secret")), ("clear_api_key", _("Remove the stored secret"))):
             if name in self.fields:
                 self.fields[name].label = label
 
@@ -126,7 +128,7 @@ class ModelForm(forms.ModelForm[Model]):
         window = self.fields.get("context_window")
         if window is not None:
             window.required = False
-            window.help_text = "Tokens. Empty: what the provider says or is known of the model, else 4,096."
+            window.help_text = _("Tokens. Empty: what the provider says or is known of the model, else 4,096.")
         if "efforts" in self.fields:
             old = self.fields["efforts"]
             self.fields["efforts"] = forms.MultipleChoiceField(
@@ -139,11 +141,11 @@ class ModelForm(forms.ModelForm[Model]):
     def _ask_for_new(self) -> None:
         self.initial["context_window"] = None
         for name in ("context_window", *PRICES):
-            self.fields[name].widget.attrs["placeholder"] = "as known"
+            self.fields[name].widget.attrs["placeholder"] = _("as known")
         for name in ("vision", "tools", "reasoning"):
             old = self.fields[name]
             widget = UnfoldAdminNullBooleanSelectWidget()
-            widget.choices = [("unknown", "As known"), ("true", "Yes"), ("false", "No")]
+            widget.choices = [("unknown", _("As known")), ("true", _("Yes")), ("false", _("No"))]
             self.fields[name] = forms.NullBooleanField(
                 label=old.label, help_text=old.help_text, widget=widget, required=False
             )

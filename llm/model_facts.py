@@ -10,6 +10,9 @@ from typing import Any
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
 from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from core.crypto import is_lost
 from core.errors import ModelError
@@ -153,21 +156,28 @@ def retires_soon(model: Model) -> bool:
 
 
 IN_WORDS = {
-    "context_window": "a window of {:,} tokens",
-    "max_output": "at most {:,} tokens an answer",
-    "input_price": "${:f} a million prompt tokens",
-    "output_price": "${:f} a million answer tokens",
-    "cached_input_price": "${:f} a million cached tokens",
-    "cache_write_price": "${:f} a million tokens written to the cache",
+    "context_window": gettext_lazy("a window of {:,} tokens"),
+    "max_output": gettext_lazy("at most {:,} tokens an answer"),
+    "input_price": gettext_lazy("${:f} a million prompt tokens"),
+    "output_price": gettext_lazy("${:f} a million answer tokens"),
+    "cached_input_price": gettext_lazy("${:f} a million cached tokens"),
+    "cache_write_price": gettext_lazy("${:f} a million tokens written to the cache"),
+}
+
+
+ABILITIES = {  # whether a model lacks it or has it
+    "vision": (gettext_lazy("no vision"), gettext_lazy("vision")),
+    "tools": (gettext_lazy("no tools"), gettext_lazy("tools")),
+    "reasoning": (gettext_lazy("no reasoning"), gettext_lazy("reasoning")),
 }
 
 
 def in_words(known: dict[str, Any]) -> str:
     """What is known of a model, by the names of the fields, as a list in a sentence."""
     words = [text.format(known[name]) for name, text in IN_WORDS.items() if known.get(name) is not None]
-    words += [f"efforts of reasoning: {', '.join(known['efforts'])}"] if known.get("efforts") else []
-    abilities = ("vision", "tools", "reasoning")
-    words += [f"{'' if known[name] else 'no '}{name}" for name in abilities if known.get(name) is not None]
+    if known.get("efforts"):
+        words.append(_("efforts of reasoning: %(names)s") % {"names": ", ".join(known["efforts"])})
+    words += [str(ABILITIES[name][known[name]]) for name in ABILITIES if known.get(name) is not None]
     if known.get("retires_on") is not None:
-        words.append(f"to be retired on {known['retires_on']:%-d %B %Y}")
+        words.append(_("to be retired on %(day)s") % {"day": date_format(known["retires_on"])})
     return ", ".join(words)

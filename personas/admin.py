@@ -17,6 +17,8 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from accounts.models import User
@@ -110,6 +112,12 @@ class PersonaAdmin(RowAdmin):
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         services.delete_persona(user=person(request), persona=obj)
 
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Without the rows that say which reminders it has."""
+        _listed, counts, needed, protected = super().get_deleted_objects(objs, request)
+        counts.pop(str(Persona.reminders.through._meta.verbose_name_plural), None)
+        return [str(persona) for persona in objs], counts, needed, protected
+
     def get_custom_urls(self) -> Any:
         return (("tools/", "personas_persona_tools", self.tools_view),)
 
@@ -147,8 +155,9 @@ class ReminderAdmin(RowAdmin):
     @display(description="Used by")
     def used_by(self, reminder: Reminder) -> str:
         if reminder.scope == Reminder.Scope.EVERYWHERE:
-            return "every conversation"
-        return f"{getattr(reminder, 'number_of_personas', 0)} personas"
+            return _("every conversation")
+        number = getattr(reminder, "number_of_personas", 0)
+        return ngettext("%(count)d persona", "%(count)d personas", number) % {"count": number}
 
 
 class BudgetProfileAdmin(RowAdmin):
@@ -196,7 +205,7 @@ class BudgetProfileAdmin(RowAdmin):
 
     @display(description="Window at most", ordering="window")
     def most(self, profile: BudgetProfile) -> str:
-        return "the model's" if profile.window is None else f"{profile.window:,}"
+        return _("the model's") if profile.window is None else f"{profile.window:,}"
 
     @display(description="For the answer", ordering="reserved_output")
     def for_the_answer(self, profile: BudgetProfile) -> str:
@@ -350,7 +359,7 @@ class PromptAdmin(RowAdmin):
         old, new = (prompts.get(request.GET.get(name, ""), newest) for name in ("old", "new"))
         context = {
             **self.admin_site.each_context(request),
-            "title": f"Compare {old} with {new}",
+            "title": _("Compare %(old)s with %(new)s") % {"old": old, "new": new},
             "opts": self.opts,
             "prompts": prompts.values(),
             "text_name": getattr(old, "name", ""),
@@ -395,7 +404,7 @@ def compare(old: str, new: str) -> list[Row]:
 
 
 def _blocks(before: list[str], after: list[str]) -> Iterator[tuple[list[str], list[str]]]:
-    for _, low, high, new_low, new_high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+    for _tag, low, high, new_low, new_high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         yield before[low:high], after[new_low:new_high]
 
 

@@ -74,10 +74,13 @@ class PromptForm(forms.ModelForm[PromptVersion]):
             data = cast("QueryDict", self.data).copy()
             data["based_on"] = str(now)
             self.data = data
-            became = f"{active} by {active.author or 'the product'}" if active is not None else "The built-in text"
+            who = (active.author if active is not None else None) or _("the product")
             raise forms.ValidationError(
-                f"{became} became active while you were writing, and your text does not have its changes. Compare the "
-                "versions, take over what you need, and save again."
+                f"{active} by {who} became active while you were writing, and your text does not have its "
+                "changes. Compare the versions, take over what you need, and save again."
+                if active is not None
+                else "The built-in text became active while you were writing, and your text does not have its changes. "
+                "Compare the versions, take over what you need, and save again."
             )
         return cleaned
 
@@ -93,9 +96,9 @@ class TextForm(PromptForm):
         row.name = self.name
         text, about = self.fields["text"], TEXTS[self.name]
         text.required = not about.may_be_empty
-        text.help_text = f"At most {about.most:,} characters."
+        text.help_text = _("At most %(number)s characters.") % {"number": grouped(about.most)}
         if about.may_be_empty:
-            text.help_text += " Empty: nothing is sent in its place."
+            text.help_text += " " + _("Empty: nothing is sent in its place.")
 
     def clean_text(self) -> str:
         try:

@@ -442,8 +442,8 @@ def checked(name: str, text: str) -> str:
         )
     found = _PLACEHOLDER.findall(text)
     if missing := [each for each in about.needs if each not in found]:
-        named = ", ".join(f"{{{each}}} ({about.needs[each]})" for each in missing)
-        raise ProductError("placeholder_missing", f"The text lacks {named}. Write it where that is to stand.")
+        named = ", ".join(f"{{{each}}}" for each in missing)
+        raise ProductError("placeholder_missing", f"The text lacks {named}. Write each where it is to stand.")
     if strange := [f"{{{each}}}" for each in found if each not in about.placeholders]:
         known = ", ".join(f"{{{each}}}" for each in about.placeholders)
         raise ProductError(

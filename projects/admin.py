@@ -6,11 +6,13 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 from unfold.admin import TabularInline
 from unfold.widgets import UnfoldAdminFileFieldWidget
 
 from accounts.models import User
-from core.admin import RecordAdmin, RowAdmin, acting, display
+from core import i18n
+from core.admin import RecordAdmin, RowAdmin, acting, column, display
 from core.errors import ProductError
 from core.permissions import has_right
 from files.services import require_room
@@ -19,6 +21,7 @@ from personas.models import Persona
 from projects import services
 from projects.handing_over import hand_over_project
 from projects.models import Invitation, Membership, Project, ProjectFile, Task, TaskChange
+from projects.planner.pages import FIELDS
 from projects.prompts import admin as prompt_admin
 
 __all__ = ["prompt_admin"]  # Django looks for admin pages here alone
@@ -27,7 +30,13 @@ INSTRUCTIONS = "Stand in every prompt of its conversations, behind the system pr
 
 FILE = "Is read in the background. It belongs to the project's owner, as if they had uploaded it."
 
-STATES = {"doing": "info", "waiting": "warning", "done": "success", "dropped": "danger"}
+STATES = {
+    **dict.fromkeys(("open", "moved"), "default"),
+    "doing": "info",
+    "waiting": "warning",
+    "done": "success",
+    "dropped": "danger",
+}
 WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields whose values people wrote
 
 
@@ -195,7 +204,7 @@ class ProjectAdmin(RowAdmin):
                 services.remove_member(user=user, project=project, member=row.user_id)
             else:
                 services.remove_file(user=user, project=project, file=row.file_id)
-        for row in [*formset.new_objects, *(changed for changed, _ in formset.changed_objects)]:
+        for row in [*formset.new_objects, *(changed for changed, _fields in formset.changed_objects)]:
             if isinstance(row, Membership):
                 _set_member(user, project, row)
             else:
@@ -224,16 +233,13 @@ def _set_member(user: User, project: Project, row: Membership) -> None:
 @admin.register(Invitation)
 class InvitationAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("id", "project_id", "person", "role", "created", "expires", "declined")
+    list_display = ("id", "of_project", "person", "role", "created", "expires", "declined")
     list_select_related = ("person",)
     list_filter = ("role",)
     search_fields = ("=id", "=project__id", "=person__username")
     search_help_text = "An id, the id of a project, or a user name"
-    fields = ("id", "project_id", "person", "role", "created", "expires", "declined")
-
-    @display(description="Project")
-    def project_id(self, invitation: Invitation) -> str:
-        return str(invitation.project_id)
+    fields = ("id", "of_project", "person", "role", "created", "expires", "declined")
+    of_project = column("project_id", "Project")
 
 
 @admin.register(Task)
@@ -247,8 +253,12 @@ class TaskAdmin(RecordAdmin):
     fields = (
         *("id", "code", "owner", "level", "horizon", "date", "archetype", "status_label", "stands", "cleared"),
         *("draft", "draft_code", "heartbeat"),
-        *("parent_code", "moved_to_code", "project_id", "position", "created", "updated", "finished"),
+        *("parent_code", "moved_to_code", "of_project", "position", "created", "updated", "finished"),
     )
+
+    parent_code = column("parent.code", "Parent")
+    moved_to_code = column("moved_to.code", "Moved to")
+    of_project = column("project_id", "Project")
 
     @display(description="Status", ordering="status", label=STATES)
     def status_label(self, task: Task) -> str:
@@ -258,30 +268,33 @@ class TaskAdmin(RecordAdmin):
     def stands(self, task: Task) -> str:
         if not task.breakpoint:
             return "–"
-        return "stands" if task.blocking else "passed"
+        return _("stands") if task.blocking else _("passed")
 
-    @display(description="Parent")
-    def parent_code(self, task: Task) -> str:
-        return task.parent.code if task.parent else "–"
 
-    @display(description="Moved to")
-    def moved_to_code(self, task: Task) -> str:
-        return task.moved_to.code if task.moved_to else "–"
+class FieldFilter(admin.SimpleListFilter):
+    title = "field"
+    parameter_name = "field"
 
-    @display(description="Project")
-    def project_id(self, task: Task) -> str:
-        return str(task.project_id or "–")
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, str(words)) for name, words in FIELDS.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(field=self.value()) if self.value() else queryset
 
 
 @admin.register(TaskChange)
 class TaskChangeAdmin(RecordAdmin):
     ordering = ("-id",)
-    list_display = ("code", "owner", "field", "before_shown", "after_shown", "user", "by_model", "created")
+    list_display = ("code", "owner", "what", "before_shown", "after_shown", "user", "by_model", "created")
     list_select_related = ("owner", "user")
-    list_filter = ("field",)
+    list_filter = (FieldFilter,)
     search_fields = ("=code", "=owner__username")
     search_help_text = "A code such as D2026-11-21-T02, or a user name"
-    fields = ("code", "owner", "field", "before_shown", "after_shown", "user", "by_model", "created")
+    fields = ("code", "owner", "what", "before_shown", "after_shown", "user", "by_model", "created")
+
+    @display(description="Field", ordering="field")
+    def what(self, change: TaskChange) -> str:
+        return str(FIELDS.get(change.field, change.field))
 
     @display(description="Before")
     def before_shown(self, change: TaskChange) -> str:
@@ -299,4 +312,6 @@ class TaskChangeAdmin(RecordAdmin):
 def _shown(change: TaskChange, value: str) -> str:
     if not value:
         return "–"
-    return f"{len(value):,} characters" if change.field in WORDS else value
+    if change.field not in WORDS:
+        return i18n.label(value)
+    return _("%(number)s characters") % {"number": i18n.grouped(len(value))}

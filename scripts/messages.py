@@ -13,24 +13,28 @@ from typing import Any, NamedTuple
 
 import django
 import polib
+import unfold
+from django.conf import settings
 from django.template import Context, engines
 from django.template.base import Lexer, Template
 from django.templatetags.i18n import BlockTranslateNode, TranslateNode
+from django.utils.translation import get_language_info, to_locale
 
 from core.i18n import ADMIN, CONTEXT
+from personas import texts
 from tests.product import ROOT
 
 APPS = ("accounts", "chat", "config", "core", "files", "llm", "personas", "projects")
 # What is here is read by administrators, models, or programs that expect a protocol's English.
 PROGRAMS = re.compile(
-    r"/(migrations|management|embedded|net|webhooks|openai_api|ag_ui|tools/(?!toolbox))"
+    r"/(migrations|management/commands/(?!doctor)|embedded|net|webhooks/(?!admin)|openai_api|ag_ui|tools/(?!toolbox|mcp))"
     r"|^config/(api_docs|http/metrics|schema|service_urls|settings|static_files|templatetags)"
-    r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|texts/|models/summary)"
-    r"|^files/index/indexing|^llm/(forms|agent_loop|model_facts|models|types|tokens)|^personas/(forms|models)"
+    r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|texts/examples|models/summary)"
+    r"|^files/index/indexing|^llm/(agent_loop|model_facts|models|types|tokens)|^personas/models"
 )
-MODELS = {"CONTINUE", "NOT_ALLOWED", "TEXTS", "WHEN_TO_CALL"}
+MODELS = {"CONTINUE", "NOT_ALLOWED", "TEXTS"}
 # Arguments that describe fields and calls to programmers and administrators.
-DESCRIPTIONS = {"help_text", "description", "summary", "violation_error_message"}
+DESCRIPTIONS = {"help", "help_text", "description", "summary", "violation_error_message"}
 # Callables and tables whose words are put into a sentence: “There is no such {what}”; and states, as in “is {status}”.
 FRAGMENTS = {
     "NotFound",
@@ -40,7 +44,10 @@ FRAGMENTS = {
     "_storable",
     "_unknown",
     "changed_meanwhile",
+    "_LAYERS",
     "_PARTS",
+    "_SECRETS",
+    "Finding",
     "ADVICE",
 }
 STATES = ("open", "doing", "waiting", "done", "dropped", "moved")
@@ -86,10 +93,42 @@ def in_python() -> Iterator[tuple[Message, str]]:
         reader.visit(ast.parse(path.read_text()))
         yield from ((message, name) for message in reader.found)
     yield from ((Message(state, context=CONTEXT), "projects/models/task.py") for state in STATES)
+    yield from ((Message(words, context=CONTEXT), "personas/texts.py") for words in _of_texts())
+    yield from in_frame()
     from config import admin, admin_words  # noqa: PLC0415 - only once Django is set up
 
     yield from ((Message(word, context=ADMIN), "config/admin_words.py") for word in sorted(admin_words.known))
     yield from ((Message(title, context=ADMIN), "config/admin.py") for title in (*admin.GROUPS, *admin.PLACES))
+
+
+def _of_texts() -> Iterator[str]:
+    """What administrators read of the texts that models get; never these themselves."""
+    yield from texts.GROUPS
+    for name, text in texts.TEXTS.items():
+        title = "Guidance for {tool}" if name.startswith("guidance_") else text.title
+        yield from (title, text.purpose, *text.placeholders.values())
+
+
+def in_frame() -> Iterator[tuple[Message, str]]:
+    """The admin's frame: what Django has not translated into each of our languages, and Unfold, which has nothing."""
+    root, codes = Path(django.__file__).parent, [path.name for path in (ROOT / "locale").iterdir()]
+    entries, done = list[polib.POEntry](), set[str]()
+    for app in ("conf", "contrib/admin", "contrib/auth"):
+        entries += (of_app := list(polib.pofile(str(root / app / "locale/en/LC_MESSAGES/django.po"))))
+        translations = [polib.pofile(str(root / app / f"locale/{code}/LC_MESSAGES/django.po")) for code in codes]
+        left = {each.msgid for of_language in translations for each in of_language.untranslated_entries()}
+        had = set.intersection(*({each.msgid for each in of_language} for of_language in translations))
+        done |= {each.msgid for each in of_app if each.msgid in had - left}
+    of_admin = (each for each in entries if not each.msgctxt and "contrib" in each.occurrences[0][0])
+    shown = [Message(each.msgid, each.msgid_plural) for each in of_admin]
+    root = Path(unfold.__file__).parent
+    for path in sorted((root / "templates").rglob("*.html")):
+        shown += [Message(words) for _, words in re.findall(r"{% trans(?:late)? (['\"])(.+?)\1", path.read_text())]
+    for path in sorted((*root.glob("*.py"), *root.glob("mixins/*.py"))):
+        reader = _Reader(sentences=False)
+        reader.visit(ast.parse(path.read_text()))
+        shown += [message for message in reader.found if not message.context]
+    yield from ((message, "unfold") for message in shown if message.one not in done)
 
 
 class _Reader(ast.NodeVisitor):
@@ -106,7 +145,7 @@ class _Reader(ast.NodeVisitor):
             self.found.append(Message(**dict(zip(GETTEXT[called], words, strict=False))))
             return
         if called in FRAGMENTS and self.sentences:
-            self._keep(node.args)
+            self._keep(node.args[called == "Finding" :])  # whose first word is a state
         if not ast.unparse(node.func).startswith("log"):
             self.generic_visit(node)
 
@@ -116,6 +155,8 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Dict(self, node: ast.Dict) -> None:
         for name, value in zip(node.keys, node.values, strict=True):
+            if isinstance(name, ast.Call):
+                self.visit(name)
             if not (isinstance(name, ast.Constant) and name.value in DESCRIPTIONS):
                 self.visit(value)
 
@@ -123,7 +164,7 @@ class _Reader(ast.NodeVisitor):
         name = node.targets[0].id if isinstance(node.targets[0], ast.Name) else ""
         if name == "doing" or (name in FRAGMENTS and self.sentences):
             self._keep(node.value.values if isinstance(node.value, ast.Dict) else [node.value])
-        elif name not in MODELS:
+        elif name not in MODELS | DESCRIPTIONS:
             self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
@@ -192,9 +233,10 @@ def update(path: Path, messages: dict[Message, set[str]]) -> tuple[int, int]:
     """Writes what is wanted, keeps translations that still are; returns (without translation, dropped)."""
     catalogue = polib.pofile(str(path), wrapwidth=120)
     before = {key(each): each for each in catalogue}
+    forms = int(re.findall(r"nplurals=(\d+)", catalogue.metadata["Plural-Forms"])[0])
     catalogue.clear()
     for message, places in sorted(messages.items(), key=lambda each: (min(each[1]), each[0])):
-        entry = before.pop(message, None) or _entry(message)
+        entry = before.pop(message, None) or _entry(message, forms)
         entry.occurrences = [(place, "") for place in sorted(places)]
         catalogue.append(entry)
     catalogue.save()
@@ -205,14 +247,37 @@ def key(entry: polib.POEntry) -> Message:
     return Message(entry.msgid, entry.msgid_plural, entry.msgctxt or "")
 
 
-def _entry(message: Message) -> polib.POEntry:
-    plural = {"msgid_plural": message.many, "msgstr_plural": {0: ""}} if message.many else {}
+def _entry(message: Message, forms: int) -> polib.POEntry:
+    plural = {"msgid_plural": message.many, "msgstr_plural": dict.fromkeys(range(forms), "")} if message.many else {}
     flags = ["python-format"] if re.search(r"%\(\w+\)[sd]", message.one) else []
     return polib.POEntry(msgid=message.one, msgctxt=message.context or None, flags=flags, **plural)
 
 
+def begin(language: str) -> None:
+    """The empty catalogue of a language that has none; of how many forms a plural has, Django's own says."""
+    path = ROOT / "locale" / language / "LC_MESSAGES" / "django.po"
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    of_django = Path(django.__path__[0], "conf", "locale", to_locale(language), "LC_MESSAGES", "django.mo")
+    catalogue = polib.POFile(wrapwidth=120)
+    catalogue.header = f"Glasshouse in {get_language_info(language)['name']}."
+    catalogue.metadata = {
+        "Project-Id-Version": "Glasshouse",
+        "Language": language,
+        "MIME-Version": "1.0",
+        "Content-Type": "text/plain; charset=UTF-8",
+        "Content-Transfer-Encoding": "8bit",
+        "Plural-Forms": polib.mofile(str(of_django)).metadata["Plural-Forms"],
+    }
+    catalogue.save(str(path))
+
+
 def main() -> None:
     django.setup()
+    for language, _name in settings.LANGUAGES:
+        if language != settings.LANGUAGE_CODE:
+            begin(language)
     for path in sorted((ROOT / "locale").glob("*/LC_MESSAGES/django.po")):
         missing, dropped = update(path, wanted())
         print(f"{path.relative_to(ROOT)}: {missing} without translation, {dropped} dropped")

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from django.contrib.admin.models import ACTION_FLAG_CHOICES, LogEntry
 from django.db import models
+from django.utils.translation import override
 from uuid_utils.compat import uuid7
 
 
@@ -35,6 +36,8 @@ class AdminRecord(models.Model):
     def of(cls, entry: LogEntry, username: str) -> "AdminRecord":
         """For an entry read with its content type."""
         fields: dict[str, Any] = {"row": entry.object_repr, "row_id": entry.object_id or ""}
-        what = entry.content_type.name if entry.content_type is not None else ""
-        at, message = entry.action_time, entry.get_change_message()
+        with override("en"):  # whoever deletes may read another language than who looks it up
+            what = entry.content_type.name if entry.content_type is not None else ""
+            message = entry.get_change_message()
+        at = entry.action_time
         return cls(username=username, at=at, action=entry.action_flag, what=what, message=message, **fields)

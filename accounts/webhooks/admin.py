@@ -8,10 +8,12 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import services as webhooks
 from accounts.webhooks.sending import UNSIGNED, switch_off
+from core import i18n
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display
 
 BY_ADMIN = "Switched off by an administrator."
@@ -36,7 +38,7 @@ class WebhookAdmin(ReadOnlyAdmin):
 
     @display(description="Secret")
     def secret_state(self, webhook: Webhook) -> str:
-        return UNSIGNED if webhook.secret_lost else "stored"
+        return i18n.translated(UNSIGNED) if webhook.secret_lost else _("stored")
 
     @display(description="Events")
     def event_names(self, webhook: Webhook) -> str:
@@ -83,7 +85,8 @@ class WebhookDeliveryAdmin(RecordAdmin):
     @display(description="About")
     def ids(self, delivery: WebhookDelivery) -> str:
         data = delivery.payload.get("data", {})
-        return ", ".join(f"{name} {value}" for name, value in data.items() if name not in ("url", "page"))
+        named = {name: i18n.translated(name) for name in data if name not in ("url", "page")}
+        return ", ".join(f"{words} {data[name]}" for name, words in named.items())
 
     @display(description="Status", ordering="status", label={"waiting": "info", "done": "success", "failed": "danger"})
     def status_label(self, delivery: WebhookDelivery) -> str:
@@ -92,10 +95,15 @@ class WebhookDeliveryAdmin(RecordAdmin):
     @display(description="Tries")
     def tries(self, delivery: WebhookDelivery) -> SafeString:
         lines = [
-            (each["at"], "no answer" if each["status"] is None else each["status"], each["ms"], each["detail"])
+            (
+                each["at"],
+                _("no answer") if each["status"] is None else each["status"],
+                each["ms"],
+                i18n.translated(each["detail"]),
+            )
             for each in delivery.log
         ]
-        return format_html_join("", "<p>{}: {} in {} ms {}</p>", lines)
+        return format_html_join("", "<p>{}: {}, {} ms. {}</p>", lines)
 
     @confirmed(
         "Try again",

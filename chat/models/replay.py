@@ -80,7 +80,7 @@ class Replay(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"Replay {self.pk}"
+        return str(self.pk)
 
     @property
     def live(self) -> bool:

@@ -100,7 +100,7 @@ class Run(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.id} ({self.status})"
+        return str(self.id)
 
 
 class RunStep(models.Model):

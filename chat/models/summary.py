@@ -68,7 +68,7 @@ class Summary(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.messages} messages, {self.tokens_in:,} → {self.tokens_out:,} tokens"
+        return str(self.id)
 
 
 class Mark(models.Model):
@@ -274,7 +274,7 @@ class SummaryJob(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.id} ({self.status})"
+        return str(self.id)
 
 
 # Walks up from the leaf to the first message at which a summary ends. Its cost grows with what no summary covers.

@@ -8,16 +8,23 @@ from django.core.paginator import Paginator
 from django.db.models import ForeignKey
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from unfold.widgets import UnfoldAdminTextInputWidget, UnfoldBooleanWidget
 
 from accounts.models import User
 from chat.models import Replay
+from chat.prompts.wording import KINDS, SECTIONS, state_of
 from chat.replay import services
 from core.admin import STATES, RecordAdmin, acting, display
 from core.errors import ProductError
+from core.i18n import grouped
 from llm.models import Model
 
-HEADINGS = ("Tokens", "Planned", "Cached %", "Planned", "Left out", "Planned", "Cost", "Planned")
+HEADINGS = (
+    *(gettext_lazy("Tokens"), gettext_lazy("Planned"), gettext_lazy("Cached, in percent"), gettext_lazy("Planned")),
+    *(gettext_lazy("Left out"), gettext_lazy("Planned"), gettext_lazy("Cost"), gettext_lazy("Planned")),
+)
 INSTEAD = ("model", "profile", "layout", "policy", "system_prompt")
 
 
@@ -120,6 +127,11 @@ class ReplayAdmin(RecordAdmin):
                 {
                     "row": row,
                     "cells": services.cells(row.sent, row.planned),
+                    "changes": [
+                        {**change, "kind": KINDS.get(change["kind"]) or SECTIONS[change["kind"]]}
+                        | {"words": state_of(change), "words_before": state_of(change["was"]) if change["was"] else ""}
+                        for change in row.changes
+                    ],
                     "own": row.turn.conversation.owner_id == request.user.pk,
                 }
                 for row in page
@@ -128,12 +140,16 @@ class ReplayAdmin(RecordAdmin):
 
     @display(description="Turns of")
     def turns_of(self, job: Replay) -> str:
-        return f"conversation {job.conversation_id}" if job.conversation_id else "a sample of all"
+        if job.conversation_id is None:
+            return _("a sample of all")
+        return _("Conversation %(id)s") % {"id": job.conversation_id}
 
     @display(description="Instead")
     def instead(self, job: Replay) -> str:
-        named = {name.replace("_", " "): getattr(job, name) for name in INSTEAD}
-        return ", ".join(f"{name} {value}" for name, value in named.items() if value) or "nothing, as it was"
+        fields = [field for field in Replay._meta.concrete_fields if field.name in INSTEAD]
+        named = [(field.verbose_name, getattr(job, field.name)) for field in fields]
+        said = [f"{name}: {value}" for name, value in named if value]
+        return ", ".join(said) or _("nothing, as it was")
 
     @display(description="Status", ordering="status", label=STATES)
     def status_label(self, job: Replay) -> str:
@@ -141,5 +157,10 @@ class ReplayAdmin(RecordAdmin):
 
     @display(description="Planned")
     def progress(self, job: Replay) -> str:
-        compared = f", {job.totals['compared']:,} compared" if job.totals else ""
-        return f"{job.planned:,} of {job.total:,}{compared}"
+        numbers = {"planned": grouped(job.planned), "total": grouped(job.total)}
+        if not job.totals:
+            return _("%(planned)s of %(total)s") % numbers
+        return _("%(planned)s of %(total)s, %(compared)s compared") % {
+            **numbers,
+            "compared": grouped(job.totals["compared"]),
+        }

@@ -9,10 +9,12 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from chat.texts.examples import example
 from core.errors import ProductError
+from core.i18n import translated
 from llm import tokens
 from personas import services
 from personas.admin import PromptAdmin, person
@@ -81,7 +83,8 @@ class TextAdmin(PromptAdmin):
         obj.refresh_from_db()
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        said = f"{obj} of “{TEXTS[obj.name].title}” is stored{' and active' if obj.active else ''}."
+        title = TEXTS[obj.name].title
+        said = f"{obj} of “{title}” is stored and active." if obj.active else f"{obj} of “{title}” is stored."
         self.message_user(request, said, messages.SUCCESS)
         return HttpResponseRedirect(self.home(obj))
 
@@ -126,7 +129,7 @@ class TextAdmin(PromptAdmin):
         return self._page(
             request,
             "overview",
-            title="Texts that a model gets",
+            title=_("Texts that a model gets"),
             groups=groups,
             changed=len(active.keys() & TEXTS.keys()),
             all=len(TEXTS),
@@ -142,7 +145,7 @@ class TextAdmin(PromptAdmin):
         return self._page(
             request,
             "text",
-            title=TEXTS[name].title,
+            title=translated(TEXTS[name].title),
             about=TEXTS[name],
             name=name,
             active=active,

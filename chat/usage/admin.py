@@ -14,7 +14,7 @@ from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminTextInputWidget
 
 from chat.models import ModelCall
 from chat.usage.services import as_csv, between, spent, summed
-from core.admin import RecordAdmin, button, display
+from core.admin import RecordAdmin, button, column, display
 from core.i18n import dollars
 
 TABLES = {"day": _("Day"), "model": _("Model"), "person": _("Person"), "project": _("Project"), "purpose": _("Purpose")}
@@ -45,11 +45,14 @@ class ModelCallAdmin(RecordAdmin):
     search_fields = ("=person__username", "=model_name", "=turn__id", "=conversation__id")
     search_help_text = "A user name, a model, or the id of a turn or conversation"
     fields = (
-        *("id", "created", "person", "purpose", "conversation_id", "turn_id", "number", "project", "persona_id"),
+        *("id", "created", "person", "purpose", "of_conversation", "of_turn", "number", "project", "of_persona"),
         *("provider_name", "model_name", "input", "cached_input", "cache_written", "output", "reasoning"),
         *("counted", "money"),
     )
     actions_list: Any = ("sums",)
+    of_conversation = column("conversation_id", "Conversation")
+    of_turn = column("turn_id", "Turn")
+    of_persona = column("persona_id", "Persona")
 
     @display(description="Tokens read / cached / written", ordering="input")
     def tokens(self, call: ModelCall) -> str:

@@ -42,9 +42,9 @@ from llm.models import Model
 from personas.models import SavedPrompt
 from personas.services import model_for
 from projects.models import Project
+from projects.models.roles import visible_project
 from projects.prompts.services import offered_prompts, visible_saved_prompt
 from projects.prompts.variables import LONGEST, filled, variables
-from projects.services import visible_project
 
 ACCEPTED = "Message-Accepted"  # a header: by it the composer knows that what it has sent is stored
 DECISIONS = {"yes": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}

@@ -91,6 +91,11 @@ class MessageView:
         return self.row.finish_reason in Turn.DECLINED
 
     @property
+    def doubts(self) -> int:
+        """How many of its sentences their passages do not carry."""
+        return sum(len(part["check"]["doubts"]) for part in self.row.parts if "check" in part)
+
+    @property
     def fallback(self) -> Promise | str:
         """Why another model than the one that was asked has answered; empty when none has."""
         turn: Turn | None = getattr(self.row, "turn", None)

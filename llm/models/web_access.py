@@ -5,6 +5,7 @@ from typing import ClassVar
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext
 
 from core.net.addresses import HostLists, host_pattern
 
@@ -44,7 +45,7 @@ class WebAccess(models.Model):
         constraints: ClassVar = [models.CheckConstraint(condition=Q(id=1), name="one_web_access")]
 
     def __str__(self) -> str:
-        return "Web access"
+        return gettext("Web access")
 
     @property
     def lists(self) -> HostLists:

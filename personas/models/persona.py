@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
@@ -90,7 +91,7 @@ class PromptText(PromptVersion):
         ]
 
     def __str__(self) -> str:
-        return f"v{self.version}" if self.version else "the built-in text"
+        return f"v{self.version}" if self.version else gettext("the built-in text")
 
     def history(self) -> "models.QuerySet[Any]":
         return PromptText.objects.filter(name=self.name)

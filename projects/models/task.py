@@ -207,4 +207,4 @@ class TaskChange(models.Model):
         indexes: ClassVar = [models.Index(fields=["owner", "code", "-id"], name="changes_of_a_task")]
 
     def __str__(self) -> str:
-        return f"{self.field} of {self.code}"
+        return self.code

@@ -95,7 +95,9 @@ def test_a_product_in_good_order_has_nothing_to_mend(product: Product) -> None:
     for subject in ("Python", "Database", "pgvector", "Migrations", "Redis", "Worker", "Broker", "Encodings", "Model"):
         assert any(line.startswith(f"ok    {subject}: ") for line in lines), result.stdout
     for layer in layers_that_hold():
-        assert re.search(rf"^ok    Reader of uploads: .*\({layer}\)$", result.stdout, re.MULTILINE), result.stdout
+        assert re.search(rf"^ok    Reader of uploads: .* thanks to {layer}$", result.stdout, re.MULTILINE), (
+            result.stdout
+        )
     assert "secret-of-the-scripted-provider" not in result.stdout + result.stderr
 
 
@@ -140,4 +142,6 @@ def test_keys_that_cannot_be_decrypted_and_a_silent_provider_are_found(
     finally:
         Provider.objects.filter(pk=scripted_model_row.provider_id).update(base_url=before)
     assert result.returncode == 1
-    assert re.search(r"^fail  Model: scripted: .*cannot be reached.* → Correct", result.stdout, re.MULTILINE)
+    assert re.search(
+        r"^fail  Model: scripted cannot answer\. .*cannot be reached.* → Correct", result.stdout, re.MULTILINE
+    )

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import redis
 from django.conf import settings
 from django.core.management.base import BaseCommand
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, models
+from django.utils.formats import date_format
 from kombu.exceptions import KombuError
 
 from accounts.models import Webhook
@@ -119,15 +120,22 @@ def _migrations() -> Iterator[Finding]:
         yield Finding("ok", "Migrations", "all applied")
 
 
+_LAYERS = {
+    FILES: "opens only the upload and Python's libraries",
+    CALLS: "has no network, starts no program and writes nothing",
+}
+
+
 def _readers() -> Iterator[Finding]:
     """What holds around the process that reads uploads, beyond its limits of memory and time."""
     held = layers_that_hold()
-    for layer, what, mend in (
-        (FILES, "opens only the upload and Python's libraries", "Use Linux 5.13 or later with Landlock switched on."),
-        (CALLS, "has no network, starts no program and writes nothing", "Use Linux with seccomp on x86-64 or ARM64."),
+    for layer, mend in (
+        (FILES, "Use Linux 5.13 or later with Landlock switched on."),
+        (CALLS, "Use Linux with seccomp on x86-64 or ARM64."),
     ):
+        what = _LAYERS[layer]
         if layer in held:
-            yield Finding("ok", "Reader of uploads", f"{what} ({layer})")
+            yield Finding("ok", "Reader of uploads", f"{what}, thanks to {layer}")
         else:
             yield Finding(
                 "warn", "Reader of uploads", f"{layer} is not to be had, so nothing ensures that it {what}", mend
@@ -144,7 +152,7 @@ def _redis() -> Iterator[Finding]:
     yield Finding("ok", "Redis", "answers")
     if missing:
         mend = f"Start one: celery -A config worker --pool threads --concurrency 16 -Q {','.join(missing)}."
-        yield Finding("fail", "Worker", f"none of {' and '.join(missing)} has been heard of for 20 seconds", mend)
+        yield Finding("fail", "Worker", f"none of {', '.join(missing)} has been heard of for 20 seconds", mend)
     else:
         ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in heard.items())
         yield Finding("ok", "Worker", f"last heard of: {ages}")
@@ -171,19 +179,26 @@ def _secret_key() -> Iterator[Finding]:
         yield Finding("ok", "Secret key", f"{len(key)} characters")
 
 
+_SECRETS: dict[type[models.Model], str] = {
+    Provider: "Stored API keys",
+    WebSearch: "Keys of web search",
+    ToolServer: "Secrets of tool servers",
+    Embedder: "Keys of embedders",
+    Webhook: "Secrets of webhooks",
+}
+AGAIN_IN_THE_ADMIN = "Add the key they were stored under to ENCRYPTION_KEYS, or enter them again in the admin."
+ENTER_AGAIN: dict[type[models.Model], str] = {
+    Embedder: (
+        "Add the key they were stored under to ENCRYPTION_KEYS, or add the embedder anew and run manage.py reembed."
+    ),
+    Webhook: "Add the key they were stored under to ENCRYPTION_KEYS, or have their owners remove and make them again.",
+}
+
+
 def _stored_keys() -> Iterator[Finding]:
     """Every secret that is stored, by whose it is."""
-    for subject, rows, mend in (
-        ("Stored API keys", Provider.objects.all(), "enter them again in the admin"),
-        ("Keys of web search", WebSearch.objects.all(), "enter them again in the admin"),
-        ("Secrets of tool servers", ToolServer.objects.all(), "enter them again in the admin"),
-        ("Keys of embedders", Embedder.objects.all(), "add the embedder anew and run manage.py reembed"),
-        (
-            "Secrets of webhooks",
-            Webhook.objects.select_related("owner"),
-            "have their owners remove and make them again",
-        ),
-    ):
+    for kind, subject in _SECRETS.items():
+        rows: Any = kind._default_manager.select_related("owner") if kind is Webhook else kind._default_manager.all()
         try:
             lost = [
                 f"{row.owner}'s {row}" if isinstance(row, Webhook) else str(row)
@@ -193,8 +208,8 @@ def _stored_keys() -> Iterator[Finding]:
         except DatabaseError:
             return  # a migration is missing, which has been said
         if lost:
-            mend = f"Add the key they were stored under to ENCRYPTION_KEYS, or {mend}."
-            yield Finding("fail", subject, f"cannot be decrypted: {_named(lost)}", mend)
+            named = _named(lost)
+            yield Finding("fail", subject, f"cannot be decrypted: {named}", ENTER_AGAIN.get(kind, AGAIN_IN_THE_ADMIN))
 
 
 def _hosts() -> Iterator[Finding]:
@@ -252,7 +267,7 @@ def _model() -> Iterator[Finding]:
         offered = test_connection(provider=model.provider)
     except ModelError as error:
         mend = f"Correct the provider “{model.provider}” in the admin; its page can test the connection."
-        yield Finding("fail", "Model", f"{model}: {error.detail}", mend)
+        yield Finding("fail", "Model", f"{model} cannot answer. {error.detail}", mend)
         return
     if len(offered) > 1 and model.name not in offered:  # a server of one model often answers to any name
         mend = "Check the model's name; its page in the admin says what the provider offers."
@@ -271,7 +286,7 @@ def _fallbacks() -> Iterator[Finding]:
         other = model.fallback
         if other is None:
             continue
-        lacking = [name for name in ("tools", "vision") if getattr(model, name) and not getattr(other, name)]
+        lacking = ", ".join(name for name in ("tools", "vision") if getattr(model, name) and not getattr(other, name))
         if not (other.enabled and other.provider.enabled):
             mend = f"Enable {other}, or choose another fallback on the page of {model} in the admin."
             yield Finding("warn", "Fallback", f"{other}, the fallback of {model}, is switched off", mend)
@@ -280,7 +295,7 @@ def _fallbacks() -> Iterator[Finding]:
             yield Finding("warn", "Fallback", f"{other} fails whenever the provider it shares with {model} does", mend)
         elif lacking:
             mend = f"Answers of {other} go without; choose another fallback if that matters."
-            yield Finding("warn", "Fallback", f"{other} has no {' and '.join(lacking)}, {model} has", mend)
+            yield Finding("warn", "Fallback", f"{other} has no {lacking}, {model} has", mend)
         else:
             yield Finding("ok", "Fallback", f"{other} is asked when {model} is not available")
 
@@ -300,15 +315,20 @@ def _models() -> Iterator[Finding]:
 
 
 def _facts(model: Model) -> Iterator[Finding]:
-    subject = f"Model {model} of {model.provider}"
-    if model_facts.retires_soon(model):
-        detail = f"retires on {model_facts.retirement(model):%-d %B %Y}"
-        yield Finding("warn", subject, detail, "Choose another for personas and conversations, then switch it off.")
+    retires_on = model_facts.retirement(model)
+    if retires_on is not None and model_facts.retires_soon(model):
+        mend = "Choose another for personas and conversations, then switch it off."
+        day = date_format(retires_on, "j F Y")
+        yield Finding("warn", f"Model {model} of {model.provider}", f"retires on {day}", mend)
     served = model_facts.served_window(model)
     if served is not None and served < model.window:
         mend = "Correct it in the admin (“Take what was found”), or start the server with a larger one."
-        detail = f"its window is {model.window:,} tokens here, but {served:,} at its server"
-        yield Finding("warn", subject, detail, mend)
+        yield Finding(
+            "warn",
+            f"Model {model} of {model.provider}",
+            f"its window is {model.window:,} tokens here, but {served:,} at its server",
+            mend,
+        )
 
 
 class Command(BaseCommand):

@@ -1,0 +1,125 @@
+"""No page of the admin shows English to whoever reads another language.
+
+Each page is opened in English and in Vietnamese: what reads the same in both, or has an English word in it, was left
+over. The tests walk every address of the admin, so a new page is covered when it is added.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+
+import pytest
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.test import Client
+
+from accounts.models import User
+from tests.config.household import Household, content, signed_in
+
+# Words that Vietnamese does not have, not even as syllables without marks.
+ENGLISH = re.compile(r"\b(the|of|and|with|for|is|are|was|not|this|by|to|from|its|at|it|has|have|who|what)\b", re.I)
+LETTERS = re.compile(r"[A-Za-z]{2}")
+# The same in both languages: names, what is typed or sent as it stands, and words that Vietnamese has taken over.
+SAME = re.compile(
+    r"Glasshouse|Anthropic|Ollama|OpenAI|Brave Search|Streamable HTTP|API|URL|CSV|HTTPS|Python|Redis|Broker|Worker"
+    r"|PostgreSQL|pgvector|Django|token|prompt|webhook|web|id|sha256|esc|byte|kB|English|Tiếng Việt|UTC"
+    r"|chat|files|projects|tasks|search|open_url|web_search|file\.ready|user|simple|answer|UTF-8|username|email|name"
+    r"|Earlier|This month|Today|Now"  # the headings by which summaries are read
+    r"|cl100k_base|o200k_base|GPT|citations|none|standard|seccomp|landlock|testserver|redis\+socket|utf|log"
+)
+# What the rows of the test are called, ids, addresses, code, and the built-in texts that a model gets.
+DATA = re.compile(
+    r"access-\w+|[0-9a-f]{24,}|[0-9a-f]{8}-[0-9a-f-]{27}|https?://\S+|/\S*/\S+|words-that-\S+|\S+@\S+", re.I
+)
+OWN = {
+    "Be kind.",
+    "Be brief.",
+    "Be short.",
+    "Cite.",
+    "notebook",
+    "Notebook",
+    "gone",
+    "somebody",
+    "bad.example",
+    "m",
+    "v1",
+    "Nghĩa của “This month”",
+}
+SHOWN = {"example", "words"}  # classes of what a model gets, which is sent as it stands
+SILENT = {"script", "style", "code", "pre", "svg", "textarea"}
+SPOKEN = ("aria-label", "title", "placeholder", "alt", "data-label")
+
+
+class Words(HTMLParser):
+    """Every text of a page, and every attribute that is read out or shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.silent: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        classes = set(given.get("class", "").split())
+        if self.silent:
+            self.silent += [tag] if tag == self.silent[0] else []
+        elif tag in SILENT or classes & SHOWN or "material-symbols-outlined" in classes:
+            self.silent = [tag]
+        else:
+            self.found += [given[name] for name in SPOKEN if given.get(name)]
+            self.found += [given["value"]] if tag == "input" and given.get("type") == "submit" else []
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.silent and self.silent[-1] == tag:
+            self.silent.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self.silent and (words := " ".join(data.split())):
+            self.found.append(words)
+
+
+def words(page: str) -> list[str]:
+    reader = Words()
+    reader.feed(page)
+    return reader.found
+
+
+def said(words: str) -> str:
+    """Without what is the same in every language."""
+    return re.sub(rf"\b(?:{SAME.pattern})s?\b", "", DATA.sub("", words), flags=re.I)
+
+
+def left_over(english: str, vietnamese: str) -> Iterator[str]:
+    known = set(words(english))
+    for each in words(vietnamese):
+        own = said(each)
+        if LETTERS.search(own) and each not in OWN and (each in known or ENGLISH.search(own)):
+            yield each
+
+
+@pytest.fixture
+def reader(people: Callable[..., User]) -> tuple[User, Client]:
+    person = people(is_staff=True, is_superuser=True)
+    return person, signed_in(person)
+
+
+def test_no_page_shows_english_to_who_reads_vietnamese(household: Household, reader: tuple[User, Client]) -> None:
+    person, client = reader
+    for row in household.rows:
+        kind = ContentType.objects.get_for_model(row)
+        entry = {"content_type": kind, "object_id": row.pk, "action_flag": CHANGE}
+        LogEntry.objects.create(user=person, change_message="Opened: its instructions were shown.", **entry)
+        LogEntry.objects.create(
+            user=person, change_message='[{"changed": {"fields": ["Default order of the prompt"]}}]', **entry
+        )
+    urls = [each.url for each in household.addresses() if each.admin]
+    wrong: dict[str, str] = {}
+    for url in dict.fromkeys(urls):
+        pages = []
+        for language in ("en", "vi"):
+            User.objects.filter(pk=person.pk).update(language=language)
+            answer = client.get(url)
+            if answer.status_code == 200 and "html" in answer.headers.get("Content-Type", ""):
+                pages.append(content(answer))
+        wrong |= {each: url for each in (left_over(*pages) if pages else ()) if each not in wrong}
+    assert not wrong, "\n".join(f"{url}: {each}" for each, url in wrong.items())
