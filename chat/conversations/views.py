@@ -277,11 +277,9 @@ def share(request: Request, found: Conversation) -> HttpResponse:
 def _shares_page(request: Request, found: Conversation, problem: ProductError | None = None) -> HttpResponse:
     shares = [*sharing.shares_of(request.user).filter(conversation=found)]
     context = {"conversation": found, "shares": _linked(request, shares), "problem": problem, "asked": request.POST}
-    template = "chat/_share.html" if request.htmx else "chat/share.html"
-    response = render(request, template, context, status=problem.status if problem else 200)
-    if problem and request.htmx:
-        response["HX-Retarget"] = "#share-body"  # which tells the page that this is no page of an error
-    return response
+    if request.htmx:  # in the dialog the form comes again with what is wrong: no error of the page, nor of its console
+        return render(request, "chat/_share.html", context)
+    return render(request, "chat/share.html", context, status=problem.status if problem else 200)
 
 
 def _terms(request: Request) -> sharing.Terms:

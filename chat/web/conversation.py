@@ -294,6 +294,7 @@ def page(request: Request, found: Conversation | None, status: int = 200, **more
         **(surroundings(request.user, scope) if found is None else {}),
         **more,
     }
+    context["answering"] = pages.being_written(context["messages"])
     if context["chosen_model"] and not context.get("excerpt"):
         draft = Draft(context["draft"], [file.pk for file in context["chips"]])
         with suppress(ProductError):  # asked again with the first change, and then said
