@@ -5,7 +5,7 @@ Their weightiest words are added to the query's (RM3, Lavrenko and Croft, 2001),
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,10 +40,17 @@ class Added:
     weights: Mapping[int, float]
 
 
-def added(words: Words, best: Mapping[int, float], files: QuerySet[File], collection: Collection) -> Added:
-    """What the best chunks add to a query; `best`: how much each counts, at most `BEST` of them."""
+def listened_to(best: Iterable[int]) -> list[Chunk]:
+    """The rows of the best chunks, with their files and vectors."""
+    return list(Chunk.objects.filter(pk__in=list(best)).select_related("file"))
+
+
+def added(
+    words: Words, counts: Mapping[int, float], best: Sequence[Chunk], files: QuerySet[File], collection: Collection
+) -> Added:
+    """What the best chunks add to a query; `counts`: how much each counts, by its id."""
     own = {at for found in words.values() for at in found.values()}
-    weighed = _weighed(best, files, collection)
+    weighed = _weighed(counts, best, files, collection)
     if not own or not weighed:
         return Added({}, {})
     share = (1 - OWN_SHARE) * len(own) / sum(weighed.values())
@@ -59,9 +66,10 @@ def added(words: Words, best: Mapping[int, float], files: QuerySet[File], collec
     return Added(new, weights)
 
 
-def _weighed(best: Mapping[int, float], files: QuerySet[File], collection: Collection) -> dict[tuple[str, str], float]:
+def _weighed(
+    counts: Mapping[int, float], chunks: Sequence[Chunk], files: QuerySet[File], collection: Collection
+) -> dict[tuple[str, str], float]:
     """The weightiest words of these chunks, by language and lexeme."""
-    chunks = list(Chunk.objects.filter(pk__in=best).select_related("file").defer("embedding"))
     languages = {chunk.pk: chunk.file.language for chunk in chunks}
     given = [[chunk.pk, languages[chunk.pk], readable(chunk.searched)] for chunk in chunks]
     with connection.cursor() as cursor:
@@ -73,7 +81,7 @@ def _weighed(best: Mapping[int, float], files: QuerySet[File], collection: Colle
     average = collection.words / collection.chunks
     weights: dict[tuple[str, str], float] = defaultdict(float)
     for pk, lexeme, frequency in found:
-        weights[languages[pk], lexeme] += best[pk] * saturated(frequency, lengths[pk], average)
+        weights[languages[pk], lexeme] += counts[pk] * saturated(frequency, lengths[pk], average)
     common = dict(sorted(weights.items(), key=lambda each: -each[1])[:CANDIDATES])
     spread = _spread({lexeme for _, lexeme in common}, files)
     rare = {key: weight * idf_of(collection.chunks, spread.get(key[1], 1)) for key, weight in common.items()}
@@ -87,10 +95,9 @@ def _spread(lexemes: Iterable[str], files: QuerySet[File]) -> dict[str, int]:
     return {lexeme: size // ENTRY.itemsize for lexeme, size in sizes}
 
 
-def middle(best: Iterable[int], embedder: Embedder) -> Vector | None:
+def middle(best: Iterable[Chunk], embedder: Embedder) -> Vector | None:
     """The direction in which the best chunks lie; None where they have no vectors."""
-    rows = Chunk.objects.filter(pk__in=list(best), embedder=embedder, embedding__isnull=False)
-    vectors = [np.asarray(found, dtype=np.float32) for found in rows.values_list("embedding", flat=True)]
+    vectors = [np.asarray(chunk.embedding, dtype=np.float32) for chunk in best if chunk.embedder_id == embedder.pk]
     mean = np.mean(vectors, axis=0) if vectors else np.zeros(1, dtype=np.float32)
     length = float(np.linalg.norm(mean))
     return mean / np.float32(length) if length else None

@@ -166,6 +166,16 @@ def cosines(embedder: Embedder, vector: Vector, chunks: Group[int]) -> dict[int,
     return _cosines(rows, vector, len(chunks))
 
 
+def two_cosines(
+    embedder: Embedder, vectors: tuple[Vector, Vector], chunks: Group[int]
+) -> dict[int, tuple[float, float]]:
+    """The cosines to both vectors, of those of the chunks that have a vector of this embedder."""
+    rows = Chunk.objects.filter(pk__in=chunks, embedder=embedder, embedding__isnull=False)
+    one, other = (CosineDistance("embedding", vector) for vector in vectors)
+    found = rows.order_by().annotate(one=one, other=other).values_list("pk", "one", "other")
+    return {chunk: (1 - near, 1 - towards) for chunk, near, towards in found}
+
+
 def _cosines(rows: QuerySet[Chunk], vector: Vector, count: int) -> dict[int, float]:
     ranked = rows.annotate(distance=CosineDistance("embedding", vector)).order_by("distance", "pk")
     return {chunk: 1 - distance for chunk, distance in ranked.values_list("pk", "distance")[:count]}

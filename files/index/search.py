@@ -135,9 +135,10 @@ def _mixed(query: str, words: Words, files: QuerySet[File], collection: Collecti
     meanings = _meanings(query, files, collection.chunks, bm25.best(POOL))
     scores = _scores(bm25, meanings)
     if collection.chunks >= feedback.FEWEST and scores:
-        best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: feedback.BEST]
-        counts = {chunk: math.exp(scores[chunk] - scores[best[0]]) for chunk in best}
-        added = feedback.added(words, counts, files, collection)
+        order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: feedback.BEST]
+        counts = {chunk: math.exp(scores[chunk] - scores[order[0]]) for chunk in order}
+        best = feedback.listened_to(counts)
+        added = feedback.added(words, counts, best, files, collection)
         entries = {**entries, **ranking.postings(files, added.words)}
         bm25 = ranking.scored(entries, collection, added.weights)
         for meaning in meanings:
@@ -156,15 +157,14 @@ class _Meaning:
     cosines: dict[int, float]
     pulled: dict[int, float]
 
-    def look_again(self, best: Sequence[int], also: Sequence[int]) -> None:
+    def look_again(self, best: Sequence[Chunk], also: Sequence[int]) -> None:
         middle = feedback.middle(best, self.embedder)
-        missing = [chunk for chunk in also if chunk not in self.cosines]
         if middle is None:
             return
-        self.cosines |= ranking.cosines(self.embedder, self.vector, missing)
-        towards = ranking.cosines(self.embedder, middle, list(self.cosines))
+        both = ranking.two_cosines(self.embedder, (self.vector, middle), {*self.cosines, *also})
+        self.cosines = {at: near for at, (near, _) in both.items()}
         # A cosine to the sum of both, but for its length, which changes no order.
-        self.pulled = {at: near + feedback.PULL * towards.get(at, 0.0) for at, near in self.cosines.items()}
+        self.pulled = {at: near + feedback.PULL * towards for at, (near, towards) in both.items()}
 
 
 def _meanings(query: str, files: QuerySet[File], visible: int, also: Sequence[int]) -> list[_Meaning]:
@@ -209,12 +209,11 @@ def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]])
     """`best`: score and cosine by chunk id, the best first."""
     rows = Chunk.objects.select_related("file").defer("embedding").in_bulk(best)
     chunks = [rows[chunk] for chunk in best if chunk in rows]  # a file may have been deleted meanwhile
-    marks: dict[int, Spans] = {}
-    above: dict[int, Spans] = {}
+    marks: dict[int, Spans] = {}  # by chunk id; what stands above a chunk is under the negative one
     for language, found in lexemes.items():
         of_language = [chunk for chunk in chunks if chunk.file.language == language]
-        marks |= _highlights({chunk.pk: chunk.text for chunk in of_language}, language, found)
-        above |= _highlights({chunk.pk: chunk.above for chunk in of_language}, language, found)
+        texts = {chunk.pk: chunk.text for chunk in of_language}
+        marks |= _highlights({**texts, **{-chunk.pk: chunk.above for chunk in of_language}}, language, found)
     return [
         Hit(
             file=chunk.file_id,
@@ -230,7 +229,7 @@ def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]])
             cosine=best[chunk.pk][1],
             heading=chunk.heading,
             table_head=chunk.table_head,
-            named=bool(above.get(chunk.pk)),
+            named=bool(marks.get(-chunk.pk)),
         )
         for chunk in chunks
     ]

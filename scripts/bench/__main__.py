@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.bench import bench_context, files, hanging, page, retrieval, search, shares, turn
+from scripts.bench import bench_context, files, hanging, page, search, shares, turn
 from scripts.bench.peers.client import Clients
 from scripts.services import Services
 from tests.product import installed
@@ -76,19 +76,7 @@ def with_limits() -> None:
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
     wanted = wanted or [
-        *(
-            "context",
-            "rendering",
-            "plan",
-            "replay",
-            "files",
-            "page",
-            "turn",
-            "hanging",
-            "shares",
-            "search",
-            "retrieval",
-        ),
+        *("context", "rendering", "plan", "replay", "files", "page", "turn", "hanging", "shares", "search"),
     ]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
@@ -96,8 +84,6 @@ def main(wanted: list[str]) -> None:
         show("Rendering (400,000 hostile characters)", separately("scripts.bench.rendering"))
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
-    if "retrieval" in wanted:
-        show("Retrieval (how well search ranks)", retrieval.rows())
     if "shares" in wanted:
         with_limits()
     if {"plan", "replay", "files", "page", "turn", "hanging"} & set(wanted):

@@ -263,12 +263,9 @@ def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User) -> N
     both = [f"zorblat quimple {random_text(source, 20)}" for _ in range(5)]
     alone = f"quimple {random_text(source, 20)}"
     file = indexed(owner, [*others, *both, alone])
-    added = feedback.added(
-        ranking.words_of("zorblat", [file.language]),
-        {hit.chunk: 1.0 for hit in search(query="zorblat", files=of(file), limit=5)},
-        of(file),
-        ranking.Collection.of(of(file)),
-    )
+    counts = {hit.chunk: 1.0 for hit in search(query="zorblat", files=of(file), limit=5)}
+    words, visible = ranking.words_of("zorblat", [file.language]), ranking.Collection.of(of(file))
+    added = feedback.added(words, counts, feedback.listened_to(counts), of(file), visible)
     assert "quimple" in added.words[file.language] and "zorblat" not in added.words[file.language]
     found = [hit.text for hit in search(query="zorblat", files=of(file), limit=20)]
     assert set(found[:5]) == set(both) and alone in found
