@@ -228,6 +228,11 @@ def placed(messages: Sequence[Message], conversation: Conversation, *, beside: b
     return views
 
 
+def being_written(views: Sequence[MessageView]) -> bool:
+    """Whether the page shows an answer that grows; by its row, since the conversation's may be of a moment before."""
+    return any(each.row.status == Message.Status.PENDING for view in views for each in (view, *view.beside))
+
+
 @dataclass(frozen=True, slots=True)
 class Excerpt:
     """Instead of the newest messages. `other_branch`: than that of the conversation's leaf."""
