@@ -5,7 +5,7 @@ given by the database as the transaction is committed: `sequence` counts on, `pr
 and `hash` = SHA-256(previous + digest + sequence). What is personal in a row (names, the address) is under an HMAC of
 its own: the chain itself does not depend on it.
 
-Why the lock of the chain is held only for an instant: docs/decisions/0022-the-audit-is-chained-at-commit.md.
+Why the lock of the chain is held only for an instant: docs/decisions/0023-the-audit-is-chained-at-commit.md.
 """
 
 import hashlib
