@@ -93,7 +93,8 @@ class ApprovalFilter(admin.SimpleListFilter):
         return [("waiting", _("Waiting for an approval"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.live().filter(answer__parts__contains=ASKING) if self.value() else queryset
+        asking = {"status__in": Turn.LIVE, "answer__parts__contains": ASKING}
+        return queryset.filter(**asking) if self.value() else queryset
 
 
 @admin.register(Turn)
