@@ -80,7 +80,7 @@ def _model(model: type[models.Model], shown: set[str]) -> None:
     for field in (*model._meta.concrete_fields, *model._meta.many_to_many):
         if field.name in shown and field.model._meta.app_label in APPS:
             _change(field, ("verbose_name", "help_text"))
-            if field.choices and field.name != "language":  # which are called in their own languages
+            if field.choices and "language" not in field.name:  # which are called in their own languages
                 field.choices = [(value, translatable(words)) for value, words in field.choices]
 
 

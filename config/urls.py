@@ -81,6 +81,7 @@ urlpatterns = [
     path("admin/password_change/", admin.site.admin_view(RedirectView.as_view(pattern_name="settings:password"))),
     path("admin/doctor/", doctor_page, name="admin_doctor"),
     path("admin/", admin.site.urls),
+    path("api/v1/conversations/chosen/", conversations_api.ChosenView.as_view(), name="chosen"),
     path("api/v1/conversations/<uuid:pk>/next/", chat_api.NextMessageView.as_view(), name="next-message"),
     path("api/v1/daily/<chat_day:day>/chat/", conversations_api.DailyChatView.as_view(), name="daily-chat"),
     path("api/v1/daily/<chat_day:day>/summary/", conversations_api.DailySummaryView.as_view(), name="daily-summary"),

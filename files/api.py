@@ -60,6 +60,13 @@ class RereadSerializer(serializers.Serializer[dict[str, Any]]):
     encoding = serializers.CharField(
         required=False, allow_blank=True, help_text=f"Of a text, if the one found is wrong: {', '.join(ENCODINGS)}."
     )
+    password = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        trim_whitespace=False,
+        write_only=True,
+        help_text="Of a protected PDF or Office file. It is kept for this reading only.",
+    )
 
 
 class PieceSerializer(serializers.Serializer[Piece]):
@@ -116,11 +123,11 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     @extend_schema(request=RereadSerializer, responses={202: FileSerializer})
     @action(detail=True, methods=["post"])
     def reread(self, request: Request, pk: str) -> Response:
-        """Reads a file once more, in another text encoding if one is given. Its text and chunks are made anew."""
+        """Reads a file once more, in another text encoding or with its password if one is given; all is made anew."""
         file = self.get_object()
         given = RereadSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        services.reread(user=self.person, file=file, encoding=given.validated_data.get("encoding", ""))
+        services.reread(user=self.person, file=file, **given.validated_data)
         return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
 
     @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})

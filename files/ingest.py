@@ -4,6 +4,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from uuid import UUID
 
 from django.db import transaction
@@ -13,9 +14,9 @@ from django.utils import timezone
 
 from accounts.webhooks.services import emit
 from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
-from files import storage
-from files.extraction.process import extract
+from files import passwords, storage
 from files.extraction.readers.result import Extracted, ExtractionError
+from files.extraction.scans import extract
 from files.index import chunking
 from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText
@@ -119,12 +120,18 @@ def _read(file: File) -> bool:
 def _outcome(file: File) -> bool:
     try:
         with storage.local_path(file) as path:
-            extracted = extract(path, file.name, file.chosen_encoding)
+            key = passwords.take(file)
+            extracted = extract(path, file.name, file.chosen_encoding, key, progress=partial(_recognising, file))
     except ExtractionError as error:
         return _fail(file, error.code, error.sentence)
     except FileNotFoundError:
         return _fail(file, "lost", LOST)
     return _store(file, extracted)
+
+
+def _recognising(file: File, number: int, count: int) -> None:
+    """What is said of the file while pages of it are recognised, each of which takes seconds."""
+    claimed(file).filter(status=File.Status.PROCESSING).update(error=f"Recognising text: page {number} of {count}.")
 
 
 @transaction.atomic

@@ -17,7 +17,7 @@ from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.locks import lock
 from core.requests import get_or_404
-from files import ingest, storage
+from files import ingest, passwords, storage
 from files.encodings import ENCODINGS
 from files.extraction.readers.result import SENTENCES
 from files.models import File, FileText
@@ -118,18 +118,24 @@ def retry(*, user: User, file: File) -> None:
     transaction.on_commit(partial(enqueue, task, file.pk))
 
 
-def reread(*, user: User, file: File, encoding: str = "") -> None:
+def reread(*, user: User, file: File, encoding: str = "", password: str = "") -> None:
     """Reads a file once more, from its bytes: text, tokens and chunks are made anew.
 
-    `encoding` is that of a text, as a key of `ENCODINGS`; empty, it is found. Raises `unknown_encoding`, `being_read`
-    (409) for a file that is being read already.
+    `encoding` is that of a text, as a key of `ENCODINGS`; empty, it is found. `password` is that of a protected file,
+    kept for this reading only. Raises `unknown_encoding`, `bad_password`, `being_read` (409) for a file that is being
+    read already.
     """
     _require_owner(user, file)
+    if len(password) > passwords.MOST or not password.isprintable():
+        raise ProductError("bad_password", "A password is one line of at most 1,000 characters. Enter it again.")
     if encoding and encoding not in ENCODINGS:
         raise ProductError("unknown_encoding", SENTENCES["unknown_encoding"])
     mine = File.objects.filter(pk=file.pk).exclude(status__in=File.UNREAD)
     again = {"status": File.Status.UPLOADED, "searchable": False, "error_code": "", "error": ""}
+    if password:
+        passwords.keep(file, password)  # first: whoever gets done with another file may take this one at once
     if not mine.update(attempt=0, heartbeat=timezone.now(), chosen_encoding=encoding, **again):
+        passwords.take(file)
         raise ProductError("being_read", "This file is being read at the moment. Wait until it is done.", status=409)
     file.refresh_from_db()
     transaction.on_commit(partial(enqueue, "files.tasks.read_file", file.pk))

@@ -108,7 +108,8 @@ def retry(request: Request, found: File) -> HttpResponse:
 
 @with_row(services.visible_file)
 def reread(request: Request, found: File) -> HttpResponse:
-    services.reread(user=request.user, file=found, encoding=request.POST.get("encoding", ""))
+    given = {name: request.POST.get(name, "") for name in ("encoding", "password")}
+    services.reread(user=request.user, file=found, **given)
     return redirect("files:file", found.pk)
 
 

@@ -18,13 +18,13 @@ from files.index.search import MAX_LIMIT, MAX_QUERY, search
 from files.services import visible_file
 from personas.models import Persona
 from projects import invitations, services
-from projects.models import Invitation, Membership, Project, ProjectFile
+from projects.models import Invitation, Membership, Project, ProjectFile, roles
 from projects.models.invitation import MAX_USERNAME
 
 FILE = OpenApiParameter("file", OpenApiTypes.UUID, OpenApiParameter.PATH)
 MEMBER = OpenApiParameter("member", OpenApiTypes.UUID, OpenApiParameter.PATH, description="The id of the person.")
 INVITATION = OpenApiParameter("invitation", OpenApiTypes.UUID, OpenApiParameter.PATH)
-ROLES = [services.OWNER, *Membership.Role.values]
+ROLES = [roles.OWNER, *Membership.Role.values]
 
 
 class ProjectSerializer(serializers.ModelSerializer[Project]):
@@ -45,7 +45,7 @@ class ProjectSerializer(serializers.ModelSerializer[Project]):
     def get_role(self, project: Project) -> str:
         user = self.context["request"].user
         if project.owner_id == user.pk:
-            return services.OWNER
+            return roles.OWNER
         # Memberships are prefetched with a list of projects, so this is no query a row.
         mine = (each.role for each in project.memberships.all() if each.user_id == user.pk)
         return next(mine, Membership.Role.READER)
@@ -211,7 +211,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def invitations(self, request: Request, pk: str) -> Response:
         """Those that are not accepted yet. For the owner."""
         project = self.get_object()
-        services.require_owner(user=self.person, project=project)
+        roles.require_owner(user=self.person, project=project)
         return self._page(Invitation.objects.sent(project), InvitationSerializer)
 
     @extend_schema(request=None, responses={204: None}, parameters=[INVITATION])

@@ -16,7 +16,8 @@ from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 from projects.models import Invitation, Membership, Project
 from projects.models.invitation import MAX_USERNAME
-from projects.services import known_role, require_owner
+from projects.models.roles import require_owner
+from projects.services import known_role
 
 LASTS = timedelta(days=30)
 MOST_OF_PROJECT, MOST_OF_OWNER = 50, 200  # pending

@@ -13,50 +13,21 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.realtime import News, tell
 from core.errors import NotFound, ProductError
-from core.permissions import Action, has_right, require_right
-from core.requests import get_or_404, identifier, or_404
+from core.permissions import has_right, require_right
+from core.requests import identifier, or_404
 from core.text import unix_lines
 from files.models import File
 from files.services import upload, visible_file
 from personas.models import Persona
 from projects.models import Invitation, Membership, Project, ProjectFile
+from projects.models.roles import require_editor, require_owner
 
-OWNER = "owner"
 MAX_INSTRUCTIONS = 100_000  # characters
 MAX_NAME = 100
 
 
-def visible_project(user: User, pk: object) -> Project:
-    """Raises `NotFound`."""
-    rows = Project.objects.visible_to(user).select_related("owner", "persona")
-    return get_or_404(rows, pk, "project")
-
-
 def files_of(project: Project) -> QuerySet[File]:
     return File.objects.filter(project_entries__project=project)
-
-
-def role_of(user: User, project: Project) -> str:
-    """owner, editor or reader. Raises `NotFound` for everybody else."""
-    if project.owner_id == user.pk:
-        return OWNER
-    membership = or_404(Membership.objects.filter(project=project, user=user).first(), "project")
-    return membership.role
-
-
-def require_editor(*, user: User, project: Project) -> None:
-    if not has_right(user, "change", project) and role_of(user, project) == Membership.Role.READER:
-        raise ProductError(
-            "not_editor",
-            "You can read this project but not change it. Ask its owner to make you an editor.",
-            status=403,
-        )
-
-
-def require_owner(*, user: User, project: Project, action: Action = "change") -> None:
-    """Its owner, or an administrator who has the right to that action."""
-    if not has_right(user, action, project) and role_of(user, project) != OWNER:
-        raise ProductError("not_owner", "Only the owner of this project can do this. Ask them.", status=403)
 
 
 def create_project(*, user: User, fields: Mapping[str, Any], owner: User | None = None) -> Project:

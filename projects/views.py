@@ -18,7 +18,7 @@ from files.services import visible_file
 from files.views import upload
 from personas.models import Persona
 from projects import invitations, services
-from projects.models import Invitation, Membership, Project, ProjectFile
+from projects.models import Invitation, Membership, Project, ProjectFile, roles
 
 CHOICES = 200  # files that one can add to a project
 RESULTS = 10
@@ -61,11 +61,11 @@ def decline(request: Request, invitation: Invitation) -> HttpResponse:
     return redirect("projects:list")
 
 
-@with_row(services.visible_project, "GET", "POST")
+@with_row(roles.visible_project, "GET", "POST")
 def project(request: Request, found: Project) -> HttpResponse:
     """Everything about a project; a POST saves its name, instructions and persona."""
     if request.method == "POST":
-        services.require_editor(user=request.user, project=found)
+        roles.require_editor(user=request.user, project=found)
         based_on = whole_number(request.POST, "version")
         services.update_project(user=request.user, project=found, fields=_fields(request, found), based_on=based_on)
         return _go(request, reverse("projects:project", args=[found.pk]))
@@ -93,7 +93,7 @@ def _fields(request: Request, found: Project) -> dict[str, Any]:
     return fields
 
 
-@with_row(services.visible_project, "GET")
+@with_row(roles.visible_project, "GET")
 def search(request: Request, found: Project) -> HttpResponse:
     """The results alone, for the page that is there already."""
     query = request.GET.get("q", "")
@@ -105,26 +105,26 @@ def _results(found: Project, query: str) -> list[Result] | None:
     return passages(services.files_of(found), query, limit=RESULTS) if query.strip() else None
 
 
-@with_row(services.visible_project, "GET", "POST")
+@with_row(roles.visible_project, "GET", "POST")
 def files(request: Request, found: Project) -> HttpResponse:
     """The rows of the project's files; a POST adds one of one's own."""
     if request.method == "POST":
-        services.require_editor(user=request.user, project=found)
+        roles.require_editor(user=request.user, project=found)
         file = visible_file(request.user, request.POST.get("file", ""))
         services.add_file(user=request.user, project=found, file=file)
     return _entries(request, found)
 
 
-@with_row(services.visible_project)
+@with_row(roles.visible_project)
 def upload_files(request: Request, found: Project) -> HttpResponse:
     """Uploads files and puts them into the project."""
-    services.require_editor(user=request.user, project=found)
+    roles.require_editor(user=request.user, project=found)
     for file in upload(request):
         services.add_file(user=request.user, project=found, file=file)
     return _entries(request, found)
 
 
-@with_row(services.visible_project)
+@with_row(roles.visible_project)
 def change_file(request: Request, found: Project, file: UUID) -> HttpResponse:
     """Pins (`pinned`: true or false) or moves (`position`)."""
     pinned = {"true": True, "false": False}.get(request.POST.get("pinned", ""))
@@ -133,13 +133,13 @@ def change_file(request: Request, found: Project, file: UUID) -> HttpResponse:
     return _entries(request, found)
 
 
-@with_row(services.visible_project)
+@with_row(roles.visible_project)
 def remove_file(request: Request, found: Project, file: UUID) -> HttpResponse:
     services.remove_file(user=request.user, project=found, file=file)
     return _entries(request, found)
 
 
-@with_row(services.visible_project, "GET", "POST")
+@with_row(roles.visible_project, "GET", "POST")
 def members(request: Request, found: Project) -> HttpResponse:
     """The members and who is invited, for the page that is there already; a POST invites somebody."""
     if request.method == "POST":
@@ -163,20 +163,20 @@ def _members(request: Request, found: Project) -> dict[str, Any]:
     }
 
 
-@with_row(services.visible_project)
+@with_row(roles.visible_project)
 def withdraw(request: Request, found: Project, invitation: UUID) -> HttpResponse:
     invitations.withdraw(user=request.user, project=found, invitation=invitation)
     return redirect("projects:project", found.pk)
 
 
-@with_row(services.visible_project)
+@with_row(roles.visible_project)
 def change_member(request: Request, found: Project, member: UUID) -> HttpResponse:
     role = request.POST.get("role", "")
     services.change_role(user=request.user, project=found, member=member, role=role)
     return redirect("projects:project", found.pk)
 
 
-@with_row(services.visible_project)
+@with_row(roles.visible_project)
 def remove_member(request: Request, found: Project, member: UUID) -> HttpResponse:
     services.remove_member(user=request.user, project=found, member=member)
     if member == request.user.pk:
@@ -184,7 +184,7 @@ def remove_member(request: Request, found: Project, member: UUID) -> HttpRespons
     return redirect("projects:project", found.pk)
 
 
-@with_row(services.visible_project)
+@with_row(roles.visible_project)
 def delete(request: Request, found: Project) -> HttpResponse:
     services.delete_project(user=request.user, project=found)
     return redirect("projects:list")
@@ -198,13 +198,13 @@ def _go(request: Request, url: str) -> HttpResponse:
 
 
 def _context(request: Request, found: Project) -> dict[str, Any]:
-    role = services.role_of(request.user, found)
+    role = roles.role_of(request.user, found)
     entries = list(ProjectFile.objects.filter(project=found).select_related("file"))
     return {
         "project": found,
         "role": role,
         "editor": role != Membership.Role.READER,
-        "mine": role == services.OWNER,
+        "mine": role == roles.OWNER,
         "entries": entries,
         "unread": any(entry.file.unread for entry in entries),
         "tokens": sum(entry.file.token_count or 0 for entry in entries),

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import django
 import polib
 import unfold
+from django.conf import settings
 from django.template import Context, engines
 from django.template.base import Lexer, Template
 from django.templatetags.i18n import BlockTranslateNode, TranslateNode
+from django.utils.translation import get_language_info, to_locale
 
 from core.i18n import ADMIN, CONTEXT
 from personas import texts
@@ -231,9 +233,10 @@ def update(path: Path, messages: dict[Message, set[str]]) -> tuple[int, int]:
     """Writes what is wanted, keeps translations that still are; returns (without translation, dropped)."""
     catalogue = polib.pofile(str(path), wrapwidth=120)
     before = {key(each): each for each in catalogue}
+    forms = int(re.findall(r"nplurals=(\d+)", catalogue.metadata["Plural-Forms"])[0])
     catalogue.clear()
     for message, places in sorted(messages.items(), key=lambda each: (min(each[1]), each[0])):
-        entry = before.pop(message, None) or _entry(message)
+        entry = before.pop(message, None) or _entry(message, forms)
         entry.occurrences = [(place, "") for place in sorted(places)]
         catalogue.append(entry)
     catalogue.save()
@@ -244,14 +247,37 @@ def key(entry: polib.POEntry) -> Message:
     return Message(entry.msgid, entry.msgid_plural, entry.msgctxt or "")
 
 
-def _entry(message: Message) -> polib.POEntry:
-    plural = {"msgid_plural": message.many, "msgstr_plural": {0: ""}} if message.many else {}
+def _entry(message: Message, forms: int) -> polib.POEntry:
+    plural = {"msgid_plural": message.many, "msgstr_plural": dict.fromkeys(range(forms), "")} if message.many else {}
     flags = ["python-format"] if re.search(r"%\(\w+\)[sd]", message.one) else []
     return polib.POEntry(msgid=message.one, msgctxt=message.context or None, flags=flags, **plural)
 
 
+def begin(language: str) -> None:
+    """The empty catalogue of a language that has none; of how many forms a plural has, Django's own says."""
+    path = ROOT / "locale" / language / "LC_MESSAGES" / "django.po"
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    of_django = Path(django.__path__[0], "conf", "locale", to_locale(language), "LC_MESSAGES", "django.mo")
+    catalogue = polib.POFile(wrapwidth=120)
+    catalogue.header = f"Glasshouse in {get_language_info(language)['name']}."
+    catalogue.metadata = {
+        "Project-Id-Version": "Glasshouse",
+        "Language": language,
+        "MIME-Version": "1.0",
+        "Content-Type": "text/plain; charset=UTF-8",
+        "Content-Transfer-Encoding": "8bit",
+        "Plural-Forms": polib.mofile(str(of_django)).metadata["Plural-Forms"],
+    }
+    catalogue.save(str(path))
+
+
 def main() -> None:
     django.setup()
+    for language, _name in settings.LANGUAGES:
+        if language != settings.LANGUAGE_CODE:
+            begin(language)
     for path in sorted((ROOT / "locale").glob("*/LC_MESSAGES/django.po")):
         missing, dropped = update(path, wanted())
         print(f"{path.relative_to(ROOT)}: {missing} without translation, {dropped} dropped")

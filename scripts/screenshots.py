@@ -53,7 +53,7 @@ def visit(page: Page, url: str, suffix: str, pages: dict[str, str]) -> None:
             page.locator("details.summary > summary").click()
         shoot(page, f"{name}{suffix}")
         if name == "answer":
-            page.get_by_role("link", name="context").last.click()
+            page.get_by_role("link", name="What it saw").last.click()
             page.wait_for_selector("#panel-title")
             shoot(page, f"answer-context{suffix}")
 

@@ -195,6 +195,10 @@ class Translation:
         source = {"number": event["number"], "title": event["title"], "url": self.head.absolute(event["href"])}
         yield agui.CustomEvent(name="citation", value={"messageId": self._step.message, **source})
 
+    def _check(self, event: Wire) -> Events:
+        check = {name: event[name] for name in ("checked", "doubts")}
+        yield agui.CustomEvent(name="citation_check", value={"messageId": self._step.message, **check})
+
     def _context_report(self, event: Wire) -> Events:
         self._step = _Step()  # it comes before each model call
         report = {name: event[name] for name in ("limit", "used", "left_out", "refused")}
@@ -281,6 +285,7 @@ _TRANSLATE: dict[EventType, Callable[[Translation, Wire], Events]] = {
     EventType.TOOL_CALL_APPROVAL: Translation._approval,
     EventType.TOOL_CALL_RESULT: Translation._result,
     EventType.CITATION: Translation._citation,
+    EventType.CITATION_CHECK: Translation._check,
     EventType.CONTEXT_REPORT: Translation._context_report,
     EventType.RUN_FINISHED: Translation._finish,
     EventType.RUN_STOPPED: Translation._stop,

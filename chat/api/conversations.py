@@ -27,8 +27,9 @@ from accounts.models import User
 from accounts.realtime import require_connection, require_connection_of_request
 from chat.api.plan import DraftSerializer, ErrorSerializer, PlanSerializer, ReportSerializer
 from chat.conversations import branches, search, services
+from chat.conversations.api import ConversationSerializer
 from chat.conversations.marks import MARKS, mark_file, mark_turn
-from chat.models import Conversation, Message, NextMessage, Turn
+from chat.models import Conversation, Message, NextMessage, Tag, Turn
 from chat.models.conversation_state import scope_of, visible_conversation, visible_turn
 from chat.models.summary import Marks, marks_on
 from chat.models.tree import branch_rows, sibling_rows, with_rows
@@ -47,7 +48,6 @@ from core.requests import (
     ByUpdate,
     MoneyField,
     SentenceField,
-    VisibleField,
     identifier,
     pages,
     posts,
@@ -55,25 +55,10 @@ from core.requests import (
 )
 from llm.models import Effort, Model
 from llm.types.model_call import FinishReason
-from personas.models import Persona
 from personas.services import model_for
-from projects.models import Project
 
 DeepestFirst = pages("-depth", "-id")
 OF_ONE = "The events on the request itself are those of one answer. Name one model, or follow each turn's events/."
-
-
-class ConversationSerializer(serializers.ModelSerializer[Conversation]):
-    persona = VisibleField(Persona, required=False, allow_null=True)
-    project = VisibleField(Project, required=False, allow_null=True)
-
-    class Meta:
-        model = Conversation
-        fields: ClassVar = [
-            *("id", "title", "persona", "project", "leaf", "state", "automatic_summaries", "archived", "origin"),
-            *("effort", "created", "updated"),
-        ]
-        read_only_fields: ClassVar = ["leaf", "state", "automatic_summaries", "origin", "created", "updated"]
 
 
 class PartSerializer(serializers.Serializer[dict[str, Any]]):
@@ -292,14 +277,18 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     def get_queryset(self) -> QuerySet[Conversation]:
         if self.action != "list":
             return Conversation.objects.visible_to(self.request.user)
-        rows, query = Conversation.objects.listed_for(self.request.user), self.request.GET.get("search")
+        query, tag = self.request.GET.get("search"), self.request.GET.get("tag")
         if self.request.GET.get("origin") == Conversation.Origin.API:
             return Conversation.objects.visible_to(self.request.user).filter(origin=Conversation.Origin.API)
+        rows = Conversation.objects.listed_for(self.request.user).prefetch_related("tags")
+        if tag:
+            rows = rows.filter(tags__in=Tag.objects.visible_to(self.request.user).filter(name__iexact=tag))
         return search.matching(rows, self.person, query) if query else rows
 
     @extend_schema(
         parameters=[
             OpenApiParameter("search", str, description="Words in the title, or in one of the messages."),
+            OpenApiParameter("tag", str, description="Those that have this tag."),
             OpenApiParameter("origin", str, description="api: requests in OpenAI's protocol, which are not searched."),
         ]
     )
@@ -320,9 +309,11 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
             persona=data.get("persona"),
             project=data.get("project"),
         )
+        if {"pinned", "tags"} & set(data):
+            self.perform_update(serializer)
 
     def perform_update(self, serializer: BaseSerializer[Conversation]) -> None:
-        conversation = self.get_object()
+        conversation = serializer.instance or self.get_object()
         serializer.instance = services.update_conversation(
             user=self.person, conversation=conversation, fields=serializer.validated_data
         )

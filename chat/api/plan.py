@@ -17,7 +17,7 @@ from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
 from core.requests import MoneyField
 from personas.services import model_for
-from projects.services import visible_project
+from projects.models.roles import visible_project
 
 
 class ErrorSerializer(serializers.Serializer[dict[str, str]]):

@@ -18,14 +18,47 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from accounts.access.permissions import ScopedView
-from chat.conversations import daily, sharing
+from chat.conversations import daily, services, sharing
 from chat.conversations import search as searching
 from chat.conversations.importing import jobs
-from chat.models import Import, Message, Share, Summary
+from chat.models import Conversation, Import, Message, Share, Summary, Tag
 from chat.models.conversation_state import visible_conversation
 from core.errors import ProductError
-from core.requests import OldestFirst, SentenceField, identifier, pages
+from core.requests import OldestFirst, SentenceField, VisibleField, identifier, pages
 from files.api import UploadSerializer
+from personas.models import Persona
+from projects.models import Project
+
+
+class TagNames(serializers.ListField):
+    """Names where the row has rows."""
+
+    def get_attribute(self, instance: Conversation) -> Any:
+        return [tag.name for tag in instance.tags.all()]
+
+
+class ConversationSerializer(serializers.ModelSerializer[Conversation]):
+    persona = VisibleField(Persona, required=False, allow_null=True)
+    project = VisibleField(Project, required=False, allow_null=True)
+    pinned = serializers.BooleanField(required=False, help_text="Whether it stands above the list.")
+    tags = TagNames(
+        child=serializers.CharField(max_length=Tag.MAX_NAME),
+        required=False,
+        max_length=Tag.MOST_OF_ONE,
+        help_text="Words of your own; those that are new are made, those that nothing has are gone.",
+    )
+
+    class Meta:
+        model = Conversation
+        fields: ClassVar = [
+            *("id", "title", "persona", "project", "leaf", "state", "automatic_summaries", "archived", "origin"),
+            *("pinned", "tags", "effort", "created", "updated"),
+        ]
+        read_only_fields: ClassVar = ["leaf", "state", "automatic_summaries", "origin", "created", "updated"]
+
+    def to_representation(self, instance: Conversation) -> dict[str, Any]:
+        shown = super().to_representation(instance)
+        return {**shown, "pinned": instance.pinned is not None}
 
 
 class MessageHitSerializer(serializers.Serializer[searching.Hit]):
@@ -52,6 +85,7 @@ class SearchView(ScopedView):
         responses=MessageHitsSerializer,
         parameters=[
             OpenApiParameter("q", str, required=True, description="Words; each may be the beginning of one."),
+            OpenApiParameter("tag", str, description="In conversations that have this tag."),
             OpenApiParameter("after", OpenApiTypes.UUID, description="From the link `next`."),
         ],
     )
@@ -62,6 +96,7 @@ class SearchView(ScopedView):
             user=self.person,
             query=request.query_params.get("q", ""),
             after=identifier(after, "page") if after else None,
+            tag=request.query_params.get("tag", ""),
         )
         following = replace_query_param(request.build_absolute_uri(), "after", str(found.after))
         body = {"next": following if found.after else None, "previous": None, "results": found.hits}
@@ -140,6 +175,40 @@ class ShareViewSet(
 
     def perform_destroy(self, instance: Share) -> None:
         sharing.end_share(user=self.person, share=instance)
+
+
+class ChosenSerializer(serializers.Serializer[dict[str, Any]]):
+    """Either what is changed, or with `delete` and `restore` what else is done with them."""
+
+    conversations = serializers.ListField(child=serializers.UUIDField(), max_length=services.MOST_CHOSEN)
+    tag = serializers.ListField(child=serializers.CharField(), required=False, help_text="All of them have these, too.")
+    untag = serializers.ListField(child=serializers.CharField(), required=False, help_text="None has these any more.")
+    project = VisibleField(Project, required=False, allow_null=True)
+    archived = serializers.BooleanField(required=False)
+    pinned = serializers.BooleanField(required=False)
+    delete = serializers.BooleanField(default=False)
+    restore = serializers.BooleanField(default=False, help_text="Takes a deletion back, for 24 hours.")
+
+
+class ChosenView(ScopedView):
+    @extend_schema(request=ChosenSerializer, responses={204: None})
+    def post(self, request: Request) -> Response:
+        """Changes several conversations at once, all of them or none."""
+        asked = ChosenSerializer(data=request.data, context={"request": request})
+        asked.is_valid(raise_exception=True)
+        fields = dict(asked.validated_data)
+        ids, delete, restore = fields.pop("conversations"), fields.pop("delete"), fields.pop("restore")
+        if [bool(fields), delete, restore].count(True) != 1:
+            raise ProductError("one_action", "Say what to change, or delete, or restore: one of these at a time.")
+        if restore:
+            services.restore_conversations(user=self.person, ids=ids)
+            return Response(status=status.HTTP_204_NO_CONTENT)
+        rows = services.chosen_conversations(self.person, ids)
+        if delete:
+            services.delete_conversations(user=self.person, conversations=rows)
+        else:
+            services.change_conversations(user=self.person, conversations=rows, fields=fields)
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class ResultSerializer(serializers.Serializer[dict[str, str]]):

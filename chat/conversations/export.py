@@ -4,8 +4,9 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
@@ -72,6 +73,8 @@ def as_json(conversation: Conversation) -> str:
         "created": conversation.created.isoformat(),
         "updated": conversation.updated.isoformat(),
         "archived": conversation.archived,
+        "pinned": conversation.pinned is not None,
+        "tags": [tag.name for tag in conversation.tags.all()],
         "persona": conversation.persona.name if conversation.persona else None,
         "project": conversation.project.name if conversation.project else None,
         "leaf": str(conversation.leaf_id) if conversation.leaf_id else None,
@@ -107,7 +110,17 @@ def _notice(message: Message) -> str:
 
 async def everything(user: User) -> AsyncIterator[bytes]:
     """A zip of all conversations, each as Markdown and JSON, written while it is sent: it is never whole anywhere."""
-    pieces = _zip(user)
+    async for piece in _sent(_zip(user)):
+        yield piece
+
+
+async def several(user: User, ids: Sequence[UUID]) -> AsyncIterator[bytes]:
+    """A zip of these of the user's conversations, likewise."""
+    async for piece in _sent(_zip(user, ids)):
+        yield piece
+
+
+async def _sent(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     while piece := await sync_to_async(_next_piece)(pieces):
         yield piece
 
@@ -119,9 +132,12 @@ def _next_piece(pieces: Iterator[bytes]) -> bytes:
         close_old_connections()
 
 
-def _zip(user: User) -> Iterator[bytes]:
+def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
+    """Of the conversations with these ids; without ids of all, and with what was used."""
     sink = _Sink()
     rows = Conversation.objects.listed_for(user).select_related("persona", "project").order_by("pk")
+    if ids is not None:
+        rows = rows.filter(pk__in=ids)
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
         last = None
         while found := list(rows.filter(pk__gt=last)[:AT_ONCE] if last else rows[:AT_ONCE]):
@@ -130,10 +146,11 @@ def _zip(user: User) -> Iterator[bytes]:
                     archive.writestr(f"{kind}/{file_name(conversation, kind)}", export(conversation, kind))
                 yield sink.taken()
             last = found[-1].pk
-        with archive.open("usage.csv", "w") as table:
-            for page in csv_pages(ModelCall.objects.visible_to(user)):
-                table.write(page.encode())
-                yield sink.taken()
+        if ids is None:
+            with archive.open("usage.csv", "w") as table:
+                for page in csv_pages(ModelCall.objects.visible_to(user)):
+                    table.write(page.encode())
+                    yield sink.taken()
     yield sink.taken()
 
 

@@ -12,7 +12,7 @@ from django.db.models import F, Func, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
-from chat.models import Conversation, Message
+from chat.models import Conversation, Message, Tag
 from chat.models.words import READ, MessageWords, Term, as_query, phrases, spans
 from core.errors import ProductError
 from files.models import File
@@ -95,24 +95,32 @@ class Named:
     total: int
 
 
-def search(*, user: User, query: str, after: UUID | None = None, limit: int = PAGE, most_titles: int = TITLES) -> Found:
-    """All words of the query, as beginnings of words, without regard to case and accents. No word finds nothing."""
+def search(
+    *, user: User, query: str, after: UUID | None = None, limit: int = PAGE, most_titles: int = TITLES, tag: str = ""
+) -> Found:
+    """All words of the query, as beginnings of words, without regard to case and accents. No word finds nothing.
+
+    With the name of a `tag`, in conversations that have it.
+    """
     asked = phrases(query)
     if not asked:
         return Found([], [], None)
-    rows = _messages(user, asked).select_related("conversation").defer("tokens").order_by(_NEWEST)
+    rows = _messages(user, asked, tag).select_related("conversation").defer("tokens").order_by(_NEWEST)
     if after is not None:
         rows = rows.filter(pk__lt=after)
     found = list(rows[: limit + 1])
     hits = [Hit(message, excerpt(message.text, asked)) for message in found[:limit]]
-    shown, titled = titles(user=user, query=query, most=most_titles) if most_titles and not after else ([], 0)
+    wanted = most_titles if after is None else 0
+    shown, titled = titles(user=user, query=query, most=wanted, tag=tag) if wanted else ([], 0)
     return Found(shown, hits, hits[-1].message.pk if len(found) > limit else None, titled)
 
 
-def titles(*, user: User, query: str, most: int) -> tuple[list[tuple[Conversation, list[tuple[str, bool]]]], int]:
+def titles(
+    *, user: User, query: str, most: int, tag: str = ""
+) -> tuple[list[tuple[Conversation, list[tuple[str, bool]]]], int]:
     """The newest conversations whose titles match, with the pieces of these, and how many there are."""
     asked = phrases(query)
-    rows = _titled(user, asked).order_by("-updated", "-id") if asked else Conversation.objects.none()
+    rows = _titled(user, asked, tag).order_by("-updated", "-id") if asked else Conversation.objects.none()
     found = [(conversation, excerpt(conversation.title, asked)) for conversation in rows[:most]]
     return found, len(found) if len(found) < most else rows.count()
 
@@ -155,11 +163,15 @@ def matching(rows: QuerySet[Conversation], user: User, query: str) -> QuerySet[C
     return rows.filter(Q(pk__in=_titled(user, asked).values("pk")) | Q(pk__in=spoken))
 
 
-def _messages(user: User, asked: Sequence[Sequence[Term]]) -> QuerySet[Message]:
-    listed = Conversation.objects.listed_for(user)
-    rows = Message.objects.filter(conversation__in=listed).exclude(status=Message.Status.PENDING)
+def _messages(user: User, asked: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Message]:
+    rows = Message.objects.filter(conversation__in=_listed(user, tag)).exclude(status=Message.Status.PENDING)
     return rows.alias(words=MessageWords(F("parts"))).filter(words=as_query(asked))
 
 
-def _titled(user: User, asked: Sequence[Sequence[Term]]) -> QuerySet[Conversation]:
-    return Conversation.objects.listed_for(user).alias(words=TitleWords(F("title"))).filter(words=as_query(asked))
+def _titled(user: User, asked: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Conversation]:
+    return _listed(user, tag).alias(words=TitleWords(F("title"))).filter(words=as_query(asked))
+
+
+def _listed(user: User, tag: str) -> QuerySet[Conversation]:
+    rows = Conversation.objects.listed_for(user)
+    return rows.filter(tags__in=Tag.objects.visible_to(user).filter(name__iexact=tag)) if tag else rows

@@ -1,16 +1,20 @@
-"""A conversation made, changed, deleted and brought back: pages and API all come through here.
+"""Conversations made, changed, deleted and brought back, one or several at once: pages and API all come through here.
 
 One that is deleted is hidden at once, and gone a day later.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
+from django.db.models import Count
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models import RESTORABLE_FOR, Conversation, Turn
+from accounts.realtime import News, tell
+from chat.models import RESTORABLE_FOR, Conversation, Tag, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
 from core.errors import NotFound, ProductError
@@ -21,6 +25,8 @@ from projects.models import Project
 
 MAX_TITLE = 200
 PURGED_AT_ONCE = 100  # conversations; the sweeper comes again in a minute
+MOST_PINNED = 30  # of one person
+MOST_CHOSEN = 500  # conversations that are changed at once
 
 
 def visible_model(pk: object) -> Model | None:
@@ -45,7 +51,10 @@ def create_conversation(
 
 
 def update_conversation(*, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation:
-    """Changes title, persona, project, effort or archived; an empty title is refused."""
+    """Changes title, persona, project, effort, archived, `pinned` (yes or no) or `tags` (their names, all of them).
+
+    Raises `empty_title`, `too_many_pinned`, `bad_tag` and `too_many_tags`.
+    """
     require_owner(user, conversation)
     changes = {name: fields[name] for name in ("title", "persona", "project", "effort", "archived") if name in fields}
     if "title" in changes:
@@ -53,11 +62,112 @@ def update_conversation(*, user: User, conversation: Conversation, fields: Mappi
         if not changes["title"]:
             raise ProductError("empty_title", "Give the conversation a title of at least one character.")
         changes["titled"] = True
-    for name, value in changes.items():
-        setattr(conversation, name, value)
-    conversation.save(update_fields=list(changes))
+    with transaction.atomic():
+        if "pinned" in fields and fields["pinned"] != bool(conversation.pinned):
+            changes["pinned"] = _pinned_since(user, [conversation]) if fields["pinned"] else None
+        if "tags" in fields:
+            conversation.tags.set(_tags(user, fields["tags"]))
+            _require_few(conversation.tags.count())
+            _forget_unused(user)
+        for name, value in changes.items():
+            setattr(conversation, name, value)
+        conversation.save(update_fields=list(changes))
     list_changed(conversation)
     return conversation
+
+
+def chosen_conversations(user: User, ids: Iterable[object]) -> list[Conversation]:
+    """Several of one's own. Raises `none_chosen`, `too_many_chosen`, and `not_found` where one of them is not there."""
+    wanted = {identifier(each, "conversation") for each in ids}
+    if not wanted:
+        raise ProductError("none_chosen", "Choose at least one conversation.")
+    if len(wanted) > MOST_CHOSEN:
+        raise ProductError("too_many_chosen", f"{MOST_CHOSEN} conversations at once are the most. Choose fewer.")
+    found = list(Conversation.objects.listed_for(user).filter(pk__in=wanted))
+    if len(found) != len(wanted):
+        raise NotFound("conversation")
+    return found
+
+
+@transaction.atomic
+def change_conversations(*, user: User, conversations: Sequence[Conversation], fields: Mapping[str, Any]) -> None:
+    """`fields` as with `update_conversation`, but `archived`, `project` and `pinned` alone, and `tag` and `untag`:
+    names of tags that all of them have from now on, or none. Raises the same, and nothing is changed then."""
+    for conversation in conversations:
+        require_owner(user, conversation)
+    rows = Conversation.objects.filter(pk__in=[each.pk for each in conversations])
+    changes = {name: fields[name] for name in ("project", "archived") if name in fields}
+    if "pinned" in fields:
+        changes["pinned"] = _pinned_since(user, conversations) if fields["pinned"] else None
+    if changes:
+        rows.update(**changes)
+    link = Conversation.tags.through
+    for tag in _tags(user, fields.get("tag", ())):
+        link.objects.bulk_create(
+            [link(conversation_id=each.pk, tag_id=tag.pk) for each in conversations], ignore_conflicts=True
+        )
+    if "tag" in fields:
+        counts = link.objects.filter(conversation__in=conversations).values_list("conversation")
+        _require_few(max((number for _pk, number in counts.annotate(number=Count("pk"))), default=0))
+    if "untag" in fields:
+        gone = [name.casefold() for name in map(_tag_name, fields["untag"])]
+        tags = [tag.pk for tag in Tag.objects.visible_to(user) if tag.name.casefold() in gone]
+        link.objects.filter(conversation__in=conversations, tag__in=tags).delete()
+        _forget_unused(user)
+    tell(user.pk, News.CONVERSATIONS)
+
+
+@transaction.atomic
+def delete_conversations(*, user: User, conversations: Sequence[Conversation]) -> None:
+    """As `delete_conversation`, all of them or none."""
+    for conversation in conversations:
+        delete_conversation(user=user, conversation=conversation)
+
+
+def restore_conversations(*, user: User, ids: Collection[object]) -> int:
+    """Brings back those that were deleted and still can be. Returns how many those are."""
+    wanted = [identifier(pk, "conversation") for pk in ids]
+    restored = Conversation.objects.restorable_by(user).filter(pk__in=wanted).update(deleted=None)
+    tell(user.pk, News.CONVERSATIONS)
+    return restored
+
+
+def _pinned_since(user: User, more: Sequence[Conversation]) -> datetime:
+    others = Conversation.objects.listed_for(user).exclude(pinned=None).exclude(pk__in=[each.pk for each in more])
+    if others.count() + len(more) > MOST_PINNED:
+        raise ProductError(
+            "too_many_pinned", f"{MOST_PINNED} conversations can stand above the list. Take one down first."
+        )
+    return timezone.now()
+
+
+def _tag_name(written: str) -> str:
+    name = " ".join(written.split()).removeprefix("#").strip()
+    if not name or len(name) > Tag.MAX_NAME or "," in name:
+        raise ProductError("bad_tag", f"A tag is a word or a few, {Tag.MAX_NAME} characters at most, without commas.")
+    return name
+
+
+def _tags(user: User, names: Iterable[str]) -> list[Tag]:
+    """Those of these names, made where they are new. Capitals make no other tag."""
+    wanted = {name.casefold(): name for name in map(_tag_name, names)}
+    have = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)} if wanted else {}
+    new = [Tag(owner=user, name=name) for key, name in wanted.items() if key not in have]
+    if len(have) + len(new) > Tag.MOST and new:
+        raise ProductError("too_many_tags", f"{Tag.MOST} tags are the most. Use one that you have, or take one off.")
+    Tag.objects.bulk_create(new, ignore_conflicts=True)
+    if new:
+        have = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)}
+    return [have[key] for key in wanted if key in have]
+
+
+def _require_few(number: int) -> None:
+    if number > Tag.MOST_OF_ONE:
+        raise ProductError("too_many_tags", f"A conversation has {Tag.MOST_OF_ONE} tags at most. Take one off first.")
+
+
+def _forget_unused(user: User) -> None:
+    Tag.objects.visible_to(user).filter(conversations=None).delete()
 
 
 def delete_conversation(*, user: User, conversation: Conversation) -> None:
@@ -93,4 +203,6 @@ def purge() -> int:
     over = Conversation.objects.filter(deleted__lt=timezone.now() - RESTORABLE_FOR).values("pk")[:PURGED_AT_ONCE]
     ids = [row["pk"] for row in over]
     Conversation.objects.filter(pk__in=ids).delete()
+    if ids:
+        Tag.objects.filter(conversations=None).delete()
     return len(ids)

@@ -1,4 +1,5 @@
-"""The list of conversations beside every page: by time, by project, or the archived ones; one page of it at a time.
+"""The list of conversations beside every page: by time, by project, or the archived ones; those of one tag, or all. One
+page of it at a time; by time, what is pinned stands above.
 
 A page begins after a place (`updated` and id of the row before it), not after a count: rows that come in above, or
 move there because something was said in them, shift nothing.
@@ -20,16 +21,17 @@ from django.utils.translation import gettext as _
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.conversations.services import deleted_conversation
-from chat.models import Conversation, Run
+from chat.conversations.services import MOST_PINNED, deleted_conversation
+from chat.models import Conversation, Run, Tag
 from core.errors import ProductError
 from projects.models import Project
 
 PAGE = 60  # conversations
+SEVERAL = "several"  # in the place of the id of what was deleted; the session then has the ids
 DEEPEST = 600  # that are refreshed in place; who has scrolled further gets the rest anew
 OF_PROJECT = 8  # the newest of each project
 MAX_PROJECTS = 50
-SHOWN = ("id", "title", "updated", "project", "state")
+SHOWN = ("id", "title", "updated", "project", "state", "pinned")
 
 
 class View(StrEnum):
@@ -50,9 +52,13 @@ class Group:
 
 @dataclass(slots=True)
 class Side:
-    """`through`: the place of the last row. `after`: the same when more rows follow it."""
+    """`through`: the place of the last row. `after`: the same when more rows follow it. `tags`: all of the person's, of
+    which `chosen_tag` is the one that the list is of. `choosing`: whether several can be chosen."""
 
     view: View
+    tags: list[Tag] = field(default_factory=list)
+    chosen_tag: Tag | None = None
+    choosing: bool = False
     groups: list[Group] = field(default_factory=list)
     after: str | None = None
     through: str | None = None
@@ -68,7 +74,8 @@ class Side:
             )
             for group in self.groups
         ]
-        return sha256(repr((self.view, bool(self.after), rows)).encode()).hexdigest()[:12]
+        tags = [(each.name, each == self.chosen_tag) for each in self.tags]
+        return sha256(repr((self.view, tags, self.choosing, bool(self.after), rows)).encode()).hexdigest()[:12]
 
 
 def chosen_view(session: SessionBase, asked: str | None) -> View:
@@ -79,26 +86,47 @@ def chosen_view(session: SessionBase, asked: str | None) -> View:
     return View(kept) if kept in set(View) else View.TIME
 
 
-def side(user: User, view: View = View.TIME, after: str | None = None, through: str | None = None) -> Side:
+def chosen_tag(session: SessionBase, asked: str | None, tags: Sequence[Tag]) -> Tag | None:
+    """The tag that is asked for by its id, kept likewise; none for an empty one."""
+    if asked is not None:
+        session["side_tag"] = asked[:40]
+    kept = session.get("side_tag")
+    return next((tag for tag in tags if str(tag.pk) == kept), None)
+
+
+def side(
+    user: User, view: View = View.TIME, after: str | None = None, through: str | None = None, tag: Tag | None = None
+) -> Side:
     """The page after a place, or everything down to `through` and that page's rest; raises `bad_cursor`."""
+    rows = _rows(user) if tag is None else _rows(user).filter(tags=tag)
     if view == View.PROJECTS:
-        return Side(view, _by_project(user))
-    rows = _rows(user).filter(archived=view == View.ARCHIVED)
+        return Side(view, groups=_by_project(user, rows))
+    listed = rows.filter(archived=view == View.ARCHIVED)
+    pinned = rows.none() if after or view == View.ARCHIVED else listed.exclude(pinned=None)
+    if view == View.TIME:
+        listed = listed.filter(pinned=None)
     limit = PAGE
     if after:
         at, pk = _place(after)
         # The first condition says nothing new, but is one that the index can begin at.
-        rows = rows.filter(Q(updated__lt=at) | Q(pk__lt=pk), updated__lte=at)
+        listed = listed.filter(Q(updated__lt=at) | Q(pk__lt=pk), updated__lte=at)
     elif through:
         at, pk = _place(through)
-        limit = min(DEEPEST, max(PAGE, rows.filter(Q(updated__gt=at) | Q(updated=at, pk__gte=pk)).count()))
-    found = list(rows[: limit + 1])
-    shown = Side(view, _by_day(found[:limit]))
+        limit = min(DEEPEST, max(PAGE, listed.filter(Q(updated__gt=at) | Q(updated=at, pk__gte=pk)).count()))
+    # One statement for both.
+    both = list(listed[: limit + 1] if after else pinned[:MOST_PINNED].union(listed[: limit + 1], all=True))
+    above = sorted((each for each in both if each.pinned and view == View.TIME), key=_last_said, reverse=True)
+    found = sorted((each for each in both if each not in above), key=_last_said, reverse=True)
+    shown = Side(view, groups=[*([Group(_("Pinned"), above)] if above else []), *_by_day(found[:limit])])
     if found[:limit]:
         last = found[:limit][-1]
         shown.through = f"{last.updated.isoformat()}_{last.pk}"
         shown.after = shown.through if len(found) > limit else None
     return shown
+
+
+def _last_said(row: Conversation) -> tuple[datetime, UUID]:
+    return row.updated, row.pk
 
 
 def _rows(user: User) -> QuerySet[Conversation]:
@@ -134,11 +162,11 @@ def _day_label(moment: datetime) -> str:
     return _("Last 7 days") if days <= timedelta(7) else _("Older")
 
 
-def _by_project(user: User) -> list[Group]:
+def _by_project(user: User, rows: QuerySet[Conversation]) -> list[Group]:
     """The newest of each project, the project with the newest first. What is in none is in the other view."""
     projects = {project.pk: project for project in Project.objects.visible_to(user).only("id", "name")}
     place = Window(RowNumber(), partition_by=F("project"), order_by=[F("updated").desc(), F("id").desc()])
-    rows = _rows(user).filter(archived=False, project__in=projects)
+    rows = rows.filter(archived=False, project__in=projects)
     groups: dict[UUID, Group] = {}
     for conversation in rows.annotate(place=place).filter(place__lte=OF_PROJECT + 1):
         pk = conversation.project_id
@@ -152,11 +180,22 @@ def _by_project(user: User) -> list[Group]:
     return list(groups.values())[:MAX_PROJECTS]
 
 
-def side_context(request: Request) -> dict[str, Any]:
+def asked_side(request: Request, *, after: str | None = None, through: str | None = None) -> Side:
+    """As the request and the session say it: its view, its tag, and with `choose` that several can be chosen."""
+    tags = list(Tag.objects.visible_to(request.user))
     view = chosen_view(request.session, request.GET.get("side"))
-    after = request.GET.get("conversations")
+    tag = chosen_tag(request.session, request.GET.get("tag"), tags)
+    shown = side(request.user, view, after, through, tag)
+    shown.tags, shown.chosen_tag, shown.choosing = tags, tag, "choose" in request.GET
+    return shown
+
+
+def side_context(request: Request) -> dict[str, Any]:
     gone = request.GET.get("deleted")
-    return {
-        "side": side(request.user, view, after),
-        "deleted": deleted_conversation(request.user, gone) if gone else None,
-    }
+    context: dict[str, Any] = {"side": asked_side(request, after=request.GET.get("conversations"))}
+    if gone == SEVERAL:
+        kept = request.session.get(SEVERAL, [])
+        context["deleted_several"] = Conversation.objects.restorable_by(request.user).filter(pk__in=kept)
+    elif gone:
+        context["deleted"] = deleted_conversation(request.user, gone)
+    return context

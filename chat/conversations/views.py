@@ -3,6 +3,7 @@
 Exports are for programs too (`/api/v1/`).
 """
 
+from collections.abc import AsyncIterator
 from datetime import date, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,15 +27,15 @@ from chat.conversations import daily, services, sharing
 from chat.conversations import export as exporting
 from chat.conversations import search as searching
 from chat.conversations.importing import jobs as importing
-from chat.conversations.sidebar import chosen_view, side
-from chat.models import Conversation, Import, Share
+from chat.conversations.sidebar import SEVERAL, asked_side
+from chat.models import Conversation, Import, Share, Tag
 from chat.models.conversation_state import visible_conversation
 from chat.models.words import MAX_QUERY
 from chat.turns.services import forget_permission
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_headers, with_row
 from projects.models import Project
-from projects.services import visible_project
+from projects.models.roles import visible_project
 
 MAX_PROJECTS = 200  # to choose from
 SHARES = 200  # on the page of all links
@@ -52,9 +53,8 @@ def conversations(request: Request) -> HttpResponse:
 
     204 when that is what is shown already, by its tag (`seen`).
     """
-    view = chosen_view(request.session, request.GET.get("side"))
     after, through = request.GET.get("after"), request.GET.getlist("through")
-    shown = side(request.user, view, after, through[-1] if through else None)
+    shown = asked_side(request, after=after, through=through[-1] if through else None)
     if request.GET.get("seen") == shown.tag:
         return HttpResponse(status=204)
     current = request.GET.get("current", "")
@@ -64,10 +64,15 @@ def conversations(request: Request) -> HttpResponse:
 @with_row(visible_conversation, "GET")
 def organise(request: Request, found: Conversation) -> HttpResponse:
     """What can be done with a conversation: in a menu, or without scripts as a page."""
-    projects = Project.objects.visible_to(request.user).only("id", "name").order_by("name")[:MAX_PROJECTS]
     template = "chat/_organise.html" if request.htmx else "chat/organise.html"
-    context = {"conversation": found, "projects": projects, "permissions": found.permissions.all()}
+    context = {"conversation": found, "permissions": found.permissions.all(), **_places(request.user)}
     return render(request, template, context)
+
+
+def _places(user: User) -> dict[str, Any]:
+    """Where conversations can be put."""
+    projects = Project.objects.visible_to(user).only("id", "name").order_by("name")[:MAX_PROJECTS]
+    return {"projects": projects, "known_tags": Tag.objects.visible_to(user)}
 
 
 @with_row(visible_conversation)
@@ -92,6 +97,83 @@ def move(request: Request, found: Conversation) -> HttpResponse:
 @with_row(visible_conversation)
 def archive(request: Request, found: Conversation) -> HttpResponse:
     return _changed(request, found, {"archived": request.POST.get("archived") == "yes"})
+
+
+@with_row(visible_conversation)
+def pin(request: Request, found: Conversation) -> HttpResponse:
+    return _changed(request, found, {"pinned": request.POST.get("pinned") == "yes"})
+
+
+@with_row(visible_conversation)
+def tag(request: Request, found: Conversation) -> HttpResponse:
+    """All of its tags, with commas between them."""
+    return _changed(request, found, {"tags": _names(request)})
+
+
+def _names(request: Request) -> list[str]:
+    return [name for name in request.POST.get("tags", "").split(",") if name.strip()]
+
+
+@require_POST
+def chosen(request: Request) -> HttpResponse:
+    """What is done with several conversations (`do`), or without it what can be: in a menu or on a page."""
+    rows = services.chosen_conversations(request.user, request.POST.getlist("conversation"))
+    does, problem = request.POST.get("do", "ask"), None
+    if does not in ("ask", "ask_delete"):
+        try:
+            return _done(request, rows, does)
+        except ProductError as error:
+            problem = error
+    listed = {name: _how_many([bool(getattr(row, name)) for row in rows]) for name in ("pinned", "archived")}
+    asking = does == "ask_delete"
+    context = {"chosen": rows, "listed": listed, "asking": asking, "problem": problem, **_places(request.user)}
+    template = "chat/_chosen.html" if request.htmx else "chat/chosen.html"
+    response = render(request, template, context, status=problem.status if problem else 200)
+    if problem:
+        response["HX-Retarget"] = "#organise"  # which tells the page that this is no page of an error
+    return response
+
+
+def _how_many(are: list[bool]) -> str:
+    return "all" if all(are) else "some" if any(are) else ""
+
+
+def _done(request: Request, rows: list[Conversation], does: str) -> HttpResponse:
+    away, context = reverse("chat:home"), {}
+    if does == "delete":
+        services.delete_conversations(user=request.user, conversations=rows)
+        request.session[SEVERAL] = [str(each.pk) for each in rows]
+        away, context = f"{away}?deleted={SEVERAL}", {"deleted_several": rows}
+    else:
+        services.change_conversations(user=request.user, conversations=rows, fields=_fields(request, does))
+    if not request.htmx:
+        return redirect(away)
+    if does == "delete" and any(_on_its_page(request, each) for each in rows):
+        return HttpResponseClientRedirect(away)
+    return render(request, "chat/_chosen_done.html", {"side": asked_side(request), "current": "", **context})
+
+
+def _fields(request: Request, does: str) -> dict[str, Any]:
+    """Raises `unknown_action`, and `bad_tag` where no tag is named."""
+    match does:
+        case "tag" | "untag":
+            return {does: _names(request) or [""]}
+        case "move":
+            named = request.POST.get("project")
+            return {"project": visible_project(request.user, named) if named else None}
+        case "archive" | "unarchive":
+            return {"archived": does == "archive"}
+        case "pin" | "unpin":
+            return {"pinned": does == "pin"}
+    raise ProductError("unknown_action", "This cannot be done with several conversations. Reload the page.")
+
+
+@require_POST
+def restore_several(request: Request) -> HttpResponse:
+    services.restore_conversations(user=request.user, ids=request.POST.getlist("conversation"))
+    if not request.htmx:
+        return redirect("chat:home")
+    return trigger_client_event(HttpResponse(), "sidechange")
 
 
 @with_row(visible_conversation)
@@ -138,12 +220,14 @@ def search(request: Request) -> HttpResponse:
     asked = request.GET.get("titles", "")
     most = min(int(asked), searching.MOST_TITLES) if asked.isdecimal() and len(asked) < 9 else searching.TITLES
     place = identifier(after, "page") if after else None
-    found = searching.search(user=request.user, query=query, after=place, most_titles=max(most, searching.TITLES))
+    tag, most = request.GET.get("tag", "")[: Tag.MAX_NAME].replace("\0", ""), max(most, searching.TITLES)
+    found = searching.search(user=request.user, query=query, after=place, most_titles=most, tag=tag)
     fragment = request.htmx and after
-    context: dict[str, Any] = {"section": "search", "query": query, "found": found, "first": not after}
+    context: dict[str, Any] = {"section": "search", "query": query, "found": found, "first": not after, "tag": tag}
     if not after:
-        named = searching.named(user=request.user, query=query, limit=searching.PAGE)
+        named = {} if tag else searching.named(user=request.user, query=query, limit=searching.PAGE)
         context |= {
+            "known_tags": Tag.objects.visible_to(request.user),
             "named": named,
             "something": any(each.rows for each in named.values()),
             "next_titles": most + searching.SOME_TITLES,
@@ -193,11 +277,9 @@ def share(request: Request, found: Conversation) -> HttpResponse:
 def _shares_page(request: Request, found: Conversation, problem: ProductError | None = None) -> HttpResponse:
     shares = [*sharing.shares_of(request.user).filter(conversation=found)]
     context = {"conversation": found, "shares": _linked(request, shares), "problem": problem, "asked": request.POST}
-    template = "chat/_share.html" if request.htmx else "chat/share.html"
-    response = render(request, template, context, status=problem.status if problem else 200)
-    if problem and request.htmx:
-        response["HX-Retarget"] = "#share-body"  # which tells the page that this is no page of an error
-    return response
+    if request.htmx:  # in the dialog the form comes again with what is wrong: no error of the page, nor of its console
+        return render(request, "chat/_share.html", context)
+    return render(request, "chat/share.html", context, status=problem.status if problem else 200)
 
 
 def _terms(request: Request) -> sharing.Terms:
@@ -308,7 +390,7 @@ def export(request: Request, pk: UUID, kind: str) -> HttpResponse:
 
 @require_GET
 def export_all(request: Request) -> StreamingHttpResponse:
-    return _all(request.user)
+    return _zip(exporting.everything(request.user))
 
 
 @csrf_exempt  # it changes nothing
@@ -321,7 +403,9 @@ def api_export(request: HttpRequest, pk: UUID) -> HttpResponse:
 @csrf_exempt  # as above
 @require_GET
 def api_export_all(request: HttpRequest) -> StreamingHttpResponse:
-    return _all(user_of_request(request, "chat"))
+    """Of everything, or of each `?conversation=`."""
+    user, asked = user_of_request(request, "chat"), request.GET.getlist("conversation")
+    return _several(user, asked) if asked else _zip(exporting.everything(user))
 
 
 def _one(user: User, pk: UUID, kind: str) -> HttpResponse:
@@ -334,8 +418,18 @@ def _one(user: User, pk: UUID, kind: str) -> HttpResponse:
     return response
 
 
-def _all(user: User) -> StreamingHttpResponse:
-    response = StreamingHttpResponse(exporting.everything(user), content_type="application/zip")
+@require_POST
+def export_several(request: Request) -> StreamingHttpResponse:
+    return _several(request.user, request.POST.getlist("conversation"))
+
+
+def _several(user: User, ids: list[str]) -> StreamingHttpResponse:
+    rows = services.chosen_conversations(user, ids)
+    return _zip(exporting.several(user, [each.pk for each in rows]))
+
+
+def _zip(content: AsyncIterator[bytes]) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(content, content_type="application/zip")
     response["Content-Disposition"] = 'attachment; filename="conversations.zip"'
     response["Cache-Control"] = "private, no-store"
     return response

@@ -7,6 +7,7 @@ from chat.models.conversation import (
     ModelCall,
     NextMessage,
     StepReasoning,
+    Tag,
     Turn,
 )
 from chat.models.import_job import Import
@@ -37,6 +38,7 @@ __all__ = [
     "StepReasoning",
     "Summary",
     "SummaryJob",
+    "Tag",
     "ToolPermission",
     "Turn",
 ]

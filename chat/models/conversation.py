@@ -12,6 +12,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Lower
 from django.utils import timezone
 from django.utils.translation import gettext_lazy
 from uuid_utils.compat import uuid7
@@ -22,6 +23,35 @@ from llm.types.model_call import Usage
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
 RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes what was deleted
+
+
+class TagQuerySet(models.QuerySet["Tag"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "TagQuerySet":
+        return self.filter(owner_id=user.pk)
+
+
+class Tag(models.Model):
+    """A word of a person's own; it is there as long as a conversation has it."""
+
+    MAX_NAME = 40
+    MOST = 100  # of one person
+    MOST_OF_ONE = 20  # of one conversation
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="tags")
+    name = models.CharField(max_length=MAX_NAME)
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = TagQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = [Lower("name"), "id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint("owner", Lower("name"), name="one_tag_per_name"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class ConversationQuerySet(models.QuerySet["Conversation"]):
@@ -71,6 +101,8 @@ class Conversation(models.Model):
     state = models.CharField(max_length=20, choices=State, default=State.IDLE)
     origin = models.CharField(max_length=20, choices=Origin, default=Origin.WORKSPACE, editable=False)
     archived = models.BooleanField(default=False)
+    pinned = models.DateTimeField(null=True, blank=True, help_text="Stands above the list since then.")
+    tags: "models.ManyToManyField[Tag, Any]" = models.ManyToManyField(Tag, blank=True, related_name="conversations")
     deleted = models.DateTimeField(null=True, blank=True, help_text="Hidden since then; gone a day later.")
     imported_from = models.CharField(
         max_length=200, blank=True, editable=False, help_text="The product it was written in, and its id there."
@@ -90,6 +122,7 @@ class Conversation(models.Model):
                 name="conversation_list",
             ),
             models.Index(fields=["updated"], condition=Q(origin="api"), name="conversation_of_program"),
+            models.Index(fields=["owner"], condition=Q(pinned__isnull=False), name="conversation_pinned"),
             models.Index(fields=["deleted"], condition=Q(deleted__isnull=False), name="conversation_deleted"),
         ]
         constraints: ClassVar = [
@@ -117,7 +150,8 @@ def text_in(parts: Sequence[Mapping[str, Any]]) -> str:
 class Message(models.Model):
     """`parts` is a list of objects, each with a `type`: text, reasoning, tool_call, tool_result or file.
 
-    text, reasoning: `text`. tool_call: `id`, `name`, `arguments` (JSON text), `label`, and where one is needed
+    text, reasoning: `text`; of a text that cites something, `citations` and `check` (as the events of these names have
+    it). tool_call: `id`, `name`, `arguments` (JSON text), `label`, and where one is needed
     `approval` and, while it waits, `until` when (ISO 8601).
     tool_result: `id`, `text`, `error`, `documents` (what it found: `number`, `title`, and where to open it), and, where
     something left the workspace, `outgoing` (`core.net.outgoing.Sent`).

@@ -32,7 +32,7 @@ from files.models import File
 from llm.models import Model
 from llm.providers import lacking
 from projects.models import Project
-from projects.services import visible_project
+from projects.models.roles import visible_project
 
 PATIENCE, LOOK_AGAIN = 60.0, 0.05  # seconds
 BATCH = 200  # conversations forgotten at once

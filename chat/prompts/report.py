@@ -208,6 +208,10 @@ def left_out(names: Sequence[str]) -> str:
     return f"The model refuses this, so it was not sent: {', '.join(names)}."
 
 
+def doubted(doubts: int, checked: int) -> str:
+    return f"Of {checked} sentences compared with the passages that they cite, {doubts} are not carried by them."
+
+
 def fallen_back(first: str, second: str, why: str, *, thought: bool) -> list[str]:
     """`why`: a sentence. `thought`: the first model has reasoned in this turn."""
     said = [f"{second} was asked instead of {first}, which was not available (“{why}”)."]

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Self, get_args
 
 from accounts.realtime import NOT_SIGNED_IN, TOO_MANY, News
+from chat.citations.support import Reason
 from chat.models import Conversation, Turn
 from llm.types.model_call import FinishReason
 
@@ -39,6 +40,31 @@ DOCUMENTS: Schema = {
     "description": "What was found: each with the number that it is cited by.",
     "items": {"type": "object", "properties": {"number": NUMBER, "title": TEXT}, "required": ["number", "title"]},
 }
+
+
+def one_of(*values: str) -> Schema:
+    return {"type": "string", "enum": list(values)}
+
+
+DOUBTS: Schema = {
+    "type": "array",
+    "description": "Sentences that their passage does not carry: which citation of the text (from 0), what it cites, "
+    "the sentence, the part of the passage it was held against, and what speaks against it.",
+    "items": {
+        "type": "object",
+        "properties": {
+            "citation": NUMBER,
+            "numbers": {"type": "array", "items": NUMBER},
+            "sentence": TEXT,
+            "evidence": TEXT,
+            "reasons": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"reason": one_of(*Reason), "words": TEXT}},
+            },
+        },
+        "required": ["citation", "numbers", "sentence", "evidence", "reasons"],
+    },
+}
 OUTGOING: Schema = {
     "type": "array",
     "description": "What left the workspace: to which host, and the address, query or arguments to the letter.",
@@ -49,10 +75,6 @@ USAGE: Schema = {
     "description": "Tokens as the provider counts them, of all model calls of the turn.",
     "properties": dict.fromkeys(("input", "output", "cached_input", "reasoning", "calls"), NUMBER),
 }
-
-
-def one_of(*values: str) -> Schema:
-    return {"type": "string", "enum": list(values)}
 
 
 class Approval(StrEnum):
@@ -125,6 +147,11 @@ class EventType(StrEnum):
         "CITATION",
         "A source that the text cites, once, when its text has ended.",
         {"part": PART, "number": NUMBER, "title": TEXT, "href": TEXT},
+    )
+    CITATION_CHECK = (
+        "CITATION_CHECK",
+        "How the sentences of a text that cite something compare with their passages; before the end of the turn.",
+        {"part": PART, "checked": {**NUMBER, "description": "Sentences that were compared."}, "doubts": DOUBTS},
     )
     CONTEXT_REPORT = (
         "CONTEXT_REPORT",
@@ -210,9 +237,8 @@ def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
             parts.append({"type": "text", "text": ""})
         case EventType.REASONING_START:
             parts.append({"type": "reasoning", "text": ""})
-        case EventType.CITATION:
-            source = {name: payload[name] for name in ("number", "title", "href")}
-            parts[payload["part"]].setdefault("citations", []).append(source)
+        case EventType.CITATION | EventType.CITATION_CHECK:
+            _cite(parts[payload["part"]], type_, payload)
         case EventType.TOOL_CALL_START:
             parts.append({"type": "tool_call", "id": payload["call"], "name": payload["name"], "arguments": ""})
         case EventType.TOOL_CALL_ARGS:
@@ -227,6 +253,13 @@ def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
             kept = {name: payload[name] for name in ("text", "error", "documents")}
             kept |= {"outgoing": payload["outgoing"]} if payload.get("outgoing") else {}
             parts.append({"type": "tool_result", "id": payload["call"], **kept})
+
+
+def _cite(part: Part, type_: EventType, payload: Payload) -> None:
+    if type_ == EventType.CITATION:
+        part.setdefault("citations", []).append({name: payload[name] for name in ("number", "title", "href")})
+    else:
+        part["check"] = {name: payload[name] for name in ("checked", "doubts")}
 
 
 BAD_FRAME, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4403, 4413, 4429  # codes a socket is closed with

@@ -15,9 +15,11 @@ from hashlib import sha256
 from importlib.metadata import version
 from json import dumps
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, OperationalError, transaction
+from django.urls import reverse
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
@@ -85,7 +87,7 @@ def _keep(rows: Sequence[RenderedAnswer]) -> None:
 
 def _rendered(answer: Message, sources: Mapping[int, Source], language: str) -> RenderedAnswer:
     watched = _Watched(sources)
-    blocks = [render(text, watched) for text in _texts(answer)]
+    blocks = [render(part["text"], watched, _doubts(answer, part)) for part in _texts(answer)]
     numbers = sorted(watched.asked)
     return RenderedAnswer(
         message=answer,
@@ -97,13 +99,21 @@ def _rendered(answer: Message, sources: Mapping[int, Source], language: str) -> 
     )
 
 
-def _texts(answer: Message) -> list[str]:
-    return [part["text"] for part in answer.parts if part["type"] == "text"]
+def _texts(answer: Message) -> list[dict[str, Any]]:
+    return [part for part in answer.parts if part["type"] == "text"]
+
+
+def _doubts(answer: Message, part: Mapping[str, Any]) -> dict[int, str]:
+    """Where the signs lead, by the number of the citation in the part."""
+    at = answer.parts.index(part)
+    doubts = part.get("check", {}).get("doubts", ())
+    return {each["citation"]: reverse("chat:doubt", args=[answer.pk, at, each["citation"]]) for each in doubts}
 
 
 def _digest(answer: Message, sources: Mapping[int, Source], numbers: Sequence[int]) -> str:
     cited = [(number, found.label, found.href) for number in numbers if (found := sources.get(number))]
-    made_from = [_renderer(), _("Copy"), mention_href("a"), cited, _texts(answer)]
+    texts = [(part["text"], _doubts(answer, part)) for part in _texts(answer)]
+    made_from = [_renderer(), _("Copy"), _("unconfirmed"), mention_href("a"), cited, texts]
     return sha256(dumps(made_from).encode()).hexdigest()
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from html import escape
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -303,15 +304,28 @@ def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[tuple[T
         start = end
 
 
-def render(text: str, sources: Mapping[int, references.Source] | None = None) -> list[str]:
+def tokens_of(text: str, sources: Mapping[int, references.Source]) -> list[Token]:
+    """What the parser makes of a text, its citations as `render` counts them; nothing of one that is shown as it is."""
+    try:
+        return PARSER.parse(_normal(text), {"sources": sources}) if len(text) <= MAX_CHARACTERS else []
+    except TooManySteps:
+        return []
+
+
+def render(
+    text: str,
+    sources: Mapping[int, references.Source] | None = None,
+    doubts: Mapping[int, str] = MappingProxyType({}),
+) -> list[str]:
     """The HTML of each top-level block, each sanitised by itself. Never raises; a huge text is shown as it is.
 
-    `sources` are what its citations may lead to, by number.
+    `sources` are what its citations may lead to, by number; `doubts`, by the number of a citation in the text (from
+    0), where the sign behind one leads whose passage does not carry its sentence.
     """
     text = _normal(text)
     try:
         if len(text) <= MAX_CHARACTERS:
-            return [html for _, html in _blocks(text, {"sources": sources})]
+            return [html for _, html in _blocks(text, {"sources": sources, "doubts": doubts})]
     except TooManySteps:
         pass
     return [f"<pre>{escape(text, quote=False)}</pre>"]

@@ -15,6 +15,8 @@ from urllib.parse import urlencode
 from django.db import transaction
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 from markdown_it.rules_inline import StateInline
 
 from accounts.models import User
@@ -25,6 +27,7 @@ from projects.models import codes
 from projects.models.task import Task
 from projects.planner.queries import tasks_of, today
 
+DOUBT = gettext_noop("The passage does not carry this sentence. Show both side by side.")
 MAX_NUMBERS = 50  # of one citation; what holds more is a list of numbers
 CITED = re.compile(rf"\[(\[)?(\d{{1,4}}(?:\s*,\s*\d{{1,4}}){{0,{MAX_NUMBERS - 1}}})\](?(1)\])(?!\()")
 
@@ -80,13 +83,18 @@ def cited(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:
 
 
 def citation_rule(state: StateInline, silent: bool) -> bool:
-    """A rule of the Markdown parser; `env["sources"]` says what can be cited."""
+    """A rule of the Markdown parser; `env["sources"]` says what can be cited.
+
+    Citations are counted from 0; the links of one have its count as `meta["citation"]`. Behind those in
+    `env["doubts"]`, a mapping to addresses, stands a sign that leads there.
+    """
     sources: Mapping[int, Source] | None = state.env.get("sources")
     match = CITED.match(state.src, state.pos) if state.src[state.pos] == "[" else None
     if match is None or sources is None or not any(int(number) in sources for number in re.findall(r"\d+", match[2])):
         return False
     if not silent:
         state.env["steps"] = state.env.get("steps", 0) + match[2].count(",")  # each number is a link
+        nth = state.env["citations"] = state.env.get("citations", -1) + 1
         for piece in re.findall(r"\d+|\D+", f"[{match[2]}]"):
             source = sources.get(int(piece)) if piece.isdecimal() else None
             if source is None:
@@ -94,7 +102,12 @@ def citation_rule(state: StateInline, silent: bool) -> bool:
                 continue
             link = state.push("link_open", "a", 1)
             link.attrs = {"href": source.href, "title": source.label, "class": "citation"}
+            link.meta = {"citation": nth}
             state.push("text", "", 0).content = piece
+            state.push("link_close", "a", -1)
+        if (href := state.env.get("doubts", {}).get(nth)) is not None:
+            state.push("link_open", "a", 1).attrs = {"href": href, "title": _(DOUBT), "class": "doubt"}
+            state.push("text", "", 0).content = _("unconfirmed")
             state.push("link_close", "a", -1)
     state.pos = match.end()
     return True

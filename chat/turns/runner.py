@@ -1,19 +1,16 @@
-"""Carries one turn out: claims it, asks the model, publishes what it says, keeps the rows, ends it.
-
-The rows of all turns that this process carries out are kept together: one statement a second for up to a hundred. Each
-by itself would be a trip to the database per turn and second, most of them to say that a model is still silent.
-"""
+"""Carries one turn out: claims it, asks the model, publishes what it says, keeps the rows, ends it."""
 
 import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from uuid import UUID
 
-from django.db import DatabaseError, InterfaceError, OperationalError
+from django.db import DatabaseError
 
+from chat.citations.services import check
 from chat.context import cache
 from chat.models import Message as MessageRow
 from chat.models import SummaryJob, Turn
@@ -32,7 +29,8 @@ from chat.summaries import due
 from chat.tools.files import SEARCH_GUIDANCE
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
-from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, Progress, last_event
+from chat.turns.keeper import keep
+from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_event
 from core.background import completed, first_on_database, on_database, persistently
 from core.errors import ModelError, ProductError
 from llm import agent_loop
@@ -53,9 +51,8 @@ from llm.services import (
 from llm.types.model_call import HandedOver, Message, ParametersLeftOut, StepFinished
 from llm.types.tools import Tool
 
-EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
+CHECKED_WITHIN = 5.0  # seconds; an answer whose citations take longer ends unchecked
 LEFT_AFTER = 0.02  # seconds; a worker that is killed before has, as far as its row knows, not asked the model yet
-AT_ONCE = 100  # turns; their texts are in memory and on the wire twice
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
@@ -326,6 +323,7 @@ class _Run:
         published = (await asyncio.gather(publisher, return_exceptions=True))[0]
         if isinstance(published, BaseException):
             logger.warning("turn %s: its events are not all in the stream (%s)", self.turn.pk, published)
+        await self._check_citations(ending)
         last, payload = last_event(ending, self.answer.usage_row(), self.answer.finish_reason)
         self.answer.emit(last, **payload)
         events = self.answer.drain()
@@ -339,6 +337,21 @@ class _Run:
             logger.warning("turn %s has ended, but Redis is away: readers find it in its row", self.turn.pk)
         await announce_state(self.turn.conversation_id, state)
         await self._learn(ending)
+
+    async def _check_citations(self, ending: Ending) -> None:
+        """Holds what a complete answer cites against the passages. It must not cost anybody the answer."""
+        if ending.status != Turn.Status.DONE or not any(part.get("citations") for part in self.answer.parts):
+            return
+        try:
+            work = on_database(check, self.turn.conversation, self.answer.parts, self.answer.sources)
+            found = await asyncio.wait_for(work, CHECKED_WITHIN)
+        except Exception:
+            logger.exception("turn %s: its citations could not be checked", self.turn.pk)
+            return
+        for each in found:
+            self.answer.emit(EventType.CITATION_CHECK, part=each.part, checked=each.checked, doubts=each.doubts)
+        if doubts := sum(len(each.doubts) for each in found):
+            self.reports[-1]["notes"].append(reports.doubted(doubts, sum(each.checked for each in found)))
 
     def _store_end(self, ending: Ending) -> str | None:
         """The state of the conversation; None when somebody else has ended the turn."""
@@ -408,76 +421,6 @@ class _Run:
         if ending.status == Turn.Status.DONE and self.answer.calls == len(self.reports):
             with suppress(DatabaseError):
                 await on_database(learn_ratio, model=model, counted=counted, reported=reported)
-
-
-@dataclass(eq=False)
-class _Kept:
-    turn: Turn
-    answer: Answer
-    over: "asyncio.Future[None]"
-    written: int = -1  # the `seq` that the row has
-
-
-_kept: dict[UUID, _Kept] = {}  # by turn
-_keeper: "asyncio.Task[None] | None" = None
-
-
-async def keep(turn: Turn, answer: Answer) -> None:
-    """Until it is cancelled, the turn has a heartbeat and its row the answer so far.
-
-    Returns when a stop was asked for or the turn is not ours any more. Raises a database error after a minute of it.
-    """
-    global _keeper
-    kept = _kept[turn.pk] = _Kept(turn, answer, asyncio.get_running_loop().create_future())
-    if _keeper is None or _keeper.done():
-        _keeper = asyncio.create_task(_keep_all())
-    try:
-        await kept.over
-    finally:
-        del _kept[turn.pk]
-
-
-async def _keep_all() -> None:
-    while _kept:
-        await asyncio.sleep(EVERY)
-        everything = list(_kept.values())
-        for first in range(0, len(everything), AT_ONCE):
-            await _write(everything[first : first + AT_ONCE])
-
-
-async def _write(several: list[_Kept]) -> None:
-    several = [each for each in several if not each.over.done()]
-    if not several:
-        return
-    progress = [_progress(each) for each in several]
-    try:
-        ours = await persistently(partial(store.checkpoint, progress), apart=True)
-    except Exception as error:
-        if len(several) > 1 and not isinstance(error, (OperationalError, InterfaceError)):
-            for each in several:  # one of them holds what cannot be stored; the others must not suffer for it
-                await _write([each])
-        else:
-            for each in several:
-                _end(each, error)
-        return
-    for each, (_, _, seq) in zip(several, progress, strict=True):
-        each.written = seq
-        if ours.get(each.turn.pk, True):
-            _end(each)
-
-
-def _progress(kept: _Kept) -> Progress:
-    parts = None if kept.answer.seq == kept.written else store.dump(kept.answer.parts)
-    return Progress(kept.turn, parts, kept.answer.seq)
-
-
-def _end(kept: _Kept, error: Exception | None = None) -> None:
-    if kept.over.done():
-        return
-    if error is None:
-        kept.over.set_result(None)
-    else:
-        kept.over.set_exception(error)
 
 
 async def recover(turn_id: UUID) -> UUID | None:

@@ -42,9 +42,9 @@ from llm.models import Model
 from personas.models import SavedPrompt
 from personas.services import model_for
 from projects.models import Project
+from projects.models.roles import visible_project
 from projects.prompts.services import offered_prompts, visible_saved_prompt
 from projects.prompts.variables import LONGEST, filled, variables
-from projects.services import visible_project
 
 ACCEPTED = "Message-Accepted"  # a header: by it the composer knows that what it has sent is stored
 DECISIONS = {"yes": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}
@@ -294,6 +294,7 @@ def page(request: Request, found: Conversation | None, status: int = 200, **more
         **(surroundings(request.user, scope) if found is None else {}),
         **more,
     }
+    context["answering"] = pages.being_written(context["messages"])
     if context["chosen_model"] and not context.get("excerpt"):
         draft = Draft(context["draft"], [file.pk for file in context["chips"]])
         with suppress(ProductError):  # asked again with the first change, and then said

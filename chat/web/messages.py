@@ -91,6 +91,11 @@ class MessageView:
         return self.row.finish_reason in Turn.DECLINED
 
     @property
+    def doubts(self) -> int:
+        """How many of its sentences their passages do not carry."""
+        return sum(len(part["check"]["doubts"]) for part in self.row.parts if "check" in part)
+
+    @property
     def fallback(self) -> Promise | str:
         """Why another model than the one that was asked has answered; empty when none has."""
         turn: Turn | None = getattr(self.row, "turn", None)
@@ -221,6 +226,11 @@ def placed(messages: Sequence[Message], conversation: Conversation, *, beside: b
     if group:
         views[-1] = replace(views[-1], beside=[view(message) for message in group])
     return views
+
+
+def being_written(views: Sequence[MessageView]) -> bool:
+    """Whether the page shows an answer that grows; by its row, since the conversation's may be of a moment before."""
+    return any(each.row.status == Message.Status.PENDING for view in views for each in (view, *view.beside))
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ def commands() -> list[Row]:
         Row(_("My usage"), "task", reverse("chat:usage")),
         Row(_("Import and export"), "file", reverse("chat:imports")),
         Row(_("Notify me while I look elsewhere: on or off"), "chat", does="notify"),
+        Row(_("Choose several conversations"), "tick", does="choose"),
         Row(_("Narrow or wide list"), "side", keys="Ctrl B", does="rail"),
         Row(_("Keyboard shortcuts"), "key", keys="?", does="keys"),
     ]

@@ -24,7 +24,7 @@ from personas import services
 from personas.models import Persona
 from personas.services import model_for, visible_persona
 from projects.models import Project
-from projects.services import visible_project
+from projects.models.roles import visible_project
 
 SHOWN = 50  # conversations of a project
 

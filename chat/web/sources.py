@@ -3,7 +3,6 @@
 Of each source: where its number is cited, and the passage that stands behind it.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,12 @@ from django.db.models.functions import Substr
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
+from chat.citations.services import contents_in
+from chat.citations.support import Reason
 from chat.models import Conversation, Message
 from chat.models.conversation_state import visible_conversation, visible_message
 from chat.models.tree import branch_rows
@@ -31,6 +33,14 @@ PASSAGE = 600  # characters of one passage
 AROUND = 60  # characters of the answer on either side of a citation
 MOST_ANSWERS = 200  # of a conversation, the newest
 MOST_PASSAGES = 40  # in one list; what comes after them can still be opened
+REASONS = {
+    Reason.NUMBER: _lazy("The passage does not have the number “%(words)s”."),
+    Reason.NAME: _lazy("The passage does not name “%(words)s”."),
+    Reason.NEGATION: _lazy("One of the two says no where the other does not: “%(words)s”."),
+    Reason.OPPOSITE: _lazy("The passage says the opposite of “%(words)s”."),
+    Reason.ORDER: _lazy("The passage has these the other way round: “%(words)s”."),
+    Reason.ABSENT: _lazy("The passage speaks of something else."),
+}
 _MARKS = re.compile(r"[*_`#>|]+")
 
 
@@ -103,18 +113,9 @@ def _collected(answers: Sequence[Message]) -> dict[int, _Found]:
 def _documents(parts: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
     """What the answer's tools found, with the text that the model was given of it as `contents`."""
     for part in parts:
-        contents = _contents(part["text"]) if part.get("documents") else {}
+        contents = contents_in(part["text"]) if part.get("documents") else {}
         for document in part.get("documents", ()):
             yield int(document["number"]), {**document, "contents": contents.get(int(document["number"]), "")}
-
-
-def _contents(result: str) -> dict[int, str]:
-    """The texts in a tool's result, by number: JSON, with remarks behind it; none where a result has another form."""
-    try:
-        given = json.JSONDecoder().raw_decode(result)[0]["documents"]
-        return {int(each["document"]): str(each["contents"]) for each in given}
-    except (ValueError, KeyError, TypeError):
-        return {}
 
 
 def _quotes(text: str) -> Iterator[tuple[int, str]]:
@@ -193,6 +194,27 @@ def preview(request: Request, message: Message, number: int) -> HttpResponse:
     response = render(request, "chat/_source.html", {"source": one_source(request.user, message, number)})
     response["Cache-Control"] = "private, max-age=300"  # the reader may point at it again and again
     return response
+
+
+@with_row(visible_message, "GET")
+def doubt(request: Request, message: Message, part: int, citation: int) -> HttpResponse:
+    """A sentence and the passage that does not carry it, side by side."""
+    parts = message.parts[part : part + 1]
+    found = (each for given in parts for each in given.get("check", {}).get("doubts", ()))
+    shown = next((each for each in found if each["citation"] == citation), None)
+    if shown is None:
+        raise NotFound("citation")
+    sources = sources_of(message, titles_of(message.conversation))
+    context = {
+        "message": message,
+        "turn": getattr(message, "turn", None),
+        "conversation": message.conversation,
+        "sentence": shown["sentence"],
+        "evidence": shown["evidence"],
+        "reasons": [REASONS[Reason(each["reason"])] % {"words": each["words"]} for each in shown["reasons"]],
+        "sources": [sources[number] for number in shown["numbers"] if number in sources],
+    }
+    return render(request, "chat/_doubt.html" if request.htmx else "chat/doubt.html", context)
 
 
 @with_row(visible_message, "GET")

@@ -25,7 +25,10 @@ FILES, CALLS = "landlock", "seccomp"  # the layers
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 1, 38, 22, 2
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446  # the same on all architectures
-_READ_FILE, _READ_DIR = 1 << 2, 1 << 3
+_EXECUTE, _WRITE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
+_CHANGE = sum(
+    1 << bit for bit in (1, 4, 5, 7, 8, 9, 10, 12)
+)  # write, remove, make folders, files, sockets, pipes, links
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # by version of Landlock, how many rights of files it knows; 16 since 5
 _LIBRARIES = (
     *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/dev/urandom"),
@@ -36,14 +39,23 @@ _LIBRARIES = (
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _NEW_CALLS = 424  # calls from here on, with one number everywhere, answer as on an older kernel: io_uring, clone3, …
-_CLONE, _OPEN, _OPENAT, _PRLIMIT = (56, 220), (2, None), (257, 56), (302, 261)
+_CLONE, _OPEN, _OPENAT, _PRLIMIT, _SOCKET = (56, 220), (2, None), (257, 56), (302, 261), (41, 198)
+_LOCAL = 1  # the family of sockets that reach no further than this machine
 _CLONE_THREAD, _WRITING = 0x10000, os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-# Calls that are refused, with their numbers on x86_64 and aarch64.
-_REFUSED = """
+# Calls that are refused, with their numbers on x86_64 and aarch64: to readers alone, and to whoever is confined.
+_REFUSED_TO_READERS = """
 socket 41 198, socketpair 53 199, connect 42 203, bind 49 200, listen 50 201, accept 43 202, accept4 288 242,
 sendto 44 206, sendmsg 46 211, sendmmsg 307 269,
-execve 59 221, execveat 322 281, fork 57 -, vfork 58 -, ptrace 101 117, process_vm_readv 310 270,
-process_vm_writev 311 271, kcmp 312 272, kill 62 129, tkill 200 130, tgkill 234 131, rt_sigqueueinfo 129 138,
+execve 59 221, execveat 322 281, fork 57 -, vfork 58 -, kill 62 129, tkill 200 130, tgkill 234 131,
+creat 85 -, truncate 76 45, rename 82 -, renameat 264 38, renameat2 316 276, mkdir 83 -, mkdirat 258 34, rmdir 84 -,
+unlink 87 -, unlinkat 263 35, link 86 -, linkat 265 37, symlink 88 -, symlinkat 266 36, mknod 133 -, mknodat 259 33,
+chmod 90 -, fchmod 91 52, fchmodat 268 53, chown 92 -, fchown 93 55, lchown 94 -, fchownat 260 54, utime 132 -,
+utimes 235 -, futimesat 261 -, utimensat 280 88, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7,
+removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16
+"""
+_REFUSED = """
+ptrace 101 117, process_vm_readv 310 270,
+process_vm_writev 311 271, kcmp 312 272, rt_sigqueueinfo 129 138,
 rt_tgsigqueueinfo 297 240, setpriority 141 140, ioprio_set 251 30, sched_setscheduler 144 119, setns 308 268,
 sched_setparam 142 118, sched_setattr 314 274, sched_setaffinity 203 122, bpf 321 280, unshare 272 97,
 shmget 29 194, shmat 30 196, semget 64 190, msgget 68 186, mq_open 240 180, mq_unlink 241 181, keyctl 250 219,
@@ -52,12 +64,7 @@ mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, reboot 169 142, 
 open_by_handle_at 304 265, init_module 175 105, acct 163 89, finit_module 313 273, delete_module 176 106,
 kexec_load 246 104, swapon 167 224, kexec_file_load 320 294, swapoff 168 225, quotactl 179 60, settimeofday 164 170,
 clock_settime 227 112, adjtimex 159 171, clock_adjtime 305 266, iopl 172 -, ioperm 173 -, sethostname 170 161,
-setdomainname 171 162, fanotify_init 300 262,
-creat 85 -, truncate 76 45, rename 82 -, renameat 264 38, renameat2 316 276, mkdir 83 -, mkdirat 258 34, rmdir 84 -,
-unlink 87 -, unlinkat 263 35, link 86 -, linkat 265 37, symlink 88 -, symlinkat 266 36, mknod 133 -, mknodat 259 33,
-chmod 90 -, fchmod 91 52, fchmodat 268 53, chown 92 -, fchown 93 55, lchown 94 -, fchownat 260 54, utime 132 -,
-utimes 235 -, futimesat 261 -, utimensat 280 88, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7,
-removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16
+setdomainname 171 162, fanotify_init 300 262
 """
 _EPERM, _ENOSYS = 1, 38
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -95,7 +102,20 @@ def seal(readable: Iterable[Path]) -> list[str]:
     return [name for name, holds in layers if holds]
 
 
-def _landlock(libc: ctypes.CDLL, readable: Iterable[Path]) -> bool:
+def seal_program(readable: Iterable[Path], own: Path) -> bool:
+    """Before this process becomes another program: leaves it these files and folders to read and to run, `own` to write
+    in, and no network. Whether both layers hold; without them no such program may be started."""
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        return False
+    places = [*map(Path, _LIBRARIES), *readable]
+    return _landlock(libc, places, own) and _seccomp(libc, of_program=True)
+
+
+def _landlock(libc: ctypes.CDLL, readable: Iterable[Path], own: Path | None = None) -> bool:
+    """With `own`, what may be read may be run as well, and `own` may be written in."""
     version = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     if version < 1:
         return False
@@ -106,51 +126,57 @@ def _landlock(libc: ctypes.CDLL, readable: Iterable[Path]) -> bool:
     if ruleset < 0:
         return False
     try:
-        added = all(_allow(libc, ruleset, path) for path in readable)
+        runs = _EXECUTE if own else 0
+        added = all(_allow(libc, ruleset, path, runs) for path in readable)
+        if own:
+            added = added and _allow(libc, ruleset, own, _CHANGE | (_TRUNCATE if version >= 3 else 0))
+            added = added and _allow(libc, ruleset, Path(os.devnull), _WRITE)
         return added and libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0) == 0
     finally:
         os.close(ruleset)
 
 
-def _allow(libc: ctypes.CDLL, ruleset: int, path: Path) -> bool:
+def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, more: int = 0) -> bool:
     """Whether nothing stands against it; what is not there needs no right."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return True
     try:
-        rights = _READ_FILE | _READ_DIR if path.is_dir() else _READ_FILE
+        rights = more | _READ_FILE | (_READ_DIR if path.is_dir() else 0)
         return bool(libc.syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", rights, handle), 0) == 0)
     finally:
         os.close(handle)
 
 
-def _seccomp(libc: ctypes.CDLL) -> bool:
+def _seccomp(libc: ctypes.CDLL, *, of_program: bool = False) -> bool:
     known = _ARCHITECTURES.get(platform.machine())
     if known is None or sys.maxsize < 1 << 32:
         return False
-    program = b"".join(struct.pack("=HBBI", *line) for line in _filter(*known))
+    program = b"".join(struct.pack("=HBBI", *line) for line in _filter(*known, of_program=of_program))
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
     return bool(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) == 0)
 
 
-def _filter(column: int, architecture: int) -> Iterator[tuple[int, int, int, int]]:
+def _filter(column: int, architecture: int, *, of_program: bool = False) -> Iterator[tuple[int, int, int, int]]:
     """A BPF program over `struct seccomp_data`: the call's number at byte 0, architecture at 4, arguments from 16."""
     refuse = (_RETURN, 0, 0, _ERRNO | _EPERM)
     allow = (_RETURN, 0, 0, _ALLOW)
     yield from ((_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0))
     yield from ((_AT_LEAST, 0, 1, _NEW_CALLS), (_RETURN, 0, 0, _ERRNO | _ENOSYS))
-    for call in _REFUSED.split(","):
+    for call in (_REFUSED if of_program else f"{_REFUSED_TO_READERS},{_REFUSED}").split(","):
         if (digits := call.split()[1 + column]) != "-":
             yield from ((_EQUAL, 0, 1, int(digits)), refuse)
     # Of these, by an argument: threads but no processes, reading but no writing, its own limits but no others'.
-    for numbers, argument, test, value, then in (
+    of_readers = (
         (_CLONE, 0, _ANY_BIT, _CLONE_THREAD, (allow, refuse)),
         (_OPEN, 1, _ANY_BIT, _WRITING, (refuse, allow)),
         (_OPENAT, 2, _ANY_BIT, _WRITING, (refuse, allow)),
         (_PRLIMIT, 0, _EQUAL, 0, (allow, refuse)),
-    ):
+    )
+    of_programs = ((_SOCKET, 0, _EQUAL, _LOCAL, (allow, refuse)), (_PRLIMIT, 0, _EQUAL, 0, (allow, refuse)))
+    for numbers, argument, test, value, then in of_programs if of_program else of_readers:
         if (number := numbers[column]) is not None:
             yield from ((_EQUAL, 0, 4, number), (_LOAD, 0, 0, 16 + 8 * argument), (test, 0, 1, value), *then)
     yield allow

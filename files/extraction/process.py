@@ -27,14 +27,33 @@ _SIGNALS = {
 logger = logging.getLogger(__name__)
 
 
-def extract(path: Path, name: str, encoding: str = "") -> Extracted:
+def extract(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted:
     """Raises `ExtractionError`; RuntimeError when the reading process itself is broken.
 
     The name only tells kinds of text apart. `encoding` is that of a text if somebody has said it; else it is found.
+    `password` is that of a protected file, a line at most.
     """
+    status, output = _run(["files.extraction", str(path.absolute()), name, str(os.getpid()), encoding], path, password)
+    if status > 0:
+        raise RuntimeError(f"the process that reads files ended with status {status}")
+    return result.decoded(output)
+
+
+def page_of(path: Path, number: int, password: str = "") -> tuple[int, bytes]:
+    """How many pages a PDF has, and this one, counted from 0, as PNG. Raises `ExtractionError`."""
+    command = ["files.extraction.render", str(path.absolute()), str(os.getpid()), str(number)]
+    status, output = _run(command, path, password)
+    if status > 0:
+        raise ExtractionError("damaged")
+    count, _, picture = output.partition(b"\n")
+    return int(count), picture
+
+
+def _run(command: list[str], path: Path, password: str) -> tuple[int, bytes]:
+    """The status and the output of a module that reads the file at `path`; raises what a signal to it means."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "files.extraction", str(path.absolute()), name, str(os.getpid()), encoding],
+            [sys.executable, "-m", *command],
             cwd=ROOT,
             env=ENVIRONMENT,
             stdin=subprocess.PIPE,
@@ -43,6 +62,7 @@ def extract(path: Path, name: str, encoding: str = "") -> Extracted:
             start_new_session=True,
         )
         try:
+            _tell(process, password)
             status = _status(process)
         finally:
             _end(process)
@@ -50,7 +70,9 @@ def extract(path: Path, name: str, encoding: str = "") -> Extracted:
         errors.seek(0)
         if said := errors.read(4_000).decode(errors="replace"):
             logger.warning("reading %s: %s", path.name, said)
-        return _result(status, output.read())
+        if status < 0:
+            raise ExtractionError(_SIGNALS.get(signal.Signals(-status), "damaged"))
+        return status, output.read()
 
 
 def layers_that_hold() -> list[str]:
@@ -58,6 +80,14 @@ def layers_that_hold() -> list[str]:
     probe = [sys.executable, "-m", "files.extraction.confinement"]
     told = subprocess.run(probe, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=WALL_SECONDS)
     return list(json.loads(told.stdout)) if told.returncode == 0 else []
+
+
+def _tell(process: "subprocess.Popen[bytes]", password: str) -> None:
+    """By a pipe: arguments and environment of a process are seen by others of the machine."""
+    if process.stdin:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(f"{password}\n".encode())
+            process.stdin.flush()
 
 
 def _status(process: "subprocess.Popen[bytes]") -> int:
@@ -78,11 +108,3 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
     if process.stdin:
         process.stdin.close()
-
-
-def _result(status: int, output: bytes) -> Extracted:
-    if status < 0:
-        raise ExtractionError(_SIGNALS.get(signal.Signals(-status), "damaged"))
-    if status > 0:
-        raise RuntimeError(f"the process that reads files ended with status {status}")
-    return result.decoded(output)

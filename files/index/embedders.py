@@ -51,6 +51,11 @@ def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> Client:
     return _remote(embedder.base_url, embedder.api_key, embedder.model, embedder.dimensions, timeout)
 
 
+def bundled() -> Client:
+    """The one that every installation has, whichever is active."""
+    return _Bundled()
+
+
 class _Bundled:
     _lock = threading.Lock()
     _model: Any = None

@@ -55,6 +55,7 @@ class File(models.Model):
         FAILED = "failed", "Failed"
 
     UNREAD = (Status.UPLOADED, Status.PROCESSING)
+    LOCKED = ("encrypted", "wrong_password")  # codes of errors that a password helps against
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="files")
@@ -104,6 +105,11 @@ class File(models.Model):
     def is_image(self) -> bool:
         """Whether a model can be shown it; SVG is text, and a damaged image has no size."""
         return self.width is not None
+
+    @property
+    def locked(self) -> bool:
+        """Whether it could not be read for want of its password."""
+        return self.status == self.Status.FAILED and self.error_code in self.LOCKED
 
     @property
     def unread(self) -> bool:

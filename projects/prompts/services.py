@@ -15,8 +15,8 @@ from core.requests import get_or_404
 from core.text import unix_lines
 from personas.models import Persona, SavedPrompt
 from projects.models import Membership, Project
+from projects.models.roles import require_editor
 from projects.prompts.variables import Variable, require_usable, variables
-from projects.services import require_editor
 
 OFFERED = 12  # behind a /
 LONGEST_SEARCH = 100  # characters

@@ -383,7 +383,11 @@ document.addEventListener("focusin", (event) => {
 });
 document.addEventListener("click", (event) => {
   const link = citation(event);
-  if (link && event instanceof PointerEvent && event.pointerType === "touch") {
+  const doubt = around(HTMLAnchorElement, ".answer .doubt", event.target);
+  if (doubt && !opensElsewhere(event)) {
+    event.preventDefault();
+    showDoubt(doubt);
+  } else if (link && event instanceof PointerEvent && event.pointerType === "touch") {
     event.preventDefault();
     showCard(link);
   } else if (link && !opensElsewhere(event)) {
@@ -401,6 +405,15 @@ async function showSource(link) {
   source?.setAttribute("aria-current", "true");
   source?.scrollIntoView({ block: "center" });
   source?.focus({ preventScroll: true });
+}
+
+/** The panel, with a sentence and the passage that does not carry it. @param {HTMLAnchorElement} doubt */
+async function showDoubt(doubt) {
+  hideCard();
+  const sources = find(HTMLAnchorElement, "[data-sources]", around(HTMLElement, "article", doubt));
+  if (!sources) return void window.open(doubt.href, "_blank", "noopener");
+  await htmx.ajax("GET", doubt.href, { source: sources, target: "#panel-body", swap: "innerHTML" });
+  find(HTMLElement, "#panel-title")?.focus({ preventScroll: true });
 }
 
 document.addEventListener("keydown", (event) => event.key === "Escape" && hideCard());

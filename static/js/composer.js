@@ -111,7 +111,9 @@ export class Composer {
     this.send.ariaDisabled = String(why !== null);
     this.send.title = written ? (why ?? "") : "";
     if (this.said && this.said !== why) this.#tell("");
-    need(HTMLElement, "span", this.send).textContent = say(this.answering ? "sendNext" : "send");
+    const label = need(HTMLElement, "span", this.send);
+    const words = say(this.answering ? "sendNext" : "send");
+    if (label.textContent !== words) label.textContent = words; // with every key, which a long page would have to look at
     if (focused && !this.answering) this.text.focus();
   }
 

@@ -40,7 +40,13 @@ function findPending(root = messages) {
   equip(root);
   for (const article of all(HTMLElement, '[data-turn][data-status="pending"]', root))
     if (!answers.has(article.dataset.turn ?? "")) follow(article);
-  composer.show(answers.size > 0);
+  showAnswering(answers.size > 0);
+}
+
+/** While an answer is being written the tree stays as it is. @param {boolean} answering */
+function showAnswering(answering) {
+  composer.show(answering);
+  main.classList.toggle("answering", answering);
 }
 
 /** @param {HTMLElement} article */
@@ -60,7 +66,7 @@ async function end(answer, how) {
   socket.unfollow(answer.turn);
   await finish(answer.article);
   answers.delete(answer.turn);
-  composer.show(answers.size > 0);
+  showAnswering(answers.size > 0);
   if (answers.size) return;
   refreshNext(); // it is being sent now, or says why not
   tellEnd(answer.article, how);
@@ -263,6 +269,7 @@ function showSending(text, chips) {
   need(HTMLElement, "[data-by]", shown).textContent = composer.answerer;
   messages.append(shown);
   main.classList.remove("new");
+  main.classList.add("answering");
   main.classList.toggle("begun", !conversation);
   transcript.scrollTop = 0;
 }
@@ -275,7 +282,7 @@ function endSending() {
 function takeBackSending() {
   endSending();
   main.classList.toggle("new", !conversation);
-  main.classList.remove("begun");
+  main.classList.remove("answering", "begun");
 }
 
 // --- the first message: the page of a new conversation becomes that of the conversation, in place ---

@@ -50,6 +50,61 @@ document.addEventListener(
 
 // --- changes ---
 
+need(HTMLElement, "#organise").addEventListener("htmx:afterSwap", ({ target }) => {
+  const bar = find(HTMLElement, "#choose-form");
+  if (!(target instanceof HTMLElement) || !bar || target.matches(":popover-open")) return;
+  target.showPopover();
+  beside(target, bar);
+  find(HTMLElement, "input:not([type=hidden]), button", target)?.focus();
+});
+
+// --- several conversations at once: boxes in the list, and what is done with those that are ticked ---
+
+/** The box from which Shift ticks all as far as the next. @type {HTMLInputElement | null} */
+let from = null;
+
+function boxes() {
+  return all(HTMLInputElement, "input[name=conversation]", list);
+}
+
+function countChosen() {
+  const number = boxes().filter((box) => box.checked).length;
+  const bar = find(HTMLElement, "#choose-form");
+  if (!bar) return;
+  need(HTMLElement, "[data-chosen-count]", bar).textContent = number ? `(${number})` : "";
+  need(HTMLButtonElement, "[type=submit]", bar).disabled = number === 0;
+  need(HTMLElement, "[data-choose-all]", bar).hidden = false;
+}
+
+list.addEventListener("click", (event) => {
+  const there = boxes();
+  if (around(Element, "[data-choose-all]", event.target)) {
+    const every = there.every((box) => box.checked);
+    for (const box of there) box.checked = !every;
+  }
+  // Of a row as a whole: a finger hits no box.
+  const row = around(HTMLElement, "li:has(> input)", event.target);
+  const box = row && find(HTMLInputElement, "input", row);
+  if (around(HTMLAnchorElement, "a", event.target) && box && !opensElsewhere(event)) {
+    event.preventDefault();
+    box.checked = !box.checked;
+  }
+  if (box) {
+    if (event.shiftKey && from) {
+      const [first, last] = [there.indexOf(from), there.indexOf(box)].sort((one, other) => one - other);
+      for (const each of there.slice(Math.max(first, 0), last + 1)) each.checked = box.checked;
+    }
+    from = box;
+  }
+  countChosen();
+});
+list.addEventListener("keydown", ({ key }) => key === "Escape" && find(HTMLElement, "#choose-done", list)?.click());
+list.addEventListener("htmx:afterSwap", () => {
+  countChosen();
+  const menu = need(HTMLElement, "#organise");
+  if (!find(HTMLElement, "#choose-form") && menu.matches(":popover-open")) menu.hidePopover();
+});
+
 document.body.addEventListener("sidechange", ({ detail }) => {
   if (!detail?.conversation) return; // it was not changed here
   for (const menu of all(HTMLElement, "#organise:popover-open, #menu:popover-open")) menu.hidePopover();
@@ -79,7 +134,7 @@ list.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.requestConfig.elt !== list || detail.xhr.status !== 200) return;
   if (!detail.serverResponse.includes('name="seen"')) return void location.reload(); // signed out meanwhile
   const { top, bottom } = list.getBoundingClientRect();
-  const rows = all(HTMLElement, "li > a:first-child[id]", list).map((row) => ({ id: row.id, at: topOf(row) }));
+  const rows = all(HTMLElement, "li > a[id^=c-]", list).map((row) => ({ id: row.id, at: topOf(row) }));
   inView = list.scrollTop ? rows.filter(({ at }) => at >= top && at < bottom) : [];
 });
 
@@ -230,6 +285,13 @@ function switchRail() {
   document.cookie = `side=${narrow ? "rail" : ""};path=/;max-age=31536000;samesite=lax`;
 }
 
+/** In the list, which may be narrow or out of sight. */
+function chooseSeveral() {
+  if (side.hasAttribute("data-rail")) switchRail();
+  if (getComputedStyle(side).position === "fixed" || getComputedStyle(side).display === "none") side.showPopover();
+  find(HTMLElement, "#side-choose", list)?.click();
+}
+
 async function showShortcuts() {
   if (!find(HTMLDialogElement, "#shortcuts")) {
     const response = await fetch(`${address}?keys`).catch(() => null);
@@ -250,6 +312,7 @@ document.addEventListener("click", (event) => {
 document.body.addEventListener("command", ({ detail }) => {
   if (detail.does === "rail") switchRail();
   if (detail.does === "keys") showShortcuts();
+  if (detail.does === "choose") chooseSeveral();
   if (detail.does === "notify") tellNotifications();
 });
 

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
+from accounts.models import User
 from chat.models import Conversation
 from files.models import File
 from llm.models import Model
@@ -84,3 +85,34 @@ def test_a_message_is_copied_as_it_was_written(person: Person, client: Client) -
     response = client.get(f"/messages/{newest(place)}/text/")
     assert response.content.decode() == text
     assert response["Content-Type"] == "text/markdown; charset=utf-8"
+
+
+def test_a_sentence_that_its_passage_does_not_carry_is_marked_and_shown_beside_it(
+    person: Person, client: Client, place: str, caller_of_tools: Model
+) -> None:
+    said = "By clause 7 the fee is limited to 900 euros a year [1]. By clause 7 it is limited to 500 euros a year [1]."
+    turn = ask(person, place, caller_of_tools, "Which?", SEARCH, {"text": said})
+    answer = newest(place)
+    check = turn["parts"][-1]["check"]
+    assert (check["checked"], [(each["citation"], each["numbers"]) for each in check["doubts"]]) == (2, [(0, [1])])
+    assert check["doubts"][0]["reasons"] == [{"reason": "number", "words": "900"}]
+    page = client.get(f"/c/{place}/").content.decode()
+    assert page.count('class="doubt"') == 1 and "1 sentence unconfirmed" in page
+    path = f"/messages/{answer}/citations/{len(turn['parts']) - 1}/0/"
+    assert f'href="{path}"' in page
+    shown = words(client, path)
+    assert "does not have the number “900”" in shown and check["doubts"][0]["sentence"] in shown and CLAUSE in shown
+    assert client.get(path).status_code == 200 and client.get(path.replace("/0/", "/1/")).status_code == 404
+    report = person.caller.get(f"turns/{turn['id']}/report/")
+    assert "Of 2 sentences compared with the passages that they cite, 1 are not carried by them." in str(report)
+    stranger = Client()
+    stranger.force_login(User.objects.create_user(f"stranger-{uuid4().hex[:8]}"))
+    assert stranger.get(path).status_code == 404
+
+
+def test_what_a_whole_file_says_is_compared_with_all_of_it(
+    person: Person, client: Client, place: str, caller_of_tools: Model
+) -> None:
+    ask(person, place, caller_of_tools, "Which?", SEARCH, ANSWER)
+    turn = ask(person, place, caller_of_tools, "And?", {"text": "The limit of the fee is 500 euros a year [1]."})
+    assert turn["parts"][-1]["check"] == {"checked": 1, "doubts": []}

@@ -136,7 +136,8 @@ def test_what_the_socket_carries_is_as_the_document_says(
         assert [str(each.file_id) for each in second.user_message.attachments.all()] == [file]
         raw.send("send", id=9, **{**again, "files": "all"})
         assert socket.until("ERROR")[-1]["code"] == "bad_list"
-    rest = {"CITATION", "TITLE", "NEXT", "MARKS", "SNAPSHOT", *News}  # below, and where they are tested
+    # Tested below, and with what they are about.
+    rest = {"CITATION", "CITATION_CHECK", "TITLE", "NEXT", "MARKS", "SNAPSHOT", *News}
     assert {*EventType, *events.NOTICES} - rest <= socket.seen
 
 
@@ -145,10 +146,10 @@ def test_what_sse_carries_is_what_the_socket_carries(product: Product, person: P
     caller = person.caller
     found = caller.http.post("files/", files={"file": ("rain.txt", b"In Conwy it rains.")}).json()
     until(lambda: caller.get(f"files/{found['id']}/")["status"] == "ready", "the file is read")
-    turn = caller.ask("Cite.", {"text": "It rains [1]."}, files=[found["id"]])
+    turn = caller.ask("Cite.", {"text": "In Conwy it rains on all days of May [1]."}, files=[found["id"]])
     events = list(caller.events(turn["id"]))
     assert not [problem for event in events for problem in problems(contract, event, by="send")]
-    assert "CITATION" in {event["type"] for event in events}
+    assert {"CITATION", "CITATION_CHECK"} <= {event["type"] for event in events}
     [snapshot] = caller.events(turn["id"], after=len(events))
     assert snapshot["type"] == "SNAPSHOT"
     assert not problems(contract, snapshot, by="send")

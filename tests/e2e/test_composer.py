@@ -180,7 +180,7 @@ def test_the_field_grows_and_the_page_does_not_overflow_on_a_phone(visit: OpenBr
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("button", name="Send").click()
     expect_complete(page)
-    expect(page.get_by_role("link", name="context")).to_be_visible()
+    expect(page.get_by_role("link", name="What it saw")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

@@ -113,6 +113,26 @@ def test_a_phone_shows_everything_without_scrolling_sideways(phone: Page) -> Non
     expect(phone.get_by_role("heading", name="What would you like to know?")).to_be_visible()
 
 
+# How far a message in view goes up with each of ten steps of the scroller, in pixels.
+SCROLLED = """async (step) => {
+  const scroller = document.getElementById("transcript"), { top, bottom } = scroller.getBoundingClientRect();
+  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  const moved = [];
+  while (moved.length < 10) {
+    const seen = [...scroller.querySelectorAll("article")].find((each) => {
+      const place = each.getBoundingClientRect();
+      return place.bottom > top + 50 && place.top < bottom - 50;
+    });
+    const at = seen.getBoundingClientRect().top;
+    scroller.scrollBy(0, step);
+    await frame();
+    await frame();
+    moved.push(Math.round(at - seen.getBoundingClientRect().top));
+  }
+  return moved;
+}"""
+
+
 def test_earlier_messages_come_in_above_what_is_read(visit: OpenBrowser) -> None:
     opened = visit()
     caller = opened.person.caller
@@ -127,6 +147,17 @@ def test_earlier_messages_come_in_above_what_is_read(visit: OpenBrowser) -> None
     expect(page.locator("article")).to_have_count(44)
     expect(page.locator("article").first).to_contain_text("Question 0.")
     expect(page.get_by_role("link", name="Earlier messages")).to_have_count(0)
+    # Messages far from the screen are not laid out; what is read moves by as much as one scrolls, and by nothing else.
+    assert page.locator("article").first.evaluate("each => getComputedStyle(each).contentVisibility") == "auto"
+    assert page.evaluate(SCROLLED, 150) == [150] * 10
+    assert page.evaluate(SCROLLED, -150) == [-150] * 10
+    read = page.locator("article.answer").nth(8)
+    read.scroll_into_view_if_needed()
+    at = top_of(read)
+    caller.ended(caller.ask("One more.", {"text": MARKDOWN}, conversation)["id"])
+    expect(answer(page)).to_have_attribute("data-status", "done")
+    expect(page.locator("article")).to_have_count(46)
+    assert top_of(read) == pytest.approx(at, abs=1)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.conftest import Person
 from tests.e2e.conftest import OpenBrowser, ask, expect_complete, field, ready
 from tests.e2e.conversation_steps import options, talk
 
@@ -175,3 +176,33 @@ def test_keys_hold_on_every_page(page: Page) -> None:
     expect(page.locator("#side-list")).to_be_visible()
     page.keyboard.press("Control+Shift+O")
     expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+
+
+def test_several_conversations_are_chosen_tagged_and_deleted(page: Page, person: Person) -> None:
+    for title in ("First", "Second", "Third", "Fourth"):
+        person.caller.post("conversations/", {"title": title}, expect=201)
+    rows, menu = page.locator("#side-list li > a:first-of-type"), page.locator("#organise")
+    expect(rows).to_have_count(4)
+    page.get_by_role("link", name="Choose several").press("Enter")
+    page.get_by_label("Choose: Third").press("Space")
+    page.get_by_label("Choose: First").click(modifiers=["Shift"])
+    expect(page.get_by_role("button", name="Options (3)")).to_be_enabled()
+    person.caller.post("conversations/", {"title": "Fifth"}, expect=201)
+    expect(rows).to_have_count(5)  # what comes meanwhile takes no choice away
+    page.get_by_role("button", name="Options (3)").press("Enter")
+    menu.get_by_label("Tags").fill("boat")
+    menu.get_by_label("Tags").press("Enter")
+    expect(menu).to_be_hidden()
+    expect(page.get_by_label("Choose: Third")).to_have_count(0)
+    page.get_by_role("link", name="boat").click()
+    expect(rows).to_have_count(3)
+    page.get_by_role("link", name="boat").click()
+    expect(rows).to_have_count(5)
+    page.get_by_role("link", name="Choose several").click()
+    page.get_by_role("button", name="All").click()
+    page.get_by_role("button", name="Options (5)").click()
+    menu.get_by_role("button", name="Delete…").click()
+    menu.get_by_role("button", name="Delete", exact=True).click()
+    expect(rows).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(rows).to_have_count(5)

@@ -62,6 +62,18 @@ def test_a_citation_shows_its_source_to_whoever_points_or_tabs_to_it(page: Page,
     expect(source).to_have_attribute("aria-current", "true")
 
 
+def test_a_sentence_that_its_passage_does_not_carry_is_shown_beside_it(page: Page, person: Person, place: str) -> None:
+    page.goto(person.caller.url + place)
+    ready(page)
+    ask(page, "Which clause?", text="By clause 7 the fee is limited to 900 euros a year [1].")
+    expect_complete(page)
+    answer(page).locator(".doubt").click()
+    panel = page.locator("#panel")
+    expect(panel.get_by_role("heading", name="Sentence and passage")).to_be_focused()
+    expect(panel).to_contain_text("The passage does not have the number “900”.")
+    expect(panel).to_contain_text(CLAUSE)
+
+
 def test_the_panel_lists_the_sources_and_where_they_are_cited(page: Page, person: Person, place: str) -> None:
     cited(page, person, place)
     answer(page).get_by_role("link", name="1 source").click()

@@ -13,17 +13,19 @@ Read = Callable[..., Extracted]
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def run(content: bytes | str, name: str = "upload", encoding: str = "") -> Extracted:
+    def run(content: bytes | str, name: str = "upload", encoding: str = "", password: str = "") -> Extracted:
         path = tmp_path / "blob"
         path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return extract(path, name, encoding)
+        return extract(path, name, encoding, password)
 
     return run
 
 
-def refusal(read: Read, content: bytes | str, name: str = "upload", encoding: str = "") -> ExtractionError:
+def refusal(
+    read: Read, content: bytes | str, name: str = "upload", encoding: str = "", password: str = ""
+) -> ExtractionError:
     with pytest.raises(ExtractionError) as caught:
-        read(content, name, encoding)
+        read(content, name, encoding, password)
     return caught.value
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import docx
 import openpyxl
 import pptx
+from msoffcrypto.format.ooxml import OOXMLFile
 from PIL import Image
 
 LAUGHS = '<!DOCTYPE lolz [<!ENTITY a0 "lol">{}]>'.format(
@@ -86,6 +87,13 @@ def protected_pdf() -> bytes:
 def page_of_text(number: int, lines: int = 45) -> str:
     words = "the harbour master counts every ship that comes in and writes its name"
     return "\n".join(f"Page {number}, line {line}: {words}." for line in range(lines))
+
+
+def locked(document: bytes, password: str) -> bytes:
+    """An Office file that opens with this password."""
+    out = io.BytesIO()
+    OOXMLFile(io.BytesIO(document)).encrypt(password, out)
+    return out.getvalue()
 
 
 def word(paragraphs: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> bytes:

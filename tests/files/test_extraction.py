@@ -94,7 +94,7 @@ def test_an_email_gives_headers_the_plain_words_and_the_names_of_attachments(rea
     assert result.media_type == "message/rfc822"
     assert "From: Ada <ada@example.org>" in result.text and "Subject: Grüße" in result.text
     assert "The plain words." in result.text and "HTML" not in result.text
-    assert result.text.endswith("Attachments: bill.pdf")
+    assert "Attachments: bill.pdf" in result.text and "Attachment bill.pdf: [Not read: It is damaged" in result.text
     assert result.notes == ["Attachments that were not read: 1. Upload them by themselves."]
 
 
@@ -174,11 +174,9 @@ COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(504)
     ("content", "sentence"),
     [
         (COMPOUND + "WordDocument\0".encode("utf-16-le"), "This is a document of Word 97 to 2003"),
-        (COMPOUND + "Workbook\0".encode("utf-16-le"), "This is a workbook of Excel 97 to 2003"),
         (COMPOUND + "PowerPoint Document\0".encode("utf-16-le"), "This is a presentation of PowerPoint 97"),
-        (COMPOUND + "__nameid_version1.0\0".encode("utf-16-le"), "This is a message of Outlook"),
         (COMPOUND, "Files of this kind cannot be read"),
-        (samples.archive({"a.txt": "Words"}), "This is an archive of files"),
+        (b"\x1f\x8b\x08" + bytes(90), "This is an archive of files"),
         (samples.archive({"Index/Document.iwa": "x"}), "This is a document of Pages"),
         (b"\0\0\0\x18ftypheic" + bytes(90), "Pictures of this kind"),
         (b"II*\0" + bytes(90), "Pictures of this kind"),
@@ -218,7 +216,8 @@ def test_svg_is_text(read: Read) -> None:
         (samples.pdf(["Words"])[:200], "damaged"),
         (samples.word(["Words"])[:2000], "damaged"),
         (samples.image("PNG")[:20], "damaged"),
-        (samples.archive({"a.txt": "Words"}), "unsupported"),
+        (COMPOUND + "Workbook\0".encode("utf-16-le"), "damaged"),
+        (COMPOUND + "__nameid_version1.0\0".encode("utf-16-le"), "damaged"),
         (b"\x7fELF" + bytes(100), "unsupported"),
         (b" \n\t\n", "empty"),
         (samples.workbook({"Empty": []}), "empty"),
@@ -326,7 +325,10 @@ def test_what_reads_an_upload_is_confined_before_it_opens_it(tmp_path: Path) -> 
     path = tmp_path / "pipe"
     os.mkfifo(path)
     command = [sys.executable, "-m", "files.extraction", str(path), "a.txt", str(os.getpid())]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as reader, path.open("wb"):  # waits for it
+    with (
+        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as reader,
+        path.open("wb"),
+    ):  # waits for it
         status = Path(f"/proc/{reader.pid}/status").read_text()
         reader.kill()
     assert "NoNewPrivs:\t1" in status

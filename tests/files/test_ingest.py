@@ -15,7 +15,7 @@ from django.core.files.storage import Storage, default_storage
 from django.utils import timezone
 
 from core.errors import NotFound, ProductError
-from files import ingest, services, storage, tasks
+from files import ingest, passwords, services, storage, tasks
 from files.models import Chunk, File, FileText
 from llm import tokens
 from llm.models import Model
@@ -132,6 +132,19 @@ def test_a_failed_file_keeps_its_bytes_says_why_and_can_be_tried_again(person: P
         assert blob.read() == samples.protected_pdf()
     services.retry(user=person.user, file=file)
     assert settled(file).error_code == "encrypted"
+
+
+def test_a_password_opens_a_file_and_is_kept_nowhere(person: Person, caplog: pytest.LogCaptureFixture) -> None:
+    file = settled(upload(person, samples.locked(samples.word(["The secret clause."]), "open sesame"), "secret.docx"))
+    assert file.locked
+    services.reread(user=person.user, file=file, password="guess")
+    assert settled(file).error_code == "wrong_password"
+    services.reread(user=person.user, file=file, password="open sesame")
+    assert settled(file).status == "ready" and FileText.objects.get(file=file).text == "The secret clause."
+    assert passwords.take(file) == "" and "sesame" not in caplog.text
+    with pytest.raises(ProductError) as caught:
+        services.reread(user=person.user, file=file, password="two\nlines")
+    assert caught.value.code == "bad_password"
 
 
 def test_what_has_not_failed_cannot_be_tried_again(person: Person) -> None:

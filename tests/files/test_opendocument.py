@@ -79,7 +79,7 @@ def test_a_protected_text_of_libreoffice_says_so(read: Read) -> None:
     made = samples.open_document("text", "<text:p>x</text:p>")
     assert (
         refusal(read, samples.with_member(made, "META-INF/manifest.xml", "<m><encryption-data/></m>")).code
-        == "encrypted"
+        == "protected"
     )
 
 

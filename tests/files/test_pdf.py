@@ -164,3 +164,8 @@ def test_heads_and_feet_stay_on_their_first_page_and_what_was_left_out_is_counte
 
 def test_a_page_whose_font_does_not_say_its_letters_is_named(read: Read) -> None:
     assert read(samples.unmapped_pdf()).left_out == {"unmapped": 2}
+
+
+def test_numbered_lines_of_the_text_are_no_running_heads(read: Read) -> None:
+    book = [samples.page_of_text(number, 6) for number in range(1, 5)]
+    assert pages(read(samples.pdf(book))) == book

@@ -159,3 +159,14 @@ def test_rows_that_are_read_say_that_the_meter_has_changed(owner: User, project:
     assert "HX-Trigger" not in browser.get(where, headers={"HX-Request": "true"})
     File.objects.filter(pk=file.pk).update(status="ready")
     assert browser.get(where, headers={"HX-Request": "true"})["HX-Trigger"] == "meterchange"
+
+
+def test_only_the_owner_of_a_protected_file_is_asked_for_its_password(
+    project: Project, file: File, owner: User
+) -> None:
+    File.objects.filter(pk=file.pk).update(status="failed", error_code="encrypted", error="It is protected.")
+    asked = page(signed_in(owner), f"/files/{file.pk}/")
+    assert 'type="password"' in asked and f"/files/{file.pk}/reread/" in asked and "Try again" not in asked
+    assert 'type="password"' not in page(member(project, "reader"), f"/files/{file.pk}/")
+    File.objects.filter(pk=file.pk).update(error_code="protected")
+    assert 'type="password"' not in page(signed_in(owner), f"/files/{file.pk}/")

@@ -22,7 +22,7 @@ Element = Any  # lxml's own class for elements is private
 
 
 class Archive:
-    """A checked archive. Raises `bomb`, `encrypted` or `damaged`."""
+    """A checked archive. Raises `bomb`, `protected` or `damaged`."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -37,7 +37,7 @@ class Archive:
         if unpacked > SMALL and unpacked > MAX_RATIO * min(max(packed, 1), path.stat().st_size):
             raise ExtractionError("bomb")
         if any(member.flag_bits & _ENCRYPTED for member in members):
-            raise ExtractionError("encrypted")
+            raise ExtractionError("protected")
         self.names = {member.filename for member in members}
 
     def open(self, name: str) -> IO[bytes]:

@@ -11,6 +11,11 @@ PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+XLS = "application/vnd.ms-excel"
+XLSB = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
+WORKBOOKS = (XLS, XLSB)
+MSG = "application/vnd.ms-outlook"
+ZIP = "application/zip"
 EPUB = "application/epub+zip"
 HTML = "text/html"
 MAIL = "message/rfc822"
@@ -39,6 +44,7 @@ _PARTS = {
     "word/document.xml": DOCX,
     "ppt/presentation.xml": PPTX,
     "xl/workbook.xml": XLSX,
+    "xl/workbook.bin": XLSB,
 }
 # Marks of what is not read, with what it is called in `result.KINDS`.
 _UNREAD = (
@@ -53,12 +59,13 @@ _UNREAD = (
 )
 # Streams of the compound files of old Office programs (MS-CFB), by which they are told apart.
 _STREAMS = (
+    ("__nameid_version1.0", "msg"),
     ("WordDocument", "doc"),
+    ("PowerPoint Document", "ppt"),
     ("Workbook", "xls"),
     ("Book", "xls"),
-    ("PowerPoint Document", "ppt"),
-    ("__nameid_version1.0", "msg"),
 )
+_COMPOUNDS = {"xls": XLS, "msg": MSG}
 _HTML_MARK = re.compile(
     rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
 )
@@ -114,17 +121,20 @@ def media_type(path: Path, name: str) -> str:
     if head.startswith(_ZIP):
         return _in_archive(path)
     if head.startswith(_COMPOUND):
-        raise _compound(path.read_bytes())
+        return _compound(path.read_bytes())
     if not encodings.is_text(head):
         raise ExtractionError("unsupported", next((kind for mark, kind in _UNREAD if mark.match(head)), ""))
     return _of_text(head, name)
 
 
-def _compound(content: bytes) -> ExtractionError:
+def _compound(content: bytes) -> str:
     if _PROTECTED in content:
-        return ExtractionError("encrypted")
+        raise ExtractionError("encrypted")
     named = (kind for stream, kind in _STREAMS if stream.encode("utf-16-le") + b"\0\0" in content)
-    return ExtractionError("unsupported", next(named, ""))
+    kind = next(named, "")
+    if kind in _COMPOUNDS:
+        return _COMPOUNDS[kind]
+    raise ExtractionError("unsupported", kind)
 
 
 def _in_archive(path: Path) -> str:
@@ -138,10 +148,13 @@ def _in_archive(path: Path) -> str:
     for kind in OPEN_DOCUMENTS:
         if said in (kind, f"{kind}-template"):
             if b"encryption-data" in archive.head(_MANIFEST):
-                raise ExtractionError("encrypted")
+                raise ExtractionError("protected")
             return kind
-    iwork = any(name.startswith("Index/") and name.endswith(".iwa") for name in archive.names)
-    raise ExtractionError("unsupported", "iwork" if iwork or "Index.zip" in archive.names else "archive")
+    if "Index.zip" in archive.names or any(
+        name.startswith("Index/") and name.endswith(".iwa") for name in archive.names
+    ):
+        raise ExtractionError("unsupported", "iwork")
+    return ZIP
 
 
 def _of_text(head: bytes, name: str) -> str:

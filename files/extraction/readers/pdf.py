@@ -39,12 +39,13 @@ _MOST_ANNOTATIONS = 2_000  # of a page
 _MOST_UNITS = 100_000  # of UTF-16, of one value
 
 
-def read(path: Path, media_type: str) -> Extracted:
+def read(path: Path, media_type: str, password: str = "") -> Extracted:
+    """`password` is that of an encrypted document. Raises `encrypted`, `wrong_password`, `damaged`, `too_large`."""
     try:
-        document = pypdfium2.PdfDocument(path)
+        document = pypdfium2.PdfDocument(path.read_bytes(), password=password or None)
     except pypdfium2.PdfiumError as error:
-        password = error.err_code == raw.FPDF_ERR_PASSWORD
-        raise ExtractionError("encrypted" if password else "damaged") from error
+        locked = "wrong_password" if password else "encrypted"
+        raise ExtractionError(locked if error.err_code == raw.FPDF_ERR_PASSWORD else "damaged") from error
     if len(document) > MAX_PAGES:
         raise ExtractionError("too_large")
     if document.get_formtype() != raw.FORMTYPE_NONE:

@@ -1,13 +1,19 @@
 """Text as it is: Markdown, tables, JSON, code, XML. Only its encoding has to be found. And what is written in ASCII."""
 
+import re
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from files.extraction.readers.media_types import NOTEBOOK, RTF
+from lxml import etree
+
+from files.extraction.readers.archive import parser
+from files.extraction.readers.media_types import NOTEBOOK, RTF, SVG
 from files.extraction.readers.result import MAX_CHARACTERS, Extracted, ExtractionError, whole
 from files.extraction.text import encodings, notebooks, rtf
 
+_DECLARATION = re.compile(rb"^\s*<\?xml[^>]*\?>")  # its encoding has been seen to
 _MAX_BYTES = 4 * MAX_CHARACTERS  # no encoding in use takes more for a character
 
 
@@ -21,7 +27,18 @@ def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
         left_out: Counter[str] = Counter()
         with suppress(ValueError):  # what only bears the name of a notebook is read as it is
             return whole(media_type, notebooks.parts(text, left_out), encoding=used, left_out=left_out)
+    if media_type == SVG:
+        with suppress(etree.XMLSyntaxError):
+            words = list(_words_of_a_drawing(text.encode()))
+            return whole(media_type, words or [text], encoding=used)
     return whole(media_type, [text], encoding=used)
+
+
+def _words_of_a_drawing(source: bytes) -> Iterator[str]:
+    tree = etree.fromstring(_DECLARATION.sub(b"", source), parser())
+    for each in tree.iter("{*}title", "{*}desc", "{*}text"):
+        if words := " ".join("".join(map(str, each.itertext())).split()):
+            yield f"{words}\n"
 
 
 def decoded(path: Path, encoding: str = "") -> tuple[str, str]:

@@ -17,7 +17,9 @@ _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 SENTENCES = {
-    "encrypted": "It is protected with a password. Remove the protection and upload it again.",
+    "encrypted": "It is protected with a password. Open its page to enter the password.",
+    "wrong_password": "This password does not open it. Enter the right one on its page.",
+    "protected": "It is protected in a way that cannot be opened here. Remove the protection and upload it again.",
     "damaged": "It is damaged, so it cannot be opened. Upload an intact copy.",
     "bomb": "It unpacks to far more than a real document holds, so it was not opened.",
     "empty": "There is nothing in it.",
@@ -31,8 +33,10 @@ SENTENCES = {
 # What is said of a file that was read only in part, by what is missing.
 LEFT_OUT = {
     "scans": "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs.",
+    "recognised": "The text of {count} of its {pages} pages was recognised on pictures (OCR). It may have errors.",
     "pictures": "Pictures that were left out: {count}.",
     "attachments": "Attachments that were not read: {count}. Upload them by themselves.",
+    "members": "Files in it that were not read: {count}. Each says why.",
     "repeated": "Lines at the head or foot of pages that only repeat those of earlier pages were left out: {count}.",
     "unmapped": "{count} of its {pages} pages are in fonts that do not say which letters they show. "
     "What is read of them may be wrong.",
@@ -41,9 +45,7 @@ LEFT_OUT = {
 # What is said of an unsupported file whose kind is known.
 KINDS = {
     "doc": "This is a document of Word 97 to 2003 (.doc). Save it as DOCX in Word or LibreOffice and upload that.",
-    "xls": "This is a workbook of Excel 97 to 2003 (.xls). Save it as XLSX in Excel or LibreOffice and upload that.",
     "ppt": "This is a presentation of PowerPoint 97 to 2003 (.ppt). Save it as PPTX, and upload that.",
-    "msg": "This is a message of Outlook (.msg). Save it there as text or HTML, or print it to PDF, and upload that.",
     "iwork": "This is a document of Pages, Numbers or Keynote. Export it there as PDF or for Office and upload that.",
     "archive": "This is an archive of files. Unpack it and upload the files in it.",
     "picture": "Pictures of this kind (HEIC, AVIF, TIFF, BMP) are not shown to models. Save it as JPEG or PNG and "

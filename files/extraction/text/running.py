@@ -10,6 +10,7 @@ from files.extraction.text.headings import Line, body
 _AT_AN_EDGE = 3  # lines
 _FEWEST_PAGES = 3
 _LARGER = 1.1  # times the size of the text: a larger line is a title, which may well stand there again
+_LONGEST = 60  # characters of a line in which the number of the page may stand
 _NUMBER = re.compile(r"\d{1,5}")
 
 
@@ -43,5 +44,5 @@ def _keys(text: str, page: int) -> Iterator[str]:
     said = " ".join(text.split())
     if said:
         yield said
-        for number in _NUMBER.finditer(said):
+        for number in _NUMBER.finditer(said) if len(said) <= _LONGEST else ():
             yield f"{said[: number.start()]}\0{int(number[0]) - page}{said[number.end() :]}"

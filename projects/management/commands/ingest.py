@@ -15,7 +15,7 @@ from core.errors import ProductError
 from files import services as file_services
 from files.models import File
 from projects import services
-from projects.models import Project
+from projects.models import Project, roles
 
 AT_ONCE = 20  # files that wait to be read at most: a folder of thousands does not hold up what people upload
 POLL = 0.5  # seconds
@@ -128,7 +128,7 @@ def _project(user: User, name: str) -> Project:
         raise CommandError(f"{user} sees several projects named “{name}”. Rename one of them first.")
     try:
         project = found[0] if found else services.create_project(user=user, fields={"name": name})
-        services.require_editor(user=user, project=project)
+        roles.require_editor(user=user, project=project)
     except ProductError as error:
         raise CommandError(error.detail) from error
     return project

@@ -8,6 +8,8 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import cast
 
+from files.extraction.nested.dispatch import Inner
+from files.extraction.nested.outlook import attachment
 from files.extraction.readers.media_types import MBOX
 from files.extraction.readers.result import Extracted, paged, whole
 from files.extraction.text.html import readable
@@ -17,19 +19,21 @@ _DEEPEST = 10  # letters in letters
 _FROM = re.compile(rb"^From [^\r\n]*\r?\n(?=[!-9;-~]+:)", re.M)  # what begins a letter of a mailbox (RFC 4155)
 
 
-def read(path: Path, media_type: str) -> Extracted:
-    """Of each letter the headers that people read, the plain text (else the HTML's), and its attachments: the text of
-    those that are text or letters, the names of all. Of a mailbox one page a letter."""
+def read(path: Path, media_type: str, inner: Inner) -> Extracted:
+    """Of each letter the headers that people read, the plain text (else the HTML's), and the names and the text of its
+    attachments. Of a mailbox one page a letter."""
     left_out: Counter[str] = Counter()
     content = path.read_bytes()
     letters = [letter for letter in _FROM.split(content) if letter.strip()] if media_type == MBOX else [content]
-    texts = ("".join(_letter(message_from_bytes(letter, policy=policy.default), left_out, 0)) for letter in letters)
+    texts = (
+        "".join(_letter(message_from_bytes(letter, policy=policy.default), inner, left_out, 0)) for letter in letters
+    )
     if len(letters) > 1:
         return paged(media_type, texts, left_out=left_out)
     return whole(media_type, texts, left_out=left_out)
 
 
-def _letter(message: EmailMessage, left_out: Counter[str], depth: int) -> Iterator[str]:
+def _letter(message: EmailMessage, inner: Inner, left_out: Counter[str], depth: int) -> Iterator[str]:
     for name in _HEADERS:
         if value := message.get(name):
             yield f"{name}: {value}\n"
@@ -41,22 +45,24 @@ def _letter(message: EmailMessage, left_out: Counter[str], depth: int) -> Iterat
     if attached:
         yield "\n\nAttachments: " + ", ".join(part.get_filename() or part.get_content_type() for part in attached)
     for part in attached:
-        texts = list(_attachment(part, left_out, depth))
-        if not texts:
-            left_out["attachments"] += 1
-        elif any(text.strip() for text in texts):
-            yield f"\n\nAttachment {part.get_filename() or part.get_content_type()}:\n\n"
-            yield from texts
+        yield from _attachment(part, inner, left_out, depth)
 
 
-def _attachment(part: EmailMessage, left_out: Counter[str], depth: int) -> Iterator[str]:
-    """Nothing of what is neither text nor a letter."""
+def _attachment(part: EmailMessage, inner: Inner, left_out: Counter[str], depth: int) -> Iterator[str]:
+    name = part.get_filename() or part.get_content_type()
     if part.get_content_type() == "message/rfc822" and depth < _DEEPEST:
-        inner = part.get_payload()
-        if isinstance(inner, list) and inner:
-            yield from _letter(cast(EmailMessage, inner[0]), left_out, depth + 1)
+        letter = part.get_payload()
+        if isinstance(letter, list) and letter:
+            yield f"\n\nAttachment {name}:\n\n"
+            yield from _letter(cast(EmailMessage, letter[0]), inner, left_out, depth + 1)
     elif part.get_content_maintype() == "text":
-        yield from _content(part)
+        texts = _content(part)
+        if any(text.strip() for text in texts):
+            yield f"\n\nAttachment {name}:\n\n"
+            yield from texts
+    else:
+        data = part.get_payload(decode=True)
+        yield from attachment(data if isinstance(data, bytes) else b"", name, inner, left_out)
 
 
 def _content(part: EmailMessage) -> list[str]:

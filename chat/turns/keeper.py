@@ -1,0 +1,90 @@
+"""Keeps the rows of the turns that this process carries out, all together: one statement a second for up to a hundred.
+
+Each by itself would be a trip to the database per turn and second, most of them to say that a model is still silent.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError
+
+from chat.models import Turn
+from chat.turns import store
+from chat.turns.emitter import Answer
+from chat.turns.store import Progress
+from core.background import persistently
+
+EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
+AT_ONCE = 100  # turns; their texts are in memory and on the wire twice
+
+
+@dataclass(eq=False)
+class _Kept:
+    turn: Turn
+    answer: Answer
+    over: "asyncio.Future[None]"
+    written: int = -1  # the `seq` that the row has
+
+
+_kept: dict[UUID, _Kept] = {}  # by turn
+_keeper: "asyncio.Task[None] | None" = None
+
+
+async def keep(turn: Turn, answer: Answer) -> None:
+    """Until it is cancelled, the turn has a heartbeat and its row the answer so far.
+
+    Returns when a stop was asked for or the turn is not ours any more. Raises a database error after a minute of it.
+    """
+    global _keeper
+    kept = _kept[turn.pk] = _Kept(turn, answer, asyncio.get_running_loop().create_future())
+    if _keeper is None or _keeper.done():
+        _keeper = asyncio.create_task(_keep_all())
+    try:
+        await kept.over
+    finally:
+        del _kept[turn.pk]
+
+
+async def _keep_all() -> None:
+    while _kept:
+        await asyncio.sleep(EVERY)
+        everything = list(_kept.values())
+        for first in range(0, len(everything), AT_ONCE):
+            await _write(everything[first : first + AT_ONCE])
+
+
+async def _write(several: list[_Kept]) -> None:
+    several = [each for each in several if not each.over.done()]
+    if not several:
+        return
+    progress = [_progress(each) for each in several]
+    try:
+        ours = await persistently(partial(store.checkpoint, progress), apart=True)
+    except Exception as error:
+        if len(several) > 1 and not isinstance(error, (OperationalError, InterfaceError)):
+            for each in several:  # one of them holds what cannot be stored; the others must not suffer for it
+                await _write([each])
+        else:
+            for each in several:
+                _end(each, error)
+        return
+    for each, (_, _, seq) in zip(several, progress, strict=True):
+        each.written = seq
+        if ours.get(each.turn.pk, True):
+            _end(each)
+
+
+def _progress(kept: _Kept) -> Progress:
+    parts = None if kept.answer.seq == kept.written else store.dump(kept.answer.parts)
+    return Progress(kept.turn, parts, kept.answer.seq)
+
+
+def _end(kept: _Kept, error: Exception | None = None) -> None:
+    if kept.over.done():
+        return
+    if error is None:
+        kept.over.set_result(None)
+    else:
+        kept.over.set_exception(error)

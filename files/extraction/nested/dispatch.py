@@ -1,0 +1,128 @@
+"""One file of any kind: its reader is found by what its bytes say it is."""
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from files.extraction.nested import memory
+from files.extraction.readers.media_types import (
+    DOCX,
+    EPUB,
+    HTML,
+    IMAGES,
+    MAIL,
+    MBOX,
+    MSG,
+    ODP,
+    ODT,
+    OPEN_DOCUMENTS,
+    PDF,
+    PPTX,
+    RTF,
+    WORKBOOKS,
+    XLS,
+    XLSX,
+    ZIP,
+    media_type,
+)
+from files.extraction.readers.result import Extracted, ExtractionError
+
+DEEPEST = 4  # files in each other
+MOST_INNER = 1_000  # files in one, at all depths
+MOST_INNER_BYTES = 200_000_000
+
+_READERS = {
+    PDF: "readers.pdf",
+    DOCX: "readers.word",
+    PPTX: "readers.slides",
+    XLSX: "readers.sheets",
+    EPUB: "readers.markup",
+    HTML: "readers.markup",
+    MAIL: "nested.mail",
+    MBOX: "nested.mail",
+    MSG: "nested.outlook",
+    ZIP: "nested.folder",
+}
+_READERS |= dict.fromkeys(OPEN_DOCUMENTS, "readers.opendocument")
+_READERS |= dict.fromkeys(WORKBOOKS, "readers.workbooks")
+_READERS |= dict.fromkeys(IMAGES, "readers.images")
+_OTHERS = "readers.plain"
+_OF_TEXT = ("readers.markup", "readers.plain")  # what has an encoding
+_MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB, RTF, ODT, ODP)
+
+
+@dataclass(slots=True)
+class Left:
+    """What may still be read of files in files, so that no archive of archives is read for ever."""
+
+    files: int = MOST_INNER
+    bytes: int = MOST_INNER_BYTES
+
+    def take(self, size: int) -> None:
+        """Raises `bomb` when there are more than anybody means to have read."""
+        self.files -= 1
+        self.bytes -= size
+        if self.files < 0 or self.bytes < 0:
+            raise ExtractionError("bomb")
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """Reads what is in a file: `read` raises `ExtractionError`, of which all but `bomb` are of the inner file alone."""
+
+    left: Left
+    depth: int = 0
+
+    def read(self, content: bytes, name: str) -> Extracted:
+        self.left.take(len(content))
+        if self.depth >= DEEPEST:
+            raise ExtractionError("unsupported")
+        with memory.opened(content) as path:
+            try:
+                return _read(path, name, "", "", replace(self, depth=self.depth + 1))
+            except (ExtractionError, MemoryError):
+                raise
+            except Exception as error:  # libraries raise almost anything about a damaged file
+                raise ExtractionError("damaged") from error
+
+
+def read(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted:
+    """`encoding` is that of a plain text or HTML, `password` that of a protected file, if they are known.
+
+    Raises `ExtractionError`.
+    """
+    return _read(path, name, encoding, password, Inner(Left()))
+
+
+def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> Extracted:
+    with _unlocked(path, name, password) as (unlocked, kind):
+        reader = _READERS.get(kind, _OTHERS)
+        # By name, so that a file waits only for the libraries of its own kind: openpyxl alone takes longer than most
+        # files.
+        module = importlib.import_module(f"files.extraction.{reader}")
+        more = {"encoding": encoding} if reader in _OF_TEXT else {"password": password} if kind == PDF else {}
+        nested = {"inner": inner} if reader.startswith("nested.") else {}
+        extracted: Extracted = module.read(unlocked, kind, **more, **nested)
+    if not extracted.text.strip() and extracted.width is None:
+        raise ExtractionError("no_text" if kind in _MAY_BE_PICTURES else "empty")
+    return extracted
+
+
+@contextmanager
+def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]]:
+    """The file and its media type; of one that Office protects what the password opens, held in memory."""
+    try:
+        kind = media_type(path, name)
+    except ExtractionError as error:
+        if error.code != "encrypted" or not password:
+            raise
+        with memory.opened(memory.decrypted(path, password)) as opened:
+            yield opened, media_type(opened, name)
+    else:
+        if kind == XLS and password:  # which says only inside whether it is protected
+            with memory.opened(memory.decrypted(path, password)) as opened:
+                yield opened, kind
+        else:
+            yield path, kind

@@ -1,0 +1,81 @@
+"""Whether a passage carries a sentence: the rule alone, on sentences of our own."""
+
+import pytest
+
+from chat.citations.claims import claims
+from chat.citations.support import Reason, compare, sentences
+from chat.rendering.references import Source
+from tests.chat.claims import ALTERED, TRUE, Pair
+
+
+def reasons(pair: Pair) -> list[Reason]:
+    verdict = compare(pair.sentence, pair.passage)
+    return [reason for reason, _ in verdict.reasons] if verdict else []
+
+
+def test_what_was_altered_is_found_and_what_is_said_in_other_words_is_left_alone() -> None:
+    missed = [pair.sentence for pair in ALTERED if not reasons(pair)]
+    accused = [pair.sentence for pair in TRUE if reasons(pair)]
+    assert len(missed) <= 0.1 * len(ALTERED), missed
+    assert len(accused) <= 0.07 * len(TRUE), accused
+
+
+LEASE = (
+    "Mr. Adams and the Harbour Company signed the lease on 3 May 2021. The rent is 1,250 euros a month. Pets are not "
+    "allowed."
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("The rent is 1250 euros a month.", []),
+        ("The rent is 1.250 euros a month.", []),
+        ("The rent is 1,350 euros a month.", [Reason.NUMBER]),
+        ("The lease was signed on 3 June 2021.", [Reason.NUMBER]),
+        ("Mr. Adams and the Castle Company signed the lease in 2021.", [Reason.NAME]),
+        ("Pets are allowed.", []),
+        ("The lease says that pets are allowed there.", [Reason.NEGATION]),
+        ("The dog barked at the postman in the garden all night.", [Reason.ABSENT]),
+    ],
+)
+def test_each_kind_of_reason(sentence: str, expected: list[Reason]) -> None:
+    assert reasons(Pair(sentence, LEASE)) == expected
+
+
+def test_names_the_other_way_round_are_seen_and_the_passive_is_not_accused() -> None:
+    passage = "In the final match Norway beat Sweden by 24 points to 21, to the surprise of the crowd."
+    assert reasons(Pair("In the final match Sweden beat Norway by 24 points to 21.", passage)) == [Reason.ORDER]
+    passage = "In the final match Norway defeated Sweden, to the surprise of the crowd."
+    assert (
+        reasons(Pair("In the final match Sweden was defeated by Norway, to the surprise of the crowd.", passage)) == []
+    )
+
+
+def test_sentences_end_where_people_would_end_them() -> None:
+    text = "Dr. Miller paid 3.5 euros, i.e. too much. It rained! (Not for long.)\n\n- one\n- two\n| a |\n雨です。明日。"
+    assert sentences(text) == [
+        "Dr. Miller paid 3.5 euros, i.e. too much.",
+        "It rained!",
+        "(Not for long.)",
+        "- one",
+        "- two",
+        "| a |",
+        "雨です。",
+        "明日。",
+    ]
+
+
+def test_each_citation_stands_for_what_leads_up_to_it() -> None:
+    sources = {number: Source(number, "x", "/x") for number in (1, 2, 3)}
+    text = (
+        "The *fee* is 500 euros a year [1], while the deposit is two months of rent [2]. According to [3], `pets` are "
+        "allowed in the garden. Nothing here. It was raised twice. [1, 2]\n\n```\nnot a [1] citation of a text\n```\n"
+    )
+    found = [(claim.citation, claim.numbers, claim.sentence) for claim in claims(text, sources)]
+    assert found == [
+        (0, (1,), "The fee is 500 euros a year"),
+        (1, (2,), "while the deposit is two months of rent."),
+        (2, (3,), "According to, pets are allowed in the garden."),
+        (3, (1, 2), "It was raised twice."),
+    ]

@@ -1,0 +1,101 @@
+"""Files in other files, and files behind a password."""
+
+import io
+import struct
+import zipfile
+from email.message import EmailMessage
+
+import pytest
+
+from files.extraction.nested.outlook import unpacked
+from tests.files import samples
+from tests.files.reading import Read, pages, read, refusal
+
+__all__ = ["read"]
+
+
+def test_an_office_file_opens_with_its_password_and_with_no_other(read: Read) -> None:
+    document = samples.locked(samples.word(["The secret clause."]), "tëst 1")
+    assert refusal(read, document).code == "encrypted"
+    assert refusal(read, document, password="tëst 2").code == "wrong_password"
+    assert read(document, password="tëst 1").text == "The secret clause."
+
+
+def test_a_pdf_whose_password_is_wrong_says_so(read: Read) -> None:
+    assert refusal(read, samples.protected_pdf()).code == "encrypted"
+    assert refusal(read, samples.protected_pdf(), password="guess").code == "wrong_password"
+
+
+def test_what_cannot_be_opened_with_a_password_is_said_otherwise(read: Read) -> None:
+    made = bytearray(samples.archive({"a.txt": "words"}))
+    for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        made[made.index(mark) + at] |= 1
+    assert refusal(read, bytes(made), password="any").code == "protected"
+
+
+def letter(**attached: bytes) -> bytes:
+    message = EmailMessage()
+    message["From"], message["Subject"] = "ada@example.org", "Papers"
+    message.set_content("See below.")
+    for name, content in attached.items():
+        message.add_attachment(content, maintype="application", subtype="octet-stream", filename=name.replace("_", "."))
+    return message.as_bytes()
+
+
+def test_documents_attached_to_a_letter_are_read(read: Read) -> None:
+    result = read(
+        letter(bill_pdf=samples.pdf(["Pay 42."]), list_docx=samples.word(["Ducks"]), odd_bin=bytes(range(256)))
+    )
+    assert "Attachment bill.pdf:\n\nPay 42." in result.text
+    assert "Attachment list.docx:\n\nDucks" in result.text
+    assert "Attachment odd.bin: [Not read: Files of this kind" in result.text
+    assert result.left_out == {"attachments": 1}
+
+
+def test_an_archive_is_read_as_a_folder_a_page_a_file(read: Read) -> None:
+    members: dict[str, str | bytes] = {
+        "b/notes.md": "# Notes",
+        "a.docx": samples.word(["Ducks"]),
+        "broken.pdf": b"%PDF-1.4 nothing",
+        "__MACOSX/._a": "x",
+        "shot.png": samples.image("PNG"),
+    }
+    result = read(samples.archive(members))
+    assert (result.media_type, result.left_out) == ("application/zip", {"members": 1, "pictures": 1})
+    assert [page.split("\n")[0] for page in pages(result)] == ["# a.docx", "# b/notes.md", "# broken.pdf", "# shot.png"]
+    assert "[Not read: It is damaged" in pages(result)[2]
+
+
+def test_archives_in_archives_end(read: Read) -> None:
+    made = samples.archive({"words.txt": "deep"})
+    for depth in range(8):
+        made = samples.archive({f"{depth}.zip": made})
+    text = read(made).text
+    assert "[Not read" in text and "deep" not in text
+    many = samples.archive({f"{number}.txt": "x" for number in range(1_200)})
+    assert refusal(read, many).code == "bomb"
+    zeros = io.BytesIO()
+    with zipfile.ZipFile(zeros, "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("a.txt", bytes(150_000_000))
+    assert refusal(read, zeros.getvalue()).code == "bomb"
+
+
+def test_the_words_of_a_drawing_are_read(read: Read) -> None:
+    drawn = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><title>Lake</title><path d="M0 0"/>'
+    assert read(f"{drawn}<g><text>Twelve <tspan>ducks</tspan></text></g></svg>").text == "Lake\nTwelve ducks"
+
+
+def test_a_packed_body_of_outlook_is_unpacked() -> None:
+    # The worked example of MS-OXRTFCP, section 4.1.1.
+    packed = bytes.fromhex(
+        "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d0a800fa0"
+    )
+    assert unpacked(packed) == b"{\\rtf1\\ansi\\ansicpg1252\\pard hello world}\r\n"
+    assert unpacked(packed[:12] + b"\0\0\0\0" + b"\xff\xff\xff") == b""
+    assert unpacked(struct.pack("<4I", 30, 4, 0x414C454D, 0) + b"{\\rtf1}") == b"{\\rtf1}"
+
+
+@pytest.mark.parametrize("name", ["WordDocument", "PowerPoint Document"])
+def test_old_documents_are_named(read: Read, name: str) -> None:
+    mark = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + name.encode("utf-16-le") + bytes(4)
+    assert refusal(read, mark).kind in ("doc", "ppt")

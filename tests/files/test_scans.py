@@ -1,0 +1,104 @@
+"""Pages that are pictures: what stands on them is recognised by a program of the machine, here a scripted one."""
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from files.extraction import scans
+from files.extraction.outside import programs, recognition
+from files.extraction.process import layers_that_hold
+from files.extraction.readers.result import Extracted, ExtractionError
+from tests.files import samples
+
+HEAD = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext"
+TABLE = "\n".join(
+    (
+        *(HEAD, "1\t1\t0\t0\t0\t0\t0\t0\t9\t9\t-1\t", "5\t1\t1\t1\t1\t1\t0\t0\t9\t9\t96.5\tTwelve"),
+        *("5\t1\t1\t1\t1\t2\t0\t0\t9\t9\t90.5\tducks", '5\t1\t1\t1\t2\t1\t0\t0\t9\t9\t80\t"here'),
+        *("5\t1\t1\t2\t1\t1\t0\t0\t9\t9\t85\tFour", "5\t1\t2\t1\t1\t1\t0\t0\t9\t9\t7\t~;", ""),
+    )
+)
+
+
+def test_words_become_lines_and_paragraphs_and_specks_are_left_out() -> None:
+    assert recognition.read(TABLE) == recognition.Recognised('Twelve ducks\n"here\n\nFour', 88.0)
+    assert recognition.read(HEAD) == recognition.Recognised("", 0.0)
+
+
+def tesseract(folder: Path, then: str) -> None:
+    """A program of this name, which knows two languages and answers pages with what `then` writes."""
+    languages = "printf 'List of available languages (3):\\neng\\nosd\\nvie\\n'; exit 0"
+    program = folder / "tesseract"
+    program.write_text(f'#!/bin/sh\n[ "$1" = --list-langs ] && {{ {languages}; }}\n{then}\n')
+    program.chmod(0o755)
+
+
+@pytest.fixture
+def on_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if len(layers_that_hold()) < 2:
+        pytest.skip("without both layers of confinement no other program sees a file")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def scanned(folder: Path, *, words: str = "") -> Path:
+    """A PDF of two pages that are pictures; with `words`, the first has text."""
+    path = folder / "scan.pdf"
+    if words:
+        path.write_bytes(samples.pdf([words, ""]))
+    else:
+        out, pages = io.BytesIO(), [Image.new("L", (200, 300), 255) for _ in range(2)]
+        pages[0].save(out, "PDF", save_all=True, append_images=pages[1:])
+        path.write_bytes(out.getvalue())
+    return path
+
+
+def texts(found: Extracted) -> list[str]:
+    return [found.text[start:end] for start, end in found.spans]
+
+
+def test_pages_without_text_are_recognised_one_by_one(on_the_machine: Path, tmp_path: Path) -> None:
+    tesseract(on_the_machine, f"[ -s page.png ] && cat <<'END'\n{TABLE}END")
+    said: list[tuple[int, int]] = []
+    found = scans.extract(scanned(tmp_path), "scan.pdf", progress=lambda *at: said.append(at))
+    expected = '[Recognised on a picture: eng, vie, 88 % sure]\n\nTwelve ducks\n"here\n\nFour'
+    assert texts(found) == [expected, expected]
+    assert (found.left_out, said) == ({"recognised": 2}, [(1, 2), (2, 2)])
+    mixed = scans.extract(scanned(tmp_path, words="Typed."), "scan.pdf")
+    assert (texts(mixed), mixed.left_out) == (["Typed.", expected], {"recognised": 1})
+
+
+def test_what_is_not_recognised_is_said_as_before(on_the_machine: Path, tmp_path: Path) -> None:
+    with pytest.raises(ExtractionError) as caught:
+        scans.extract(scanned(tmp_path), "scan.pdf")
+    assert caught.value.code == "no_text"
+    tesseract(on_the_machine, "exit 1")
+    assert scans.extract(scanned(tmp_path, words="Typed."), "scan.pdf").left_out == {"scans": 1}
+    with pytest.raises(ExtractionError) as caught:
+        scans.extract(scanned(tmp_path), "scan.pdf")
+    assert caught.value.code == "no_text"
+
+
+def test_a_program_reads_the_system_writes_its_own_folder_and_has_no_network(
+    on_the_machine: Path, tmp_path: Path
+) -> None:
+    secret, folder = tmp_path / "secret", tmp_path / "own"
+    secret.write_text("sesame")
+    folder.mkdir()
+    tries = (
+        f"cat {secret}; echo x > {tmp_path}/out; echo kept > kept; cat kept; cat /etc/passwd > /dev/null && echo system"
+    )
+    assert programs.run(folder, "/bin/sh", "-c", tries).split() == [b"kept", b"system"]
+    assert not (tmp_path / "out").exists()
+    # An interpreter outside the system's folders is not run, so the network is asked for by the shell's own means.
+    perl = programs.found("perl")
+    if perl and sys.platform == "linux":
+        asked = (
+            "socket(my $s, 2, 1, 0) ? print 'inet ' : print 'no '; socket(my $u, 1, 1, 0) ? print 'unix' : print 'none'"
+        )
+        assert programs.run(folder, perl, "-MSocket", "-e", asked).split() == [b"no", b"unix"]
