@@ -35,6 +35,13 @@ The agreement was read clause by clause.
 ## Now
 Which clause limits the fee is not settled yet."""
 PROFILE = {"name": "Short conversations", "window": 12_000, "ceiling": 5_000, "floor": 700, "keep_recent": 4}
+AROUND = [
+    ("Offers for the boat, compared", ["boat"]),
+    ("Notes of the meeting of Monday", ["work"]),
+    ("A letter to the landlord", ["home"]),
+    ("Why is the build slow?", ["work"]),
+]
+LETTER = "Write to {{who}} in a {{tone:friendly|formal}} tone about {{subject:the boat trip}}."
 ITEMS = [
     {"title": "Collect the offers"},
     {"title": "Compare prices and dates"},
@@ -76,6 +83,7 @@ class House:
         persona = self._persona()
         project = self._project(file, persona)
         return {
+            **self._around(project),
             **self._conversation(project),
             **self._summarised(persona),
             **self._tasks(persona),
@@ -99,6 +107,15 @@ class House:
             "examples": "/api/examples/",
             "missing": "/nothing-is-here/",
         }
+
+    def _around(self, project: str) -> dict[str, str]:
+        """What else a person has: conversations with tags, one of them pinned, and prompts."""
+        for title, tags in AROUND:
+            body = {"title": title, "tags": tags, "pinned": title == AROUND[0][0]}
+            self.caller.post("conversations/", body, expect=201)
+        asks = self.caller.post("prompts/", {"name": "Letter", "text": LETTER}, expect=201)["id"]
+        self.caller.post("prompts/", {"name": "Clause", "text": "Which clause?", "project": project}, expect=201)
+        return {"prompt": f"/prompts/{asks}/use/", "choose": "/?choose"}
 
     def _file(self) -> str:
         upload = self.caller.http.post("files/", files={"file": ("contract.txt", CONTRACT.encode())}).json()["id"]

@@ -5,10 +5,12 @@ row comes back for each lexeme of the query, with its entries in all of these fi
 chunks this takes 8 ms at the median; frequencies from a GIN index over `tsvector` took 140 ms.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Collection as Group
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +24,7 @@ from files.index.indexing import LARGEST_INDEXED
 from files.index.language import SIMPLE, readable
 from files.models import Chunk, Embedder, File, Posting
 
-K1, B = 1.2, 0.75
+K1, B = 1.5, 0.75
 MAX_TERMS = 64  # words of a query that count, the first ones
 # Up to here the vectors of all visible chunks are compared, in about 10 ms; above, the index proposes. It looks at
 # eight times as many as are wanted: in 100,000 chunks of random words half as many found a fifth fewer of the nearest.
@@ -31,6 +33,7 @@ LOOKED_AT = 8
 ENTRY = np.dtype([("chunk", ">i8"), ("frequency", ">u2"), ("length", ">u2")])
 
 Words = Mapping[str, Mapping[str, int]]
+Postings = Mapping[int, npt.NDArray[np.void]]  # the entries of all files, by the word's position
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +102,12 @@ class Scores:
 
 
 def bm25(files: QuerySet[File], words: Words, collection: Collection) -> Scores:
-    """Robertson and Zaragoza (2009), with Lucene's idf, which is never negative.
+    """Robertson and Zaragoza (2009), with Lucene's idf, which is never negative."""
+    return scored(postings(files, words), collection, {})
 
-    In how many chunks a word is, is counted over all languages together: else it would be rare in a rare language.
-    """
+
+def postings(files: QuerySet[File], words: Words) -> Postings:
+    """In how many chunks a word is, is counted over all languages together: else it were rare in a rare language."""
     entries = defaultdict(list)
     lexemes = {lexeme for found in words.values() for lexeme in found}
     rows = Posting.objects.filter(lexeme__in=lexemes, file__in=files.values("pk"))
@@ -110,22 +115,36 @@ def bm25(files: QuerySet[File], words: Words, collection: Collection) -> Scores:
         position = words.get(language, {}).get(lexeme)
         if position is not None:
             entries[position].append(np.frombuffer(joined, dtype=ENTRY))
+    return {position: np.concatenate(found) for position, found in entries.items()}
+
+
+def scored(entries: Postings, collection: Collection, weights: Mapping[int, float]) -> Scores:
+    """`weights`: of words that do not weigh 1, by their position."""
     if not entries:
         return Scores(np.empty(0, dtype=np.int64), np.empty(0))
     average = collection.words / collection.chunks
-    parts = [_of_word(np.concatenate(found), collection.chunks, average) for found in entries.values()]
+    parts = [_of_word(found, collection.chunks, average, weights.get(at, 1.0)) for at, found in entries.items()]
     chunks, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     scores = np.bincount(places, weights=np.concatenate([part[1] for part in parts])).astype(np.float64)
     return Scores(chunks, scores)
 
 
 def _of_word(
-    entries: npt.NDArray[np.void], chunks: int, average: float
+    entries: npt.NDArray[np.void], chunks: int, average: float, weight: float
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    idf = np.log1p((chunks - len(entries) + 0.5) / (len(entries) + 0.5))
-    frequency = entries["frequency"].astype(np.float64)
-    penalty = K1 * (1 - B + B * entries["length"].astype(np.float64) / average)
-    return entries["chunk"].astype(np.int64), idf * frequency * (K1 + 1) / (frequency + penalty)
+    frequency, length = entries["frequency"].astype(np.float64), entries["length"].astype(np.float64)
+    score = weight * idf_of(chunks, len(entries)) * saturated(frequency, length, average)
+    return entries["chunk"].astype(np.int64), score
+
+
+def idf_of(chunks: int, having: int) -> float:
+    """How much a word says that `having` of `chunks` have."""
+    return math.log1p((chunks - having + 0.5) / (having + 0.5))
+
+
+def saturated(frequency: Any, length: Any, average: float) -> Any:
+    """How much a word counts that is so often in a chunk of so many words; numbers or arrays."""
+    return frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * length / average))
 
 
 def nearest(files: QuerySet[File], embedder: Embedder, vector: Vector, *, count: int, visible: int) -> dict[int, float]:
@@ -145,6 +164,16 @@ def cosines(embedder: Embedder, vector: Vector, chunks: Group[int]) -> dict[int,
     """Of those of the chunks that have a vector of this embedder."""
     rows = Chunk.objects.filter(pk__in=chunks, embedder=embedder, embedding__isnull=False)
     return _cosines(rows, vector, len(chunks))
+
+
+def two_cosines(
+    embedder: Embedder, vectors: tuple[Vector, Vector], chunks: Group[int]
+) -> dict[int, tuple[float, float]]:
+    """The cosines to both vectors, of those of the chunks that have a vector of this embedder."""
+    rows = Chunk.objects.filter(pk__in=chunks, embedder=embedder, embedding__isnull=False)
+    one, other = (CosineDistance("embedding", vector) for vector in vectors)
+    found = rows.order_by().annotate(one=one, other=other).values_list("pk", "one", "other")
+    return {chunk: (1 - near, 1 - towards) for chunk, near, towards in found}
 
 
 def _cosines(rows: QuerySet[Chunk], vector: Vector, count: int) -> dict[int, float]:

@@ -1,4 +1,6 @@
-"""Search in the files that somebody may see: words (BM25) and meaning (vectors), each normalised, mixed 0.6 : 0.4.
+"""Search in the files that somebody may see: words (BM25) and meaning (vectors), each by its deviation, mixed.
+
+Where there are many chunks it is done twice: the best of the first ranking say more of what is wanted (`feedback`).
 
 The files are a filter inside every query, so nothing else is ranked, counted or returned. As long as the chunks have
 vectors, `min(limit, visible chunks)` of them come back: what shares no word with the query is ranked by meaning alone.
@@ -6,6 +8,7 @@ For pages, of each passage that was found the part is cut out where most of the 
 """
 
 import logging
+import math
 import re
 from bisect import bisect_right
 from collections import defaultdict
@@ -14,19 +17,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+import numpy as np
 from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
 from core.errors import ModelError
-from files.index import ranking
-from files.index.embedders import HURRIED, client_of
+from files.index import feedback, ranking
+from files.index.embedders import HURRIED, Vector, client_of
 from files.index.language import UNSPACED_RUN, readable
 from files.index.ranking import Collection, Words
 from files.models import Chunk, Embedder, File, FileText
 
 log = logging.getLogger(__name__)
 
-WORDS_SHARE, MEANING_SHARE = 0.6, 0.4
+WORDS_SHARE, MEANING_SHARE = 0.55, 0.45
 POOL = 100  # the best of each ranking are mixed
 MAX_LIMIT = 100
 MAX_QUERY = 2_000  # characters that are read
@@ -126,24 +130,47 @@ def _cleaned(query: str) -> str:
 
 def _mixed(query: str, words: Words, files: QuerySet[File], collection: Collection) -> dict[int, tuple[float, float]]:
     """(score, cosine) by chunk id, of the union of the two pools."""
-    bm25 = ranking.bm25(files, words, collection)
-    best = bm25.best(POOL)
-    meaning = _meaning(query, files, collection.chunks, best)
-    highest = max((bm25.of(chunk) for chunk in best), default=0.0)
-    mixed: dict[int, tuple[float, float]] = {}
-    for chunk in {*best, *meaning}:
-        near, cosine = meaning.get(chunk, (0.0, 0.0))
-        by_words = bm25.of(chunk) / highest if highest else 0.0
-        mixed[chunk] = WORDS_SHARE * by_words + MEANING_SHARE * near, cosine
-    return mixed
+    entries = ranking.postings(files, words)
+    bm25 = ranking.scored(entries, collection, {})
+    meanings = _meanings(query, files, collection.chunks, bm25.best(POOL))
+    scores = _scores(bm25, meanings)
+    if collection.chunks >= feedback.FEWEST and scores:
+        order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: feedback.BEST]
+        counts = {chunk: math.exp(scores[chunk] - scores[order[0]]) for chunk in order}
+        best = feedback.listened_to(counts)
+        added = feedback.added(words, counts, best, files, collection)
+        entries = {**entries, **ranking.postings(files, added.words)}
+        bm25 = ranking.scored(entries, collection, added.weights)
+        for meaning in meanings:
+            meaning.look_again(best, bm25.best(POOL))
+        scores = _scores(bm25, meanings)
+    cosines = {chunk: cosine for meaning in meanings for chunk, cosine in meaning.cosines.items()}
+    return {chunk: (1 / (1 + math.exp(-score)), cosines.get(chunk, 0.0)) for chunk, score in scores.items()}
 
 
-def _meaning(query: str, files: QuerySet[File], visible: int, also: Sequence[int]) -> dict[int, tuple[float, float]]:
-    """(cosine from 0 to 1 on the scale of those found, cosine) of the nearest chunks and of those in `also`.
+@dataclass(slots=True)
+class _Meaning:
+    """Cosines of one embedder, by chunk id, to the query; `pulled` are those to the query as feedback has moved it."""
 
-    While `reembed` is under way there are chunks of two embedders, whose cosines do not compare: each its own scale.
-    """
-    found: dict[int, tuple[float, float]] = {}
+    embedder: Embedder
+    vector: Vector
+    cosines: dict[int, float]
+    pulled: dict[int, float]
+
+    def look_again(self, best: Sequence[Chunk], also: Sequence[int]) -> None:
+        middle = feedback.middle(best, self.embedder)
+        if middle is None:
+            return
+        both = ranking.two_cosines(self.embedder, (self.vector, middle), {*self.cosines, *also})
+        self.cosines = {at: near for at, (near, _) in both.items()}
+        # A cosine to the sum of both, but for its length, which changes no order.
+        self.pulled = {at: near + feedback.PULL * towards for at, (near, towards) in both.items()}
+
+
+def _meanings(query: str, files: QuerySet[File], visible: int, also: Sequence[int]) -> list[_Meaning]:
+    """Of the nearest chunks and of those in `also`, by embedder: while `reembed` is under way there are chunks of two,
+    whose cosines do not compare."""
+    found: list[_Meaning] = []
     for embedder in Embedder.objects.filter(Exists(Chunk.objects.filter(embedder=OuterRef("pk")))):
         try:
             vector = client_of(embedder, timeout=HURRIED).embed([query])[0]
@@ -155,29 +182,38 @@ def _meaning(query: str, files: QuerySet[File], visible: int, also: Sequence[int
         near = ranking.nearest(files, embedder, vector, count=POOL, visible=visible)
         missing = [chunk for chunk in also if chunk not in near]
         cosines = near | ranking.cosines(embedder, vector, missing)
-        spread = _spread(cosines)
-        found |= {chunk: (spread[chunk], cosine) for chunk, cosine in cosines.items()}
+        found.append(_Meaning(embedder, vector, cosines, cosines))
     return found
 
 
-def _spread(cosines: dict[int, float]) -> dict[int, float]:
-    """From the lowest, 0, to the highest, 1."""
-    if not cosines:
+def _scores(bm25: ranking.Scores, meanings: Sequence[_Meaning]) -> dict[int, float]:
+    """By chunk id: how far it stands out by its words and by its meaning, each on a scale of its own."""
+    near: dict[int, float] = {}
+    for meaning in meanings:
+        near |= _deviations(meaning.pulled)
+    lowest = min(near.values(), default=0.0)
+    said = _deviations({chunk: bm25.of(chunk) for chunk in {*bm25.best(POOL), *near}})
+    return {chunk: WORDS_SHARE * words + MEANING_SHARE * near.get(chunk, lowest) for chunk, words in said.items()}
+
+
+def _deviations(values: Mapping[int, float]) -> dict[int, float]:
+    """From the mean, in standard deviations; all 0 where all are equal."""
+    if not values:
         return {}
-    low, high = min(cosines.values()), max(cosines.values())
-    return {chunk: (cosine - low) / (high - low) if high > low else 1.0 for chunk, cosine in cosines.items()}
+    numbers = np.fromiter(values.values(), dtype=np.float64)
+    spread = float(numbers.std())
+    return {key: (value - float(numbers.mean())) / spread if spread else 0.0 for key, value in values.items()}
 
 
 def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]]) -> list[Hit]:
     """`best`: score and cosine by chunk id, the best first."""
     rows = Chunk.objects.select_related("file").defer("embedding").in_bulk(best)
     chunks = [rows[chunk] for chunk in best if chunk in rows]  # a file may have been deleted meanwhile
-    marks: dict[int, Spans] = {}
-    above: dict[int, Spans] = {}
+    marks: dict[int, Spans] = {}  # by chunk id; what stands above a chunk is under the negative one
     for language, found in lexemes.items():
         of_language = [chunk for chunk in chunks if chunk.file.language == language]
-        marks |= _highlights({chunk.pk: chunk.text for chunk in of_language}, language, found)
-        above |= _highlights({chunk.pk: chunk.above for chunk in of_language}, language, found)
+        texts = {chunk.pk: chunk.text for chunk in of_language}
+        marks |= _highlights({**texts, **{-chunk.pk: chunk.above for chunk in of_language}}, language, found)
     return [
         Hit(
             file=chunk.file_id,
@@ -193,7 +229,7 @@ def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]])
             cosine=best[chunk.pk][1],
             heading=chunk.heading,
             table_head=chunk.table_head,
-            named=bool(above.get(chunk.pk)),
+            named=bool(marks.get(-chunk.pk)),
         )
         for chunk in chunks
     ]

@@ -102,7 +102,8 @@ list.addEventListener("keydown", ({ key }) => key === "Escape" && find(HTMLEleme
 list.addEventListener("htmx:afterSwap", () => {
   countChosen();
   const menu = need(HTMLElement, "#organise");
-  if (!find(HTMLElement, "#choose-form") && menu.matches(":popover-open")) menu.hidePopover();
+  const done = !find(HTMLElement, "#choose-form") && find(HTMLElement, "[name=do]", menu); // with those that were chosen
+  if (done && menu.matches(":popover-open")) menu.hidePopover();
 });
 
 document.body.addEventListener("sidechange", ({ detail }) => {

@@ -148,6 +148,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "personas/pk": str(persona.pk),
         "prompts/pk": str(saved.pk),
         "sources/number": "1",
+        "citations/part": "0",
+        "citation": "0",
         "reminders/pk": str(own.pk),
         "budget-profiles/pk": str(profile.pk),
         "system-prompts/pk": str(prompt.pk),

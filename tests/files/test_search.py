@@ -6,11 +6,12 @@ from collections import Counter
 import pytest
 from django.db import connection
 from django.db.models import QuerySet
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accounts.models import User
-from files.index import ranking
+from files.index import feedback, ranking
 from files.index.embedders import active_embedder, client_of
 from files.index.language import configuration_of
 from files.index.search import Hit, search, search_many
@@ -41,7 +42,7 @@ def random_text(source: random.Random, length: int = 12) -> str:
 
 
 def reference_bm25(texts: dict[int, str], query: str, language: str) -> dict[int, float]:
-    """BM25 in plain Python: Robertson and Zaragoza with k1 1.2 and b 0.75, and ln(1 + (N - n + 0.5) / (n + 0.5))."""
+    """BM25 in plain Python: Robertson and Zaragoza with k1 1.5 and b 0.75, and ln(1 + (N - n + 0.5) / (n + 0.5))."""
 
     def lexemes(text: str) -> Counter[str]:
         with connection.cursor() as cursor:
@@ -57,8 +58,8 @@ def reference_bm25(texts: dict[int, str], query: str, language: str) -> dict[int
         holding = sum(1 for bag in bags.values() if bag[word])
         idf = math.log(1 + (len(bags) - holding + 0.5) / (holding + 0.5))
         for key, bag in bags.items():
-            norm = 1.2 * (0.25 + 0.75 * bag.total() / average)
-            scores[key] += idf * bag[word] * 2.2 / (bag[word] + norm)
+            norm = 1.5 * (0.25 + 0.75 * bag.total() / average)
+            scores[key] += idf * bag[word] * 2.5 / (bag[word] + norm)
     return scores
 
 
@@ -254,3 +255,24 @@ def test_no_visible_file_finds_nothing(owner: User) -> None:
 )
 def test_what_is_in_no_language_is_read_as_it_stands(text: str) -> None:
     assert configuration_of(text) == "simple"
+
+
+def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User) -> None:
+    source = random.Random(3)
+    others = [random_text(source, 40) for _ in range(150)]
+    both = [f"zorblat quimple {random_text(source, 20)}" for _ in range(5)]
+    alone = f"quimple {random_text(source, 20)}"
+    file = indexed(owner, [*others, *both, alone])
+    counts = {hit.chunk: 1.0 for hit in search(query="zorblat", files=of(file), limit=5)}
+    words, visible = ranking.words_of("zorblat", [file.language]), ranking.Collection.of(of(file))
+    added = feedback.added(words, counts, feedback.listened_to(counts), of(file), visible)
+    assert "quimple" in added.words[file.language] and "zorblat" not in added.words[file.language]
+    found = [hit.text for hit in search(query="zorblat", files=of(file), limit=20)]
+    assert set(found[:5]) == set(both) and alone in found
+
+
+def test_few_chunks_are_ranked_by_the_query_alone(owner: User) -> None:
+    file = indexed(owner, ["zorblat quimple", "quimple", "a third text of some words"])
+    with CaptureQueriesContext(connection) as queries:
+        assert search(query="zorblat", files=of(file))[0].text == "zorblat quimple"
+    assert not [each for each in queries.captured_queries if "LATERAL" in each["sql"]]
