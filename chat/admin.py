@@ -24,6 +24,7 @@ from chat.runs.limits import used
 from chat.runs.services import stop_run
 from chat.texts import admin as text_admin
 from chat.usage import admin as usage_admin
+from chat.usage.overview import ASKING
 from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column, confirmed, display, go
 from core.errors import ProductError
 from core.i18n import grouped, translated
@@ -34,6 +35,7 @@ __all__ = ["replay_admin", "text_admin", "usage_admin"]  # Django looks for admi
 
 @admin.register(Conversation)
 class ConversationAdmin(RecordAdmin):
+    ordering = ("-id",)
     list_display = ("id", "owner", "persona_name", "state_label", "archived", "created", "updated")
     list_select_related = ("owner", "persona")
     list_filter = ("state", "archived")
@@ -81,12 +83,26 @@ class ErrorFilter(admin.SimpleListFilter):
         return queryset.filter(answer__error_code=self.value()) if self.value() else queryset
 
 
+class ApprovalFilter(admin.SimpleListFilter):
+    """Answers being written whose person is asked for leave."""
+
+    title = "approval"
+    parameter_name = "approval"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("waiting", _("Waiting for an approval"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        asking = {"status__in": Turn.LIVE, "answer__parts__contains": ASKING}
+        return queryset.filter(**asking) if self.value() else queryset
+
+
 @admin.register(Turn)
 class TurnAdmin(RecordAdmin):
     ordering = ("-id",)
     list_display = ("id", "owner", "model", "status_label", "tokens", "took", "error_code", "created")
     list_select_related = ("model", "conversation__owner")
-    list_filter = ("status", ErrorFilter, "model", ("fallback_reason", admin.EmptyFieldListFilter))
+    list_filter = ("status", ApprovalFilter, ErrorFilter, "model", ("fallback_reason", admin.EmptyFieldListFilter))
     search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
     search_help_text = "The id of a turn or conversation, or a user name"
     fields = (

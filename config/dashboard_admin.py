@@ -177,18 +177,22 @@ def _turns(days: Days) -> dict[str, Any]:
         "queue": _queue(),
         "queued_url": turns(status__exact=Turn.Status.QUEUED),
         "running_url": turns(status__exact=Turn.Status.RUNNING),
+        "asking_url": turns(approval="waiting"),
         "failures": [(failure, _failed(failure, since)) for failure in overview.failures(days)],
         "failures_url": turns(status__in=",".join(Turn.BROKEN), id__gte=since),
-        "first": first,
+        "first": [(row, turns(id__gte=since, first_token_ms__isnull=False, **_of(row.model_id))) for row in first],
         "stops": stops,
-        "turns_url": turns(id__gte=since),
         "stops_url": turns(stop_requested__exact=1, id__gte=since),
     }
 
 
 def _failed(failure: overview.Failure, since: UUID) -> str:
-    model = {"model__id__exact": failure.model_id} if failure.model_id is not None else {"model__isnull": "True"}
-    return turns(status__in=",".join(Turn.BROKEN), error=failure.code, id__gte=since, **model)
+    broken = ",".join(Turn.BROKEN)
+    return turns(status__in=broken, error=failure.code, id__gte=since, **_of(failure.model_id))
+
+
+def _of(model_id: UUID | None) -> dict[str, object]:
+    return {"model__id__exact": model_id} if model_id is not None else {"model__isnull": "True"}
 
 
 def _queue() -> dict[str, Any] | None:

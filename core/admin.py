@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import FieldDoesNotExist
 from django.core.paginator import Paginator
@@ -294,7 +295,16 @@ class RecordAdmin(ReadOnlyAdmin):
         try:
             key = UUID(term)
         except ValueError:
-            found = (queryset.filter(**{f"{name}__iexact": term}) for name in names if name not in ids)
+            found = (_with(queryset, name, term) for name in names if name not in ids)
             return next((rows for rows in found if rows.exists()), queryset.none()), False
         wanted = Q(*((name, key) for name in ids), _connector=Q.OR)
         return queryset.filter(wanted) if ids else queryset.none(), False
+
+
+def _with(rows: QuerySet[Any], name: str, term: str) -> QuerySet[Any]:
+    """Those of which this is the value. People are looked up first: by their ids an index finds what is theirs."""
+    to_people, _, column = name.rpartition("__")
+    if column != get_user_model().USERNAME_FIELD or not to_people:
+        return rows.filter(**{f"{name}__iexact": term})
+    people = get_user_model()._default_manager.filter(**{f"{column}__iexact": term}).values_list("pk", flat=True)
+    return rows.filter(**{f"{to_people}__in": list(people)})

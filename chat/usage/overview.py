@@ -129,27 +129,29 @@ class Waits:
     turns: int
     half: float | None
     most: float | None
+    model_id: UUID | None = None
 
 
-def _waits(name: str, seconds: Iterable[float]) -> Waits:
+def _waits(name: str, seconds: Iterable[float], model_id: UUID | None = None) -> Waits:
     found = sorted(seconds)
     if not found:
         return Waits(name, 0, None, None)
-    return Waits(name, len(found), found[(len(found) - 1) // 2], found[(len(found) * 19 - 1) // 20])
+    return Waits(name, len(found), found[(len(found) - 1) // 2], found[(len(found) * 19 - 1) // 20], model_id)
 
 
 def waits(days: Days) -> tuple[list[Waits], Waits]:
     """From asking to the first token by model, and from asking to stop to its end: of the newest `MOST_TIMED` turns."""
-    rows = days.turns.order_by("-pk").values_list("model__name", "first_token_ms", "stop_asked", "finished")
-    first: dict[str, list[float]] = {}
+    rows = days.turns.order_by("-pk")
+    timed = rows.values_list("model_id", "model__name", "first_token_ms", "stop_asked", "finished")
+    first: dict[tuple[UUID | None, str], list[float]] = {}
     stopped = []
-    for model, milliseconds, asked, finished in rows[:MOST_TIMED]:
+    for model_id, model, milliseconds, asked, finished in timed[:MOST_TIMED]:
         if milliseconds is not None:
-            first.setdefault(model or "", []).append(milliseconds / 1_000)
+            first.setdefault((model_id, model or ""), []).append(milliseconds / 1_000)
         if asked is not None and finished is not None:
             stopped.append(max(0.0, (finished - asked).total_seconds()))
     by_model = sorted(first.items(), key=lambda item: -len(item[1]))[:SHOWN]
-    return [_waits(model, seconds) for model, seconds in by_model], _waits("", stopped)
+    return [_waits(model, seconds, pk) for (pk, model), seconds in by_model], _waits("", stopped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def test_it_says_what_failed_how_long_people_wait_and_what_goes_on(admin_client:
     (failure, _url), *rest = turns["failures"]
     assert (failure.code, failure.count, failure.model, rest) == ("rate_limited", 2, "tiny", [])
     assert "The provider says: come back later." in page.content.decode()
-    (first,), stops = turns["first"], turns["stops"]
+    ((first, _of_it),), stops = turns["first"], turns["stops"]
     assert (first.name, first.turns, first.half, first.most) == ("tiny", 1, 1.5, 1.5)
     assert (stops.turns, round(stops.half)) == (1, 2)
     assert (turns["live"].running, turns["live"].queued, turns["live"].asking) == (1, 0, 1)
@@ -117,6 +117,8 @@ def test_every_number_leads_to_the_rows_it_counts(admin_client: Client, used: Mo
         turns["failures"][0][1]: 2,
         turns["failures_url"]: 2,
         turns["running_url"]: 1,
+        turns["asking_url"]: 1,
+        turns["first"][0][1]: 1,
         turns["stops_url"]: 1,
     }
     found = {url: len(admin_client.get(url).context["cl"].result_list) for url in expected}

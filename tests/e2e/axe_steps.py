@@ -1,6 +1,6 @@
 """What axe finds wrong with a page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
@@ -12,8 +12,10 @@ VIOLATIONS = """async ([place, options]) => (await axe.run(place ?? document, op
   ({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`))"""
 
 
-def violations(page: Page, place: str | None = None, rules: Sequence[str] = WCAG) -> list[str]:
-    """`place`: a selector, where only a part of the page is ours."""
+def violations(
+    page: Page, place: str | Mapping[str, Sequence[str]] | None = None, rules: Sequence[str] = WCAG
+) -> list[str]:
+    """`place`: a selector where only a part of the page is ours, or {"exclude": selectors} of what is not."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE)
     options = {"runOnly": [*rules], "resultTypes": ["violations"]}
