@@ -24,3 +24,12 @@ def options(page: Page, title: str) -> None:
     row.hover()
     row.get_by_role("link", name="Options:").click()
     expect(page.locator("#organise")).to_be_visible()
+
+
+def model_to_answer_again(menu: Locator, name: str) -> Locator:
+    """Its button in the menu of an answer; where there are many models, all have to be shown first."""
+    wanted, every = menu.get_by_role("button", name=name), menu.get_by_role("button", name=re.compile("^Show all"))
+    expect(wanted.or_(every).first).to_be_visible()
+    if not wanted.count():
+        every.click()
+    return wanted

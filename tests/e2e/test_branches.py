@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from llm.models import Model
 from tests.e2e.conftest import OpenBrowser, answer, ask, choose_models, expect_complete, field, ready, scripted
+from tests.e2e.conversation_steps import model_to_answer_again
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -118,7 +119,7 @@ def test_an_answer_is_made_anew_by_another_model(three_models: list[str], page: 
     answer(page).get_by_role("button", name="Answer again with another model").click()
     menu = page.get_by_role("form", name="Answer again with")
     expect(menu.get_by_role("button").first).to_be_focused()
-    menu.get_by_role("button", name=three_models[1]).click()
+    model_to_answer_again(menu, three_models[1]).click()
     expect(answer(page)).to_contain_text("From b.")
     expect_complete(page)
     expect(answer(page).get_by_role("group", name="Versions")).to_contain_text("2/2")

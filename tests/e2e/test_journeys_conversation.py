@@ -22,6 +22,7 @@ from tests.e2e.conftest import (
     status,
     who_answers,
 )
+from tests.e2e.conversation_steps import model_to_answer_again
 from tests.product import Product
 from tests.projects.uploads import uploaded
 
@@ -205,7 +206,7 @@ def test_an_answer_is_stopped_continued_edited_and_written_again(look: Look, thr
     look.press(answer(page).get_by_role("button", name="Answer again with another model"))
     menu = page.get_by_role("form", name="Answer again with")
     look.check(menu)
-    look.press(menu.get_by_role("button", name=three[1]))
+    look.press(model_to_answer_again(menu, three[1]))
     expect(answer(page)).to_contain_text("From b.")
     expect_complete(page)
     expect(answer(page).locator(".by")).to_have_text(three[1])

@@ -147,6 +147,7 @@ def test_a_shared_link_is_read_by_somebody_without_an_account(visit: OpenBrowser
     expect(stranger.page.locator("article.answer")).to_contain_text("About apples.")
     expect(field(stranger.page)).to_have_count(0)
     page.get_by_role("button", name="End this link").click()
+    expect(page.get_by_role("button", name="End this link")).to_have_count(0)
     stranger.expected.append("404 (Not Found)")
     stranger.page.reload()
     expect(stranger.page.get_by_role("heading", name="There is nothing here")).to_be_visible()
