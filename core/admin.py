@@ -11,7 +11,7 @@ from django.contrib import messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser
-from django.core.exceptions import FieldDoesNotExist
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied
 from django.core.paginator import Paginator
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -97,7 +97,7 @@ class Act:
         self.user, self.get_full_name = self, ""
 
     def get_username(self) -> str:
-        return self._entry.actor_name or self._entry.how
+        return self._entry.actor_name or str(self._entry.get_how_display())
 
     def get_change_message(self) -> str:
         fields = ", ".join(self._entry.changes)
@@ -170,6 +170,8 @@ class RowAdmin(ModelAdmin):
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """What the audit has of this row, after what Django's own log had of it before there was one."""
+        if not self.has_view_permission(request):  # which Django asks for only once it has found the row
+            raise PermissionDenied
         acts = Entry.objects.filter(object_id=object_id, object_type=self.opts.label_lower).order_by("-id")
         log = LogEntry.objects.filter(object_id=object_id, content_type__app_label=self.opts.app_label)
         log = log.filter(content_type__model=self.opts.model_name).select_related("user").order_by("-action_time")
