@@ -44,11 +44,11 @@ lint: $(INSTALLED_TO_TEST) $(NODE_CHECKS)
 
 test: $(INSTALLED_TO_TEST) $(NODE_CLIENT) chromium lint
 	$(BIN)/python -m scripts.audit --where-saved
-	$(BIN)/python -m pytest -n 2 --durations=10
+	$(BIN)/python -m pytest -n 3 --durations=10
 
 # Of the tests in their own process alone: what the running product runs for the others is not seen.
 coverage: $(INSTALLED_TO_TEST)
-	$(BIN)/python -m pytest -n 2 -m "not browser and not product" --cov --cov-report=term
+	$(BIN)/python -m pytest -n 3 -m "not browser and not product" --cov --cov-report=term
 
 fuzz: $(INSTALLED_TO_TEST)
 	FUZZ_EXAMPLES=40 $(BIN)/python -m pytest -n 2 tests/config/test_fuzz.py

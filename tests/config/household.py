@@ -125,6 +125,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
     rows += [share, brought, SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE), saved]
+    rows.append(SavedPrompt.objects.create(name=unique, text="For everybody."))
     rows += [Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     hook, delivery = _webhook(owner)
     what = {"action": 2, "what": "user", "row": "somebody"}
