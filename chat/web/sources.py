@@ -34,8 +34,8 @@ AROUND = 60  # characters of the answer on either side of a citation
 MOST_ANSWERS = 200  # of a conversation, the newest
 MOST_PASSAGES = 40  # in one list; what comes after them can still be opened
 REASONS = {
-    Reason.NUMBER: _lazy("The passage does not have the number “%(words)s”."),
-    Reason.NAME: _lazy("The passage does not name “%(words)s”."),
+    Reason.NUMBER: _lazy("What the passage says of this does not have the number “%(words)s”."),
+    Reason.NAME: _lazy("What the passage says of this does not name “%(words)s”."),
     Reason.NEGATION: _lazy("One of the two says no where the other does not: “%(words)s”."),
     Reason.OPPOSITE: _lazy("The passage says the opposite of “%(words)s”."),
     Reason.ORDER: _lazy("The passage has these the other way round: “%(words)s”."),
