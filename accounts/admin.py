@@ -42,7 +42,6 @@ class GroupAdmin(RightsAdmin):
     form = GroupForm
     fields = ("name", "permissions")
     search_fields = ("name",)
-    filter_horizontal = ("permissions",)
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         form: Any = super().get_form(request, *args, **kwargs)

@@ -21,7 +21,11 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm
-from unfold.widgets import UnfoldAdminFileFieldWidget, UnfoldAdminTextareaWidget
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminFileFieldWidget,
+    UnfoldAdminTextareaWidget,
+)
 
 from accounts import people, services
 from accounts.access.delegation import outranks, require_held
@@ -167,6 +171,8 @@ class RightsAdmin(RowAdmin):
     """Has a field of rights: those on what has pages here, and what else somebody was given."""
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
+        # Not Django's two lists: boxes fit a phone, and speak the reader's language.
+        kwargs["widget"] = UnfoldAdminCheckboxSelectMultipleWidget()
         if db_field.remote_field.model is Permission:
             shown = ContentType.objects.get_for_models(*self.admin_site._registry).values()
             held = Q(user__isnull=False) | Q(group__isnull=False)

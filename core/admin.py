@@ -172,6 +172,7 @@ class RowAdmin(ModelAdmin):
         """What the audit has of this row, after what Django's own log had of it before there was one."""
         if not self.has_view_permission(request):  # which Django asks for only once it has found the row
             raise PermissionDenied
+        object_id = object_id.replace("\0", "")  # which PostgreSQL takes for no text
         acts = Entry.objects.filter(object_id=object_id, object_type=self.opts.label_lower).order_by("-id")
         log = LogEntry.objects.filter(object_id=object_id, content_type__app_label=self.opts.app_label)
         log = log.filter(content_type__model=self.opts.model_name).select_related("user").order_by("-action_time")

@@ -7,6 +7,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connection
 from django.test.utils import override_settings, setup_databases
+from django.utils.translation import override
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
@@ -40,6 +41,13 @@ class Workspace:
 
     model: ScriptedModel
     directory: Path
+
+
+@pytest.fixture(autouse=True)
+def language() -> Iterator[None]:
+    """A request of a test's own process leaves its language behind, to the tests that come after it."""
+    with override("en"):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

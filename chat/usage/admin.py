@@ -21,6 +21,13 @@ TABLES = {"day": _("Day"), "model": _("Model"), "person": _("Person"), "project"
 SHOWN = 100  # rows of a table
 
 
+def _shown(rows: QuerySet[ModelCall, dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Those of a table; purposes are said in the reader's language."""
+    if kind != "purpose":
+        return list(rows[:SHOWN])
+    return [{**row, "name": ModelCall.Purpose(row["name"]).label} for row in rows[:SHOWN]]
+
+
 class RangeForm(forms.Form):
     """Which calls are summed; what is left empty leaves nothing out."""
 
@@ -79,7 +86,7 @@ class ModelCallAdmin(RecordAdmin):
             "opts": self.opts,
             "form": form,
             "total": spent(rows),
-            "tables": [(title, list(summed(rows, kind, zone)[:SHOWN])) for kind, title in TABLES.items()],
+            "tables": [(title, _shown(summed(rows, kind, zone), kind)) for kind, title in TABLES.items()],
             "query": request.GET.urlencode() or f"first={today.replace(day=1)}&last={today}",
         }
         return TemplateResponse(request, "admin/chat/modelcall/sums.html", context)

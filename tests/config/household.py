@@ -125,7 +125,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
     rows += [share, brought, SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE), saved]
-    rows.append(SavedPrompt.objects.create(name=unique, text="For everybody."))
+    for_everybody = SavedPrompt.objects.create(name=unique, text="For everybody.")
+    rows.append(for_everybody)
     rows += [Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     hook, delivery = _webhook(owner)
     what = {"action": 2, "what": "user", "row": "somebody"}
@@ -184,7 +185,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "format": "json",
     }
     yield Household(values, rows)
-    prompts = (prompt, summary_prompt, prompt_text)
+    prompts = (prompt, summary_prompt, prompt_text, for_everybody)
     for row in (provider, *prompts, profile, own, reminder, group, embedder, search, server, web_access, workspace):
         row.delete()
 

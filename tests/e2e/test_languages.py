@@ -34,7 +34,7 @@ def test_a_browser_that_asks_for_vietnamese_gets_it(visit: OpenBrowser, product:
     page.get_by_label("Tin nhắn của bạn").fill('Chào\nscript: {"text": "Xin chào bạn."}')
     page.get_by_role("button", name="Gửi").click()
     expect(status(page)).to_have_text("Câu trả lời đã xong, 3 từ.")
-    expect(page.locator(".context-link").last).to_contain_text("ngữ cảnh")
+    expect(page.locator(".context-link").last).to_contain_text("Mô hình đã thấy")
 
 
 def test_the_language_of_the_settings_goes_before_the_browsers(page: Page, product: Product) -> None:
