@@ -102,8 +102,16 @@ def stored() -> set[str]:
     for model in models:
         fields = [each.attname for each in model._meta.concrete_fields if isinstance(each, FREE) and not each.choices]
         for row in model._base_manager.values_list(*fields).distinct() if fields else ():
-            found |= {" ".join(str(value).split()) for value in row if value}
+            found |= {" ".join(text.split()) for value in row for text in texts(value)}
     return found
+
+
+def texts(value: object) -> Iterator[str]:
+    """Those in a value of JSON."""
+    if isinstance(value, str):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from texts(each)
 
 
 def left_over(data: set[str], english: str, vietnamese: str) -> Iterator[str]:
