@@ -32,6 +32,8 @@ def sign_in(browser: Browser, url: str, **options: Any) -> Page:
     page.fill("[name=username]", "admin")
     page.fill("[name=password]", PASSWORD)
     page.click("button[type=submit]")
+    page.wait_for_url(lambda there: "/login" not in there)
+    page.goto(url + "/")  # the first administrator is led to setting up
     page.wait_for_selector(".plan-line")
     return page
 

@@ -32,6 +32,7 @@ def cited(page: Page, person: Person, place: str) -> None:
     ready(page)
     ask(page, "Which clause?", text=ANSWER)
     expect_complete(page)
+    expect(answer(page)).to_contain_text("What exceeds it is free")
     expect(answer(page).locator(".citation")).to_have_count(2)
 
 
