@@ -24,7 +24,7 @@ SHOWN = 8  # rows of a table
 MOST_FAILURES = 5_000
 MOST_TIMED = 5_000  # turns
 ASKING = [{"approval": "waiting"}]  # is among the parts of an answer whose person is asked for leave
-LONGEST = 400  # characters of a failure's sentence
+LONGEST = 1000  # characters of a failure's sentence
 
 
 @dataclass(frozen=True, slots=True)

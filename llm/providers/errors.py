@@ -241,13 +241,14 @@ def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelEr
     if code == "context_too_long":
         return _error(code, limit=report.limit or _context_limit(report.message))
     if code == "rate_limited" and retry_after is not None:
-        wait = f"{max(1, round(retry_after))} seconds"
-        sentence = f"The provider is receiving too many requests. Try again in {wait}."
+        wait = max(1, round(retry_after))
+        sentence = f"The provider is receiving too many requests. Try again in {wait} s."
         return _error(code, sentence=sentence, retry_after=retry_after)
     if found := _GREATEST_ANSWER.search(report.message):
         return _error(code, limit=int(found[1]), parameter="max_tokens")
     if code == "bad_model_request" and (quote := _quote(report.message, api_key)):
-        return _error(code, sentence=f"{_SENTENCES[code]} It said: “{quote}”", parameter=report.parameter)
+        sentence = f"The provider refused the request and said: “{quote}” Check the model's settings."
+        return _error(code, sentence=sentence, parameter=report.parameter)
     return _error(code, retry_after=retry_after if code in _RETRYABLE else None, parameter=report.parameter)
 
 

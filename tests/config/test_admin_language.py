@@ -16,6 +16,7 @@ from django.db.models import CharField, JSONField, Model, TextField
 from django.test import Client
 
 from accounts.models import User
+from chat.models import Message
 from tests.config.household import Household, content, signed_in
 
 # Words that Vietnamese does not have, not even as syllables without marks.
@@ -99,7 +100,7 @@ def said(words: str) -> str:
 def stored() -> set[str]:
     """What people and other tests have written: every value of a field that is no choice of ours."""
     found: set[str] = set()
-    models: list[type[Model]] = [*admin.site._registry, LogEntry]
+    models: list[type[Model]] = [*admin.site._registry, LogEntry, Message]
     for model in models:
         fields = [each.attname for each in model._meta.concrete_fields if isinstance(each, FREE) and not each.choices]
         for row in model._base_manager.values_list(*fields).distinct() if fields else ():
