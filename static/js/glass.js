@@ -76,3 +76,11 @@ document.addEventListener("click", async (event) => {
   dialog.showPopover();
   find(HTMLElement, "select", body)?.focus();
 });
+document.addEventListener(
+  "toggle",
+  ({ target, newState }) => {
+    if (around(Element, "#share-dialog", target) && newState === "closed" && document.activeElement === document.body)
+      find(HTMLElement, "header .menu-opener")?.focus(); // the menu in which it was chosen is closed
+  },
+  true,
+);
