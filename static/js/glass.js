@@ -79,7 +79,9 @@ document.addEventListener("click", async (event) => {
 document.addEventListener(
   "toggle",
   ({ target, newState }) => {
-    if (around(Element, "#share-dialog", target) && newState === "closed" && document.activeElement === document.body)
+    const dialog = around(Element, "#share-dialog", target);
+    const { activeElement: at } = document;
+    if (dialog && newState === "closed" && (at === document.body || dialog.contains(at)))
       find(HTMLElement, "header .menu-opener")?.focus(); // the menu in which it was chosen is closed
   },
   true,
