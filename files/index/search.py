@@ -268,9 +268,8 @@ def _joined(spans: list[tuple[int, int]]) -> Spans:
     return tuple(joined)
 
 
-def passages(files: QuerySet[File], query: str, *, limit: int) -> list[Result]:
-    """The best places of `files`, best first."""
-    hits = search(query=query, files=files, limit=limit)
+def passages(hits: Sequence[Hit]) -> list[Result]:
+    """For pages: of each passage the place that says most."""
     rows = FileText.objects.filter(file__in=[hit.file for hit in hits]).values_list("file", "spans")
     spans = dict(rows)
     return [_result(hit, spans.get(hit.file, [])) for hit in hits]
