@@ -116,10 +116,11 @@ def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
             parent, before = _parent(locked, ask, found), locked.leaf_id
             question = _message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
             remember_effort(locked, ask.effort)
-            if not locked.title:
+            if not locked.title and not locked.temporary:
                 locked.title = title_from(text)
             turns = begin_answers(locked, question, models, ask.key, options=ask.options)
-            remember(user=user, text=text, at=question.created)
+            if not locked.temporary:
+                remember(user=user, text=text, at=question.created)
             _attach(question, files)
             if parent is not None and parent.pk != before:
                 carry_marks(locked.pk, before, parent.pk, [question.pk])
