@@ -3,18 +3,14 @@
 import io
 import re
 import zipfile
-from collections.abc import Iterator
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-import redis
 from django.conf import settings
 from django.core.files.storage import default_storage
-from django.db import connection
 from django.test import Client
 from django.utils import timezone
-from psycopg import sql
 
 from accounts.models import User
 from audit.models import Entry
@@ -24,6 +20,7 @@ from files.models import File
 from tests.application import Application
 from tests.chat.documents import asked, upload
 from tests.conftest import Person
+from tests.leftovers import held, kept
 from tests.product import until
 
 
@@ -37,38 +34,6 @@ def browser(person: Person) -> Client:
 @pytest.fixture
 def place(person: Person) -> str:
     return str(person.caller.post("conversations/", {"temporary": True}, expect=201)["id"])
-
-
-def kept(marker: str) -> list[str]:
-    """Where a text is: the tables of the database, and the keys of Redis."""
-    with connection.cursor() as cursor:
-        tables = connection.introspection.table_names(cursor)
-        found = []
-        for table in tables:
-            query = sql.SQL("SELECT 1 FROM {table} row WHERE row::text LIKE %s LIMIT 1").format(
-                table=sql.Identifier(table)
-            )
-            cursor.execute(query, [f"%{marker}%"])
-            found += [table] if cursor.fetchone() else []
-    return found + [
-        each for url in (settings.STREAMS_URL, settings.CACHES["default"]["LOCATION"]) for each in held(url, marker)
-    ]
-
-
-def held(url: str, marker: str) -> Iterator[str]:
-    """The keys of a Redis in whose values the text is."""
-    read = {
-        "string": lambda key: store.get(key),
-        "stream": lambda key: store.xrange(key),
-        "hash": lambda key: store.hgetall(key),
-        "zset": lambda key: store.zrange(key, 0, -1),
-        "set": lambda key: store.smembers(key),
-        "list": lambda key: store.lrange(key, 0, -1),
-    }
-    store = redis.Redis.from_url(url, protocol=2)
-    for key in store.scan_iter():
-        if marker in repr((key, read.get(store.type(key).decode(), lambda key: None)(key))):
-            yield repr(key)
 
 
 def test_after_it_is_closed_nothing_of_it_is_left_but_what_it_cost(application: Application, person: Person) -> None:
