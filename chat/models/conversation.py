@@ -1,6 +1,5 @@
 """The conversation: a tree of messages, and the turns that grow it."""
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
@@ -366,17 +365,6 @@ class NextMessage(models.Model):
 
     def __str__(self) -> str:
         return self.text[:60]
-
-
-LENGTH = 60  # characters
-
-
-def title_from(text: str) -> str:
-    """The beginning of a text, cut between words where it has any."""
-    line = " ".join(text.split())
-    if " " not in line[:LENGTH]:
-        return line[:LENGTH]
-    return textwrap.shorten(line, LENGTH, placeholder="…")
 
 
 class LastPrompt(models.Model):

@@ -16,7 +16,6 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.conversation import title_from
 from chat.models.conversation_state import (
     RunWaits,
     busy,
@@ -30,6 +29,7 @@ from chat.models.conversation_state import (
 )
 from chat.models.queries import Standing, store
 from chat.models.summary import carry_marks
+from chat.models.words import title_from
 from chat.prompts.preview import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import base_context
 from chat.rendering.references import remember
