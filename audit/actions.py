@@ -15,6 +15,7 @@ _OF_KINDS = {
     "web_access": "added changed deleted",
     "tool_server": "added changed deleted",
     "embedder": "added changed deleted activated",
+    "reranker": "added changed deleted switched_on switched_off",
     "system_prompt": "added activated",
     "summary_prompt": "added activated",
     "prompt_text": "added activated built_in_activated",
