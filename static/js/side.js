@@ -29,11 +29,15 @@ if (isSecureContext && "serviceWorker" in navigator)
 
 // --- menus ---
 
+/** Of the menu. @type {HTMLElement | null} */
+let opener = null;
+
 document.addEventListener("click", async (event) => {
   const link = around(HTMLAnchorElement, "[data-organise]", event.target);
   if (!link || opensElsewhere(event)) return;
   event.preventDefault();
   const menu = need(HTMLElement, `#${link.dataset.organise}`);
+  opener = link;
   await htmx.ajax("GET", link.href, { target: menu, swap: "innerHTML" });
   if (!menu.firstElementChild) return;
   menu.showPopover();
@@ -44,7 +48,13 @@ document.addEventListener("click", async (event) => {
 // The one of the page's head comes with the first message of a conversation.
 document.addEventListener(
   "toggle",
-  ({ target, newState }) => newState === "closed" && around(HTMLElement, "#organise, #menu", target)?.replaceChildren(),
+  ({ target, newState }) => {
+    const menu = around(HTMLElement, "#organise, #menu", target);
+    if (!menu || newState !== "closed") return;
+    // Over a sheet the browser does not bring it back.
+    if (document.activeElement === document.body || menu.contains(document.activeElement)) opener?.focus();
+    menu.replaceChildren();
+  },
   true,
 );
 

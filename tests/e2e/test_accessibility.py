@@ -10,6 +10,7 @@ from personas.models import BudgetProfile
 from tests.conftest import Person
 from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import DESKTOP, PHONE, OpenBrowser, ask, elsewhere, expect_complete, ready, status
+from tests.e2e.key_steps import FOCUSED
 from tests.house import PROFILE, House
 from tests.product import Product
 
@@ -106,15 +107,6 @@ CONTROLS = """() => Object.fromEntries(
   .filter((each) => each.checkVisibility({visibilityProperty: true}) && !each.disabled && each.type !== 'hidden'
     && each.tabIndex >= 0)
   .map((each, number) => [each.dataset.walked = String(number), each.outerHTML.slice(0, 200)]))"""
-FOCUSED = """() => {
-  const each = document.activeElement;
-  if (!each || each === document.body) return null;
-  const shown = [each, each.closest('.composer'), each.closest('label')].filter(Boolean).some((place) => {
-    const style = getComputedStyle(place);
-    return style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1;
-  });
-  return {what: each.dataset.walked, html: each.outerHTML.slice(0, 200), visible: shown};
-}"""
 
 
 def test_the_first_tab_leads_past_the_side(page: Page, product: Product) -> None:

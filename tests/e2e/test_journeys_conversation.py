@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 from llm.models import Model
 from personas.tools import TASKS
 from tests.conftest import Person
+from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import (
     Look,
     answer,
@@ -23,6 +24,7 @@ from tests.e2e.conftest import (
     who_answers,
 )
 from tests.e2e.conversation_steps import model_to_answer_again
+from tests.e2e.key_steps import FOCUSED, Keys
 from tests.product import Product
 from tests.projects.uploads import uploaded
 
@@ -255,3 +257,102 @@ def test_models_answer_side_by_side_and_one_is_gone_on_with(look: Look, three: l
     expect(answer(page, 0)).to_contain_text("From b.")
     expect(answer(page, 0).get_by_role("group", name="Versions")).to_contain_text("2/3")
     look.check()
+
+
+def test_a_conversation_is_led_by_keys_alone(look: Look, contracts: str, three: list[str]) -> None:
+    page, keys = look.page, Keys(look.page)
+    caller = look.visit.person.caller
+    uploaded(caller, "annex.txt", "Annex A.")
+    caller.post("prompts/", {"name": "Letter", "text": "Write to {{who}}."}, expect=201)
+    look.go(contracts)
+    ready(page)
+    put_together_by_keys(look, keys)
+
+    keys.to("Your message", back=True)
+    keys.press("Control+a")
+    keys.write(scripted("Go on for long", tokens=4_000, interval=0.02))
+    keys.open("Send")
+    expect(answer(page).locator(".prose")).to_contain_text("t5")
+    if look.phone:
+        keys.to("Your message")
+    keys.open("Stop the answer")
+    expect(answer(page)).to_have_attribute("data-status", "stopped")
+    keys.open("Continue", back=True)
+    expect(answer(page)).to_be_focused()
+    expect(answer(page).locator(".prose")).to_contain_text("t5")
+    keys.press("Escape")
+    expect(answer(page)).to_have_attribute("data-status", "stopped")
+
+    keys.open("Edit", back=True)  # of the first question; the one that asks to go on has none
+    expect(page.get_by_label("Your message, in other words")).to_be_focused()
+    keys.open("Cancel")
+    expect(page.locator("[data-edit-question]")).to_be_focused()
+    keys.press("Enter")
+    expect(page.get_by_label("Your message, in other words")).to_be_focused()
+    keys.press("Control+a")
+    keys.write(scripted("Which clause?", text=CITED))
+    keys.open("Send")
+    expect(answer(page)).to_contain_text("The fee is limited")
+    expect_complete(page)
+    read_by_keys(look, keys)
+    look.check()
+
+
+def put_together_by_keys(look: Look, keys: Keys) -> None:
+    """A message from a saved prompt that asks for something, with a file."""
+    page = look.page
+    if look.phone:
+        keys.to("Your message")
+    expect(field(page)).to_be_focused()
+    keys.write("/lett")
+    expect(page.get_by_role("listbox", name="Prompts").get_by_role("option", name="Letter")).to_be_visible()
+    keys.press("Enter")
+    expect(page.get_by_role("dialog").get_by_label("who")).to_be_focused()
+    keys.write("Lan")
+    keys.open("Put into the message")
+    expect(field(page)).to_be_focused()
+    expect(field(page)).to_have_value("Write to Lan.")
+
+    keys.open("Attach files")
+    keys.open("From your files…")
+    picker = page.get_by_role("dialog", name="Choose from your files")
+    expect(picker.get_by_label("Search your files")).to_be_focused()
+    expect(picker.locator(".pick-name")).to_have_text(["annex.txt", "contract.txt"])
+    keys.open("Choose")
+    expect(picker.get_by_role("button", name="Chosen")).to_be_disabled()
+    keys.press("Escape")
+    expect(page.get_by_role("button", name="Attach files")).to_be_focused()
+    expect(page.locator("#chips .chip")).to_have_attribute("data-status", "ready")
+    keys.open("Model and persona")
+    expect(who_answers(page)).to_be_visible()
+    keys.press("Escape")
+    expect(page.locator(".who-opener")).to_be_focused()
+
+
+def read_by_keys(look: Look, keys: Keys) -> None:
+    """What stands under an answer that cites something."""
+    page, panel = look.page, look.page.locator("#panel")
+    page.locator(".answer").last.focus()
+    keys.open("1")
+    expect(panel.locator("#source-1")).to_be_focused()
+    keys.press("Escape")
+    expect(panel).to_be_hidden()
+    assert page.evaluate(FOCUSED), "the focus is where it was before"
+    keys.open("What the model saw")
+    expect(panel.get_by_role("heading", name="What the model saw")).to_be_focused()
+    keys.open("Leave out: Which clause?")
+    expect(panel.get_by_role("button", name="Bring back: Which clause?")).to_be_focused()
+    keys.press("Enter")
+    expect(panel.get_by_role("button", name="Pin: Which clause?")).to_be_focused()
+    assert violations(page) == []
+    keys.press("Escape")
+    expect(answer(page).get_by_role("link", name="What it saw")).to_be_focused()
+    keys.open("Pin this turn", back=True)
+    question = page.locator("article.question").last
+    expect(question.get_by_role("button", name="Undo")).to_be_focused()
+    keys.press("Enter")
+    expect(question.get_by_role("button", name="Pin this turn")).to_be_focused()
+    keys.open("Answer again with another model")
+    expect(page.get_by_role("form", name="Answer again with").get_by_role("button").first).to_be_focused()
+    keys.press("Escape")
+    expect(answer(page).get_by_role("button", name="Answer again with another model")).to_be_focused()

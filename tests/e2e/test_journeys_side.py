@@ -7,7 +7,9 @@ import pytest
 from playwright.sync_api import FilePayload, Locator, expect
 
 from tests.chat.exports import as_json, as_zip, branched, claude
+from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import Look, OpenBrowser, answer, field, ready
+from tests.e2e.key_steps import FOCUSED, Keys
 from tests.product import Caller
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -149,3 +151,80 @@ def test_conversations_are_taken_out_and_brought_in(look: Look) -> None:
     expect(answer(page, 0)).to_contain_text("Found it.")
     look.check()
     expect(look.side().locator("#side-list")).to_contain_text("From elsewhere")
+
+
+def test_conversations_are_organised_by_keys_alone(look: Look) -> None:
+    page, keys, caller = look.page, Keys(look.page), look.visit.person.caller
+    talk(caller, "Pears", "pears")
+    apples = talk(caller, "Apples", "apples")
+    look.go(f"/c/{apples}/")
+    ready(page)
+    titles, title = page.locator("#side-list"), page.locator("#organise").get_by_label("Title")
+    row = titles.locator("li").filter(has_text="Pears").get_by_role("link", name="Options:")
+    if look.phone:
+        keys.open("Conversations")
+    keys.open("Options: Pears")
+    expect(title).to_be_focused()
+    keys.press("Escape")
+    expect(row).to_be_focused()
+    keys.press("Enter")
+    expect(title).to_be_focused()
+    keys.press("Control+a")
+    keys.write("Ripe Pears")
+    keys.press("Enter")
+    expect(titles).to_contain_text("Ripe Pears")
+    expect(row).to_be_focused()
+    for action, then in (("Pin to the top", row), ("Delete", page.get_by_role("button", name="Undo"))):
+        keys.press("Enter")
+        expect(title).to_be_focused()
+        keys.open(action)
+        expect(then).to_be_focused()
+    expect(titles).not_to_contain_text("Pears")
+    assert violations(page) == []
+    keys.press("Enter")
+    expect(titles).to_contain_text("Ripe Pears")
+    expect(titles.locator("a:focus")).to_have_count(1)
+    keys.open("Choose several", back=True)
+    expect(page.locator("[data-choose-all]")).to_be_focused()
+    keys.press("Escape")
+    expect(page.locator("#side-choose")).to_be_focused()
+    shared_and_found_by_keys(look, keys)
+
+
+def shared_and_found_by_keys(look: Look, keys: Keys) -> None:
+    page = look.page
+    if look.phone:
+        keys.press("Escape")
+        expect(page.locator("#side")).to_be_hidden()
+    keys.open("Options of this conversation")
+    expect(page.locator("#menu").get_by_label("Title")).to_be_focused()
+    keys.open("Share by link…")
+    dialog = page.get_by_role("dialog", name="Share by link")
+    expect(dialog.get_by_label("The link ends")).to_be_focused()
+    keys.press("ArrowDown")
+    keys.to("Password")
+    keys.write("open sesame")
+    keys.open("Make a link")
+    expect(dialog.get_by_label("Link", exact=True)).to_be_visible()
+    expect(dialog).to_contain_text("with a password")
+    assert page.evaluate(FOCUSED), "the focus is in the dialog"
+    keys.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_role("link", name="Options of this conversation")).to_be_focused()
+
+    keys.press("Control+k")
+    palette = page.get_by_role("dialog", name="Search and commands")
+    expect(palette.get_by_label("Search everything")).to_be_focused()
+    keys.press("Escape")
+    expect(page.get_by_role("link", name="Options of this conversation")).to_be_focused()
+    keys.press("Control+k")
+    keys.write("ripe pears")
+    expect(palette.get_by_role("option", name="All that was found")).to_be_visible()
+    expect(palette.get_by_role("option", name="Ripe Pears").first).to_have_attribute("aria-selected", "true")
+    keys.press("Enter")
+    expect(page.locator("#title")).to_have_text("Ripe Pears")
+    look.go("/settings/")
+    keys.to("Language")
+    keys.open("Save")
+    expect(page.get_by_role("status")).to_contain_text("Saved")
+    look.check()
