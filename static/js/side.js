@@ -108,7 +108,12 @@ list.addEventListener("click", (event) => {
   }
   countChosen();
 });
-list.addEventListener("keydown", ({ key }) => key === "Escape" && find(HTMLElement, "#choose-done", list)?.click());
+list.addEventListener("keydown", (event) => {
+  const done = find(HTMLElement, "#choose-done", list);
+  if (event.key !== "Escape" || !done) return;
+  event.preventDefault(); // which would close the sheet as well
+  done.click();
+});
 list.addEventListener("htmx:afterSwap", ({ detail: { requestConfig } }) => {
   countChosen();
   const next = { "side-choose": "[data-choose-all]", "choose-done": "#side-choose" }[requestConfig.elt.id];
