@@ -8,6 +8,7 @@ from files.extraction.outside import recognition
 from files.extraction.readers.media_types import PDF
 from files.extraction.readers.result import Extracted, ExtractionError, paged
 
+RECOGNISED = "[Recognised on a picture"  # with which the text of such a page begins
 Progress = Callable[[int, int], None]  # which of the pages to be recognised comes next, and of how many
 
 
@@ -54,4 +55,4 @@ def _recognised(path: Path, number: int, password: str) -> str:
     except ExtractionError:
         return ""
     by = ", ".join(recognition.languages())
-    return f"[Recognised on a picture: {by}, {found.confidence:.0f} % sure]\n\n{found.text}" if found.text else ""
+    return f"{RECOGNISED}: {by}, {found.confidence:.0f} % sure]\n\n{found.text}" if found.text else ""
