@@ -5,6 +5,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from io import SEEK_END
 from typing import IO, Any
 from uuid import UUID
 
@@ -19,10 +20,8 @@ from core.errors import ProductError
 from core.requests import identifier
 from files import services, storage
 from files.extraction import process
-from files.extraction.readers.media_types import PDF
 from files.extraction.readers.result import ExtractionError
 from files.extraction.scans import RECOGNISED
-from files.extraction.text.passages import letters
 from files.ingest import LOST
 from files.models import File, FileText
 from files.models.file import Uses
@@ -171,10 +170,23 @@ def download(file: File) -> StreamingHttpResponse:
     The caller has checked who may see the file. Raises `file_lost` (404).
     """
     media_type = file.media_type or "application/octet-stream"
-    response = StreamingHttpResponse(_chunks(services.open_blob(file=file)))
+    return _streamed(services.open_blob(file=file), media_type, file.name, file.size)
+
+
+def download_shown(file: File) -> StreamingHttpResponse:
+    """What browsers are shown of a picture, which is the original if they can show that. As `download` in all else."""
+    media_type, content = services.open_shown(file=file)
+    content.seek(0, SEEK_END)
+    size = content.tell()
+    content.seek(0)
+    return _streamed(content, media_type, file.name, size)
+
+
+def _streamed(content: IO[bytes], media_type: str, name: str, size: int) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(_chunks(content))
     response["Content-Type"] = "text/plain; charset=utf-8" if media_type == "text/plain" else media_type
-    response["Content-Length"] = str(file.size)
-    response["Content-Disposition"] = content_disposition_header(media_type not in SHOWN, file.name) or "attachment"
+    response["Content-Length"] = str(size)
+    response["Content-Disposition"] = content_disposition_header(media_type not in SHOWN, name) or "attachment"
     response["Content-Security-Policy"] = _POLICY.get(media_type, _SANDBOX)
     response["X-Content-Type-Options"] = "nosniff"
     response["Cache-Control"] = "private, no-store"
@@ -187,7 +199,7 @@ def picture(file: File, page: int, passage: tuple[int, int] | None = None) -> Ht
     Pages count from 1. The caller has checked who may see the file. Raises `no_pictures` (409) for what has no such
     pages, `no_such_page` (404), `not_drawn` (422) for a page that cannot be drawn, `busy` (503), `file_lost` (404).
     """
-    if file.media_type != PDF:
+    if not file.pictured:
         sentence = "Only pages of PDFs are shown as pictures. Read its text, or download the original."
         raise ProductError("no_pictures", sentence, status=409)
     marked, before = Reading(file).on_page(page, *(passage or (0, 0)))
@@ -195,8 +207,8 @@ def picture(file: File, page: int, passage: tuple[int, int] | None = None) -> Ht
         sentence = "Too many pages are being drawn at the moment. Try again in a few seconds."
         raise ProductError("busy", sentence, status=503, retry_after=5)
     try:
-        with storage.local_path(file) as path:
-            drawn = process.shown_page(path, page - 1, marked[:LONGEST_MARKED], len(letters(before)[0]))
+        with storage.local_path(file, shown=file.converted) as path:
+            drawn = process.shown_page(path, page - 1, marked[:LONGEST_MARKED], sum(map(str.isalnum, before)))
     except ExtractionError as error:
         raise ProductError("not_drawn", LOCKED if error.code == "encrypted" else UNDRAWN, status=422) from error
     except FileNotFoundError as error:

@@ -9,6 +9,7 @@ urlpatterns = signed_in(
         path("", views.files, name="list"),
         path("<uuid:pk>/", views.file, name="file"),
         path("<uuid:pk>/content/", views.content, name="content"),
+        path("<uuid:pk>/shown/", views.shown, name="shown"),
         path("<uuid:pk>/pages/<int:page>/picture/", views.page_picture, name="picture"),
         path("<uuid:pk>/chip/", views.chip, name="chip"),
         path("<uuid:pk>/retry/", views.retry, name="retry"),

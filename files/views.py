@@ -14,9 +14,8 @@ from core.requests import with_row
 from files import services
 from files.api import passage_of, whole_number
 from files.encodings import ENCODINGS, label
-from files.extraction.readers.media_types import PDF
 from files.models import File
-from files.pages import Reading, download, file_list, picture, with_uses
+from files.pages import Reading, download, download_shown, file_list, picture, with_uses
 
 
 @require_http_methods(["GET", "POST"])
@@ -63,7 +62,6 @@ def file(request: Request, pk: UUID) -> HttpResponse:
         "mine": found.owner_id == request.user.pk,
         "encoding": label(found.encoding),
         "encodings": ENCODINGS,
-        "pictured": found.media_type == PDF,
         **_text(request, found),
     }
     return render(request, "files/file.html", context)
@@ -89,6 +87,11 @@ def _text(request: Request, found: File) -> dict[str, Any]:
 @with_row(services.visible_file, "GET")
 def content(request: Request, found: File) -> HttpResponseBase:
     return download(found)
+
+
+@with_row(services.visible_file, "GET")
+def shown(request: Request, found: File) -> HttpResponseBase:
+    return download_shown(found)
 
 
 @with_row(services.visible_file, "GET")

@@ -39,7 +39,7 @@ def drawn(document: pypdfium2.PdfDocument, number: int, purpose: str, passage: s
     width, height = page.get_size()
     scale = min(DOTS[purpose] / _POINTS, (MOST_PIXELS[purpose] / max(width * height, 1)) ** 0.5)
     bitmap = page.render(scale=scale, grayscale=purpose == RECOGNISED, rev_byteorder=True)
-    picture = bitmap.to_pil()
+    picture: Image.Image = bitmap.to_pil()
     if passage:
         place = bitmap.get_posconv(page)
         for box in passages.boxes(page, passage, before):

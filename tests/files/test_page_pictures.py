@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from files.extraction import process
+from files.extraction.pdfium import passages
 from files.extraction.readers.result import ExtractionError
-from files.extraction.text import passages
 from tests.files import samples
 
 

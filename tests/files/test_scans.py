@@ -31,9 +31,13 @@ def test_words_become_lines_and_paragraphs_and_specks_are_left_out() -> None:
 def tesseract(folder: Path, then: str) -> None:
     """A program of this name, which knows two languages and answers pages with what `then` writes."""
     languages = "printf 'List of available languages (3):\\neng\\nosd\\nvie\\n'; exit 0"
-    program = folder / "tesseract"
-    program.write_text(f'#!/bin/sh\n[ "$1" = --list-langs ] && {{ {languages}; }}\n{then}\n')
-    program.chmod(0o755)
+    program(folder, "tesseract", f'[ "$1" = --list-langs ] && {{ {languages}; }}\n{then}')
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
 
 
 @pytest.fixture
