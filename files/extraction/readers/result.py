@@ -34,6 +34,8 @@ SENTENCES = {
 LEFT_OUT = {
     "scans": "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs.",
     "recognised": "The text of {count} of its {pages} pages was recognised on pictures (OCR). It may have errors.",
+    "layer": "The text that {count} of its {pages} pages brought along does not fit what they show, so it was "
+    "recognised anew (OCR). It may have errors.",
     "pictures": "Pictures that were left out: {count}.",
     "attachments": "Attachments that were not read: {count}. Upload them by themselves.",
     "members": "Files in it that were not read: {count}. Each says why.",
@@ -77,7 +79,8 @@ class Extracted:
     Pages are those of a PDF, slides, sheets or chapters; there are none in other kinds. `width` and `height` (pixels)
     are those of an image, which has no text. `encoding` is that of plain text, by Python's name for it. `left_out` are
     keys of `LEFT_OUT`: what the file has besides, and how much of it. `shown` is another form of it, if people and
-    models are shown that: a JPEG, a PNG or, of several pages, a PDF.
+    models are shown that: a JPEG, a PNG or, of several pages, a PDF. `layered` are the pages, counted from 0, that are
+    pictures and have text all the same.
     """
 
     media_type: str
@@ -88,6 +91,7 @@ class Extracted:
     encoding: str = ""
     left_out: dict[str, int] = field(default_factory=dict)
     shown: bytes = b""
+    layered: list[int] = field(default_factory=list)
 
     @property
     def notes(self) -> list[str]:
@@ -160,6 +164,7 @@ def encoded(result: Extracted | ExtractionError) -> bytes:
         "height": result.height,
         "encoding": result.encoding,
         "left_out": result.left_out,
+        "layered": result.layered,
         "bytes": len(result.shown),
     }
     return json.dumps(head).encode() + b"\n" + result.shown + result.text.encode()
