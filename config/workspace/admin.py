@@ -26,6 +26,7 @@ class WorkspaceAdmin(RowAdmin):
             "Prompts",
             {"fields": ("default_profile", "layout", "date_awareness", "today_tasks", "task_tools")},
         ),
+        ("Files", {"fields": ("page_reader",)}),
         ("Sharing", {"fields": ("sharing",)}),
         ("Signing in", {"fields": ("session_days", "password_length")}),
         ("What is kept", {"fields": ("api_conversation_days",)}),
