@@ -2,7 +2,7 @@
 
 _OF_KINDS = {
     "person": "signed_in sign_in_failed signed_out_everywhere added invited imported link_made changed deactivated "
-    "activated rights_changed handed_over deleted",
+    "activated rights_changed handed_over deleted erased",
     "password": "changed chosen set switched_off refused",
     "session": "ended",
     "token": "made revoked",
@@ -33,4 +33,5 @@ _OF_KINDS = {
     # What an administrator changed of rows that have no acts of their own.
     "row": "added changed deleted",
 }
+ERASED = "person.erased"  # from then on, rows name the person by id alone
 ACTIONS: tuple[str, ...] = tuple(f"{kind}.{verb}" for kind, verbs in _OF_KINDS.items() for verb in verbs.split())

@@ -18,9 +18,9 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.models.workspace import workspace_at
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.conversation import title_from
 from chat.models.conversation_state import require_room
 from chat.models.queries import join_line, standing
+from chat.models.words import title_from
 from chat.openai_api.errors import refused
 from chat.openai_api.names import Offered, find
 from chat.openai_api.parse import History, Picture, Wanted, is_picture

@@ -56,7 +56,8 @@ def home(request: Request) -> HttpResponse:
         return page(request, None)
     try:
         ask = _ask(request)
-        conversation = start_conversation(user=request.user, scope=_new_scope(request, request.POST), ask=ask)
+        scope, temporary = _new_scope(request, request.POST), _temporary(request)
+        conversation = start_conversation(user=request.user, scope=scope, ask=ask, temporary=temporary)
     except ProductError as error:
         return _refused(request, None, error)
     address = reverse("chat:conversation", args=[conversation.pk])
@@ -287,6 +288,7 @@ def page(request: Request, found: Conversation | None, status: int = 200, **more
         **side_context(request),
         "chips": _chips(request),
         "draft": request.GET.get("text", ""),  # a persona's starter message, followed as a link
+        "temporary": found.temporary if found else _temporary(request),
         "next": next_view(found) if getattr(found, "waits", True) else None,
         "run": run_views.of_conversation(request.user, found),
         "first": first_steps(request.user) if found is None and not request.GET else None,
@@ -350,6 +352,11 @@ def _new_scope(request: Request, fields: QueryDict) -> ChatScope:
     project = visible_project(request.user, fields["project"]) if fields.get("project") else None
     persona = services.visible_persona(request.user, fields.get("persona"))
     return ChatScope(None, project, persona or (project.persona if project else None))
+
+
+def _temporary(request: Request) -> bool:
+    """Whether the new conversation is to be temporary, by the address or the composer."""
+    return (request.POST if request.method == "POST" else request.GET).get("temporary") == "yes"
 
 
 def first_steps(user: User) -> dict[str, Any] | None:

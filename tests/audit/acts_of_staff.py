@@ -16,7 +16,7 @@ from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from audit.models import Entry
 from audit.origin import How, Origin, acting
-from chat.conversations.services import purge
+from chat.conversations.erasing import erase_due
 from files.models import Embedder
 from llm.models import ToolServer, WebAccess, WebSearch
 from llm.services import store_model
@@ -358,4 +358,4 @@ def _(w: World) -> None:
 def _(w: World) -> None:
     made = w.conversation(w.olga)
     type(made).objects.filter(pk=made.pk).update(deleted=timezone.now() - timedelta(days=3))
-    purge()
+    erase_due()
