@@ -30,7 +30,7 @@ from chat.models import (
     ToolPermission,
     Turn,
 )
-from files.models import Embedder, File
+from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
@@ -108,6 +108,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     about: dict[str, Any] = {"tool": "open_url", "host": "a.example", "allowed": True}
     permission = ToolPermission.objects.create(conversation=turn.conversation, **about)
     embedder = Embedder.objects.create(name=unique, api_key=SECRET)
+    reranker = Reranker.objects.create(name=unique, base_url="http://127.0.0.1:9", api_key=SECRET)
     project, file, member = _project(owner, people())
     invitation = Invitation.objects.create(
         project=project, person=people(), username="invited", expires=timezone.now() + timedelta(days=1)
@@ -120,7 +121,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     rows += [summary_prompt, prompt_text, summary, job, spent]
     run = _run(owner, task)
     rows += [permission, web_access, workspace]
-    rows += [embedder, search, server, project, file, member, invitation, task, change, run]
+    rows += [embedder, reranker, search, server, project, file, member, invitation, task, change, run]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
