@@ -137,7 +137,8 @@ def _outcome(file: File) -> bool:
 
 def _recogniser(file: File) -> Recogniser:
     """The model that the workspace has chosen to read scans, while it can be used; else the machine's program alone."""
-    model = Model.objects.usable().filter(pk=workspace_at().page_reader_id, vision=True).first()
+    chosen = workspace_at().page_reader_id
+    model = Model.objects.usable().filter(pk=chosen, vision=True).first() if chosen else None
     if model is None:
         return Recogniser()
     read_page = import_string(settings.PAGE_READER)

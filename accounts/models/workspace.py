@@ -147,6 +147,17 @@ class Workspace(models.Model):
             "file's owner. Where it fails, Tesseract reads the page, if the machine has it."
         ),
     )
+    conversation_days = days(
+        "days that conversations are kept",
+        3650,
+        least=0,
+        default=0,
+        db_default=0,
+        help_text=(
+            "After their last message, with files that were used nowhere else; 0 is for ever. Then they are erased for "
+            "good, unless they or their owner are under a legal hold."
+        ),
+    )
     setup = models.CharField(max_length=10, choices=Setup, default=Setup.NEW, editable=False)
 
     class Meta:

@@ -29,7 +29,7 @@ from core.errors import ModelError
 from files.extraction.confinement import CALLS, FILES
 from files.extraction.outside import photos, recognition
 from files.extraction.process import layers_that_hold
-from files.models import Embedder
+from files.models import Embedder, Reranker
 from llm import model_facts, tokens
 from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.services import test_connection
@@ -199,6 +199,7 @@ _SECRETS: dict[type[models.Model], str] = {
     WebSearch: "Keys of web search",
     ToolServer: "Secrets of tool servers",
     Embedder: "Keys of embedders",
+    Reranker: "Keys of re-rankers",
     Webhook: "Secrets of webhooks",
 }
 AGAIN_IN_THE_ADMIN = "Add the key they were stored under to ENCRYPTION_KEYS, or enter them again in the admin."
