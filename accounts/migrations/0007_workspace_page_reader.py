@@ -15,6 +15,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='workspace',
             name='page_reader',
-            field=models.ForeignKey(blank=True, help_text="Reads pages that are pictures instead of Tesseract. It must see images; each page is a call of the file's owner. Where it fails, Tesseract reads the page, if the machine has it.", limit_choices_to={'vision': True}, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='llm.model', verbose_name='model that reads scans'),
+            field=models.ForeignKey(blank=True, help_text="Reads pages that are pictures instead of Tesseract. It must see images; each page is a call of the file's owner. Where it fails, Tesseract reads the page, if the machine has it.", null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='llm.model', verbose_name='model that reads scans'),
         ),
     ]

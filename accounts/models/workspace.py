@@ -141,7 +141,6 @@ class Workspace(models.Model):
         null=True,
         blank=True,
         related_name="+",
-        limit_choices_to={"vision": True},
         help_text=(
             "Reads pages that are pictures instead of Tesseract. It must see images; each page is a call of the "
             "file's owner. Where it fails, Tesseract reads the page, if the machine has it."
