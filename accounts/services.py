@@ -292,10 +292,13 @@ def delete_user(*, user: AbstractUser, person: User) -> None:
 
 
 def require_deletable(user: AbstractUser, person: User) -> None:
-    """Raises `right_missing`, `outranked` and `last_admin`."""
+    """Raises `staff_only`, `right_missing`, `outranked`, `last_admin` and `legal_hold` (409)."""
     require_right(user, "delete", person)
     require_rank(user, person)
     require_another_admin(person)
+    if person.legal_hold:
+        sentence = "This person is under a legal hold. Take that away first."
+        raise ProductError("legal_hold", sentence, status=409)
 
 
 def require_another_admin(person: User) -> None:

@@ -24,7 +24,7 @@ _OF_KINDS = {
     "persona": "made changed published withdrawn opened handed_over deleted",
     "project": "made changed opened handed_over deleted",
     "member": "invited joined added role_changed removed",
-    "conversation": "exported all_exported deleted restored erased imported",
+    "conversation": "exported all_exported deleted restored erased imported held released",
     "share": "made ended",
     "file": "given deleted",
     "run": "stopped_by_admin",

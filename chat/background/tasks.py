@@ -139,6 +139,7 @@ async def _recover(turn_id: UUID) -> None:
 @shared_task(name="chat.tasks.forget_requests")
 def forget_requests() -> None:
     create_turn.forget_old()
+    erasing.erase_old()
 
 
 @shared_task(name="chat.tasks.import_conversations")

@@ -15,7 +15,7 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.realtime import News, tell
 from audit.services import record
-from chat.conversations.erasing import erase, require_lasting
+from chat.conversations.erasing import erase, is_held, require_lasting
 from chat.models import Conversation, Tag, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
@@ -201,7 +201,8 @@ def delete_conversation(*, user: User, conversation: Conversation) -> None:
         conversation.deleted = timezone.now()
         conversation.save(update_fields=["deleted"])
         record(user=user, action="conversation.deleted", row=conversation)
-        if conversation.temporary and not Turn.objects.live().filter(conversation=conversation).exists():
+        answering = Turn.objects.live().filter(conversation=conversation).exists()
+        if conversation.temporary and not answering and not is_held(conversation):
             erase(conversation)
         list_changed(conversation)
 

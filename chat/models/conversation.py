@@ -110,6 +110,7 @@ class Conversation(models.Model):
     imported_from = models.CharField(
         max_length=200, blank=True, editable=False, help_text="The product it was written in, and its id there."
     )
+    legal_hold = models.BooleanField(default=False, db_default=False, help_text="Kept, also when it is deleted.")
     automatic_summaries = models.BooleanField(default=True, help_text="Off after a person has undone one.")
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now_add=True)

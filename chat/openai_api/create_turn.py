@@ -165,7 +165,8 @@ def forget_old() -> None:
     if not days:
         return
     before = timezone.now() - timedelta(days=days)
-    ended = Conversation.objects.filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
+    free = Conversation.objects.filter(legal_hold=False, owner__legal_hold=False)
+    ended = free.filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
     old = ended.filter(updated__lt=before)
     while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH]):
         images = list(File.objects.filter(attachments__message__conversation__in=batch).distinct())

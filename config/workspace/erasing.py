@@ -29,8 +29,8 @@ from projects.models import Invitation
 def erase_person(*, user: AbstractUser | None, person: User) -> None:
     """`user` is None for whoever runs commands on the server.
 
-    Raises as `require_deletable`, `yourself`, and `still_answering` (409) while an answer of theirs is being stopped;
-    from the first call on nobody signs in to the account.
+    Raises as `require_deletable`, `yourself`, `legal_hold` (409), and `still_answering` (409) while an answer of theirs
+    is being stopped; from that on nobody signs in to the account.
     """
     if user is None:
         require_another_admin(person)
@@ -38,6 +38,9 @@ def erase_person(*, user: AbstractUser | None, person: User) -> None:
         raise ProductError("yourself", "You cannot erase your own account. Ask another administrator.", status=409)
     else:
         require_deletable(user, person)
+    if person.legal_hold or Conversation.objects.filter(owner=person, legal_hold=True).exists():
+        sentence = "This person, or a conversation of theirs, is under a legal hold. Take that away first."
+        raise ProductError("legal_hold", sentence, status=409)
     with transaction.atomic():
         User.objects.filter(pk=person.pk).update(is_active=False)
         end_all(person)

@@ -97,6 +97,21 @@ def _(w: World) -> None:
     w.manage("accounts_user_delete", w.olga)
 
 
+@staff("person.erased")
+def _(w: World) -> None:
+    w.manage("accounts_user_erase", w.olga, {"_form_submitted": "on", "sure": "on"})
+
+
+@staff("conversation.held")
+def _(w: World) -> None:
+    w.manage("chat_conversation_hold", w.conversation(w.olga), {"_form_submitted": "on"})
+
+
+@staff("conversation.released")
+def _(w: World) -> None:
+    w.manage("chat_conversation_release", w.conversation(w.olga), {"_form_submitted": "on"})
+
+
 @staff("password.set")
 def _(w: World) -> None:
     form = {"password1": SECRET, "password2": SECRET, "usable_password": "true"}

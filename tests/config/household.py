@@ -56,13 +56,20 @@ def content(response: Any) -> str:
 
 @dataclass
 class Household:
-    """One person's rows and the workspace's, and the values that put them into addresses."""
+    """One person's rows and the workspace's, and the values that put them into addresses; `everybodys`: those of rows
+    of the workspace, for addresses that one's own rows have, too."""
 
     values: dict[str, str]
     rows: list[Row]
+    everybodys: dict[str, str]
 
     def addresses(self) -> list[Address]:
         return addresses(self.values)
+
+    def of_everybody(self) -> list[Address]:
+        """Those that lead to a row of the workspace where `addresses` leads to the person's own."""
+        there = addresses({**self.values, **self.everybodys})
+        return [address for address in there if any(pk in address.url for pk in self.everybodys.values())]
 
     def state(self) -> list[dict[str, Any]]:
         return [type(row)._default_manager.values().get(pk=row.pk) for row in self.rows]
@@ -138,6 +145,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "c/pk": str(turn.conversation_id),
         "conversations/pk": str(turn.conversation_id),
         "messages/pk": str(turn.answer_id),
+        "pages/page": "1",
         "turns/pk": str(turn.pk),
         "shares/pk": str(share.pk),
         "welcome/pk": str(owner.pk),
@@ -185,7 +193,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "admin/url": "nothing-here",
         "format": "json",
     }
-    yield Household(values, rows)
+    yield Household(values, rows, {"prompts/pk": str(for_everybody.pk)})
     prompts = (prompt, summary_prompt, prompt_text, for_everybody)
     for row in (provider, *prompts, profile, own, reminder, group, embedder, search, server, web_access, workspace):
         row.delete()

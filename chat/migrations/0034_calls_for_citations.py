@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0032_temporary_conversations'),
+        ('chat', '0033_legal_holds'),
     ]
 
     operations = [

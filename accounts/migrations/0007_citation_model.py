@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0005_workspace'),
+        ('accounts', '0006_legal_holds'),
         ('llm', '0016_labels'),
     ]
 
