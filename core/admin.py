@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
+from django import forms
 from django.contrib import messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
@@ -16,8 +17,10 @@ from django.core.paginator import Paginator
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.functional import cached_property
+from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 from unfold.decorators import action
 from unfold.decorators import display as unfold_display
@@ -203,6 +206,13 @@ class RowAdmin(ModelAdmin):
         """The end of a dialog: the row's page, which says this."""
         self.message_user(request, said, level)
         return go(reverse(f"admin:{self.opts.label_lower.replace('.', '_')}_change", args=[row.pk]))
+
+
+class Boxes(forms.CheckboxSelectMultiple):
+    """What may be ticked, in columns, each in a few bytes: of rights there are more than a hundred."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        return render_to_string("admin/boxes.html", self.get_context(name, value, attrs))
 
 
 def in_words(entry: str) -> str:
