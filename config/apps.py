@@ -32,7 +32,7 @@ class LeanUnfoldConfig(unfold.DefaultAppConfig):
         unfold_list.ROW_CLASSES[:] = ["cell"]
         unfold_list.CHECKBOX_CLASSES[:] = ["action-checkbox", "cell"]
         widgets.CHECKBOX_CLASSES[:] = ["tick"]
-        super().ready()
+        super().ready()  # type: ignore[no-untyped-call]  # Unfold annotates nothing here
 
 
 class ConfigConfig(AppConfig):

@@ -138,7 +138,8 @@ def _personas(days: Days) -> list[Row]:
     """What a person called a persona that is theirs alone is not shown."""
     found = overview.most(days, "persona_id")
     shared = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE, pk__in=[pk for pk, _figures in found])
-    names = {None: _("No persona"), **dict(shared.values_list("pk", "name"))}
+    names: dict[UUID | None, str] = {None: _("No persona")}
+    names.update(shared.values_list("pk", "name"))
     return [Row(names.get(pk, _("A private one")), figures, _calls_with(days, "persona", pk)) for pk, figures in found]
 
 

@@ -93,7 +93,8 @@ def most(days: Days, *names: str) -> list[tuple[Any, Figures]]:
 
 def people_who_used_most(days: Days) -> list[tuple[UUID | None, str | None, Figures]]:
     """As `most`, with key and name; from the calls themselves."""
-    rows = days.calls.order_by().values_list("person_id", "person__username").annotate(**OF_CALLS)
+    calls: QuerySet[Any, Any] = days.calls.order_by()
+    rows = calls.values_list("person_id", "person__username").annotate(**OF_CALLS)
     found = rows.order_by(F("cost").desc(nulls_last=True), "-calls")[:SHOWN]
     return [(pk, name, Figures(*figures)) for pk, name, *figures in found]
 
