@@ -21,6 +21,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.functional import cached_property
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from unfold.admin import ModelAdmin
@@ -107,9 +108,9 @@ class Act:
         return self._entry.actor_name or str(self._entry.get_how_display())
 
     def get_change_message(self) -> str:
-        fields = ", ".join(field_in_words(self._entry.object_type, name) for name in self._entry.changes)
+        fields = [(field_in_words(self._entry.object_type, name),) for name in self._entry.changes]
         said = act_in_words(self._entry.action)
-        return f"{said}: {fields}" if fields else said
+        return format_html("{}: {}", said, format_html_join(", ", "{}", fields)) if fields else said
 
 
 def act_in_words(action: str) -> str:
@@ -126,12 +127,13 @@ def kind_in_words(object_type: str) -> str:
 
 
 def field_in_words(object_type: str, name: str) -> str:
-    """What pages call this field of such a row; as it is where it is no field of it."""
+    """What pages call this field of such a row; as code, where it is none that they show."""
     try:
         field: Any = apps.get_model(object_type)._meta.get_field(name)
-        return str(field.verbose_name)
+        words = field.verbose_name
     except (LookupError, ValueError, FieldDoesNotExist, AttributeError):
-        return i18n.label(name)
+        words = name
+    return format_html('<code class="quiet">{}</code>', name) if type(words) is str else str(words)
 
 
 class History:
@@ -227,7 +229,8 @@ class RowAdmin(ModelAdmin):
         acts = Entry.objects.filter(object_id=object_id, object_type=self.opts.label_lower).order_by("-id")
         log = LogEntry.objects.filter(object_id=object_id, content_type__app_label=self.opts.app_label)
         log = log.filter(content_type__model=self.opts.model_name).select_related("user").order_by("-action_time")
-        page = Paginator(History(acts, log), HISTORY_PAGE).get_page(request.GET.get("p"))
+        listed: Paginator[Any] = Paginator(History(acts, log), HISTORY_PAGE)  # type: ignore[arg-type]  # has length and parts
+        page = listed.get_page(request.GET.get("p"))
         context = {
             "action_list": page,
             "pagination_required": page.has_other_pages(),

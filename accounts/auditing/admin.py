@@ -69,10 +69,10 @@ class ExportForm(forms.Form):
 
 
 def _change(change: Any) -> str:
-    if isinstance(change, list) and len(change) == 2:
-        before, after = (json.dumps(each, ensure_ascii=False) for each in change)
-        return f": {before} → {after}"
-    return f": {json.dumps(change, ensure_ascii=False)}"
+    if change is None:
+        return ""
+    pair = change if isinstance(change, list) and len(change) == 2 else [change]
+    return format_html("<code>{}</code>", " → ".join(json.dumps(each, ensure_ascii=False) for each in pair))
 
 
 @admin.register(Entry)
@@ -113,11 +113,8 @@ class EntryAdmin(RecordAdmin):
     @display(description="What changed")
     def what_changed(self, entry: Entry) -> str:
         """A line for each field; of texts and secrets only that they changed."""
-        lines = [
-            (field_in_words(entry.object_type, name), _change(change) if change is not None else "")
-            for name, change in entry.changes.items()
-        ]
-        return format_html_join(mark_safe("<br>"), "{}{}", lines) or "–"
+        lines = [(field_in_words(entry.object_type, name), _change(change)) for name, change in entry.changes.items()]
+        return format_html_join(mark_safe("<br>"), "{} {}", lines) or "–"
 
     @button("Take along", icon="download", permission="view")
     def take_along(self, request: HttpRequest) -> HttpResponseBase:
