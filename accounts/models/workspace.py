@@ -106,6 +106,16 @@ class Workspace(models.Model):
         default=True,
         help_text="Every prompt lists the person's tasks of the day. Off: only tasks that they mention with @ID.",
     )
+    citation_model = models.ForeignKey(
+        "llm.Model",
+        verbose_name="model that checks citations",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="Empty: citations are checked by rules alone. It is asked once more for each answer that cites; the "
+        "answer ends when it has said of each sentence whether its passage carries it.",
+    )
     sharing = models.BooleanField(
         "links to conversations",
         default=True,
@@ -132,6 +142,17 @@ class Workspace(models.Model):
         help_text=(
             "Of conversations that programs make in the OpenAI protocol, with their images; 0 is for ever. Empty: "
             "as API_CONVERSATION_DAYS says, which is set where the product runs."
+        ),
+    )
+    conversation_days = days(
+        "days that conversations are kept",
+        3650,
+        least=0,
+        default=0,
+        db_default=0,
+        help_text=(
+            "After their last message, with files that were used nowhere else; 0 is for ever. Then they are erased for "
+            "good, unless they or their owner are under a legal hold."
         ),
     )
     setup = models.CharField(max_length=10, choices=Setup, default=Setup.NEW, editable=False)

@@ -42,6 +42,7 @@ class ModelCall(models.Model):
         SUMMARY = "summary", gettext_lazy("Summary")
         TITLE = "title", gettext_lazy("Title")
         REPLAY = "replay", gettext_lazy("Prompt lab")
+        CITATIONS = "citations", gettext_lazy("Check of citations")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     person = _named(settings.AUTH_USER_MODEL)

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0031_index_of_pinned_conversations'),
+        ('chat', '0034_calls_for_citations'),
         ('llm', '0016_labels'),
         ('personas', '0011_shared_prompts'),
     ]
