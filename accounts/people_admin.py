@@ -233,7 +233,8 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         return super().has_change_permission(request, person) and not (person and outranks(person, acting(request)))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return super().has_delete_permission(request, obj) and not (obj and outranks(obj, acting(request)))
+        person = self._person(obj)
+        return super().has_delete_permission(request, person) and not (person and outranks(person, acting(request)))
 
     def has_invite_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_add_permission(request) and super().has_change_permission(request)
