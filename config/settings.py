@@ -24,7 +24,7 @@ CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
     "daphne",
-    "unfold",
+    "config.apps.LeanUnfoldConfig",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -125,6 +125,7 @@ CELERY_BEAT_SCHEDULE = {
     "sweep-blobs": {"task": "files.tasks.sweep_blobs", "schedule": 15.0, "options": {"expires": 15.0}},
     "sweep-files": {"task": "files.tasks.sweep_files", "schedule": 5.0, "options": {"expires": 5.0}},
     "tidy-conversations": {"task": "chat.tasks.tidy_conversations", "schedule": 60.0, "options": {"expires": 60.0}},
+    "sum-usage": {"task": "chat.tasks.sum_usage", "schedule": 600.0, "options": {"expires": 600.0}},
     "sweep-webhooks": {"task": "accounts.webhooks.tasks.sweep_webhooks", "schedule": 5.0, "options": {"expires": 5.0}},
     "sweep-turns": {"task": "chat.tasks.sweep_turns", "schedule": 5.0, "options": {"expires": 5.0}},
 }
@@ -166,6 +167,7 @@ MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
 LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # of one person: answers being written or waiting; 0 sets no limit
 CONNECTIONS_AT_ONCE = env.int("CONNECTIONS_AT_ONCE", default=100)  # sockets and streams of one person at one process
 STORED_BYTES = env.int("STORED_BYTES", default=10_000_000_000)  # of one person; 0 sets no limit
+PAGE_READER = "chat.background.page_reading.read_page"  # reads pages that are pictures, with a model
 STORED_ROWS = ("files.File", "chat.Import")  # the models whose `owner` has `size` bytes in the storage
 # What is arriving waits on the same disk: /tmp may be memory.
 FILE_UPLOAD_TEMP_DIR = MEDIA_ROOT

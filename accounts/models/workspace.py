@@ -106,6 +106,16 @@ class Workspace(models.Model):
         default=True,
         help_text="Every prompt lists the person's tasks of the day. Off: only tasks that they mention with @ID.",
     )
+    citation_model = models.ForeignKey(
+        "llm.Model",
+        verbose_name="model that checks citations",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="Empty: citations are checked by rules alone. It is asked once more for each answer that cites; the "
+        "answer ends when it has said of each sentence whether its passage carries it.",
+    )
     sharing = models.BooleanField(
         "links to conversations",
         default=True,
@@ -132,6 +142,18 @@ class Workspace(models.Model):
         help_text=(
             "Of conversations that programs make in the OpenAI protocol, with their images; 0 is for ever. Empty: "
             "as API_CONVERSATION_DAYS says, which is set where the product runs."
+        ),
+    )
+    page_reader = models.ForeignKey(
+        "llm.Model",
+        verbose_name="model that reads scans",
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text=(
+            "Reads pages that are pictures instead of Tesseract. It must see images; each page is a call of the "
+            "file's owner. Where it fails, Tesseract reads the page, if the machine has it."
         ),
     )
     conversation_days = days(
@@ -172,6 +194,8 @@ class Workspace(models.Model):
             problems["languages"] = "Offer at least one language."
         elif self.default_language not in self.languages:
             problems["default_language"] = "The default language must be among those that are offered."
+        if self.page_reader is not None and not self.page_reader.vision:
+            problems["page_reader"] = "Choose a model that sees images."
         if problems:
             raise ValidationError(problems)
 

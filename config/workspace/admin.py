@@ -24,8 +24,9 @@ class WorkspaceAdmin(RowAdmin):
         ("Languages", {"fields": ("languages", "default_language")}),
         (
             "Prompts",
-            {"fields": ("default_profile", "layout", "date_awareness", "today_tasks", "task_tools")},
+            {"fields": ("default_profile", "layout", "date_awareness", "today_tasks", "task_tools", "citation_model")},
         ),
+        ("Files", {"fields": ("page_reader",)}),
         ("Sharing", {"fields": ("sharing",)}),
         ("Signing in", {"fields": ("session_days", "password_length")}),
         ("What is kept", {"fields": ("conversation_days", "api_conversation_days")}),

@@ -1,11 +1,10 @@
 """The form of the workspace's settings."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django import forms
 from django.conf import settings
 from unfold.widgets import (
-    UnfoldAdminCheckboxSelectMultipleWidget,
     UnfoldAdminFileFieldWidget,
     UnfoldAdminSelectWidget,
     UnfoldAdminTextareaWidget,
@@ -14,7 +13,9 @@ from unfold.widgets import (
 
 from accounts.models import Workspace
 from accounts.workspace import FIELDS, logo_of
+from core.admin import Boxes
 from core.errors import ProductError
+from llm.models import Model
 from personas.models import BudgetProfile
 from personas.services import default_profile
 
@@ -26,7 +27,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         label="Languages offered",
         help_text=Workspace._meta.get_field("languages").help_text,
         choices=settings.LANGUAGES,
-        widget=UnfoldAdminCheckboxSelectMultipleWidget(),
+        widget=Boxes(),
     )
     picture = forms.FileField(
         label="Logo",
@@ -59,6 +60,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        cast("forms.ModelChoiceField[Model]", self.fields["page_reader"]).queryset = Model.objects.filter(vision=True)
         profile = default_profile()
         self.initial["layout"] = profile.layout
         self.initial["default_profile"] = None if profile._state.adding else profile.pk

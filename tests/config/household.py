@@ -145,6 +145,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "c/pk": str(turn.conversation_id),
         "conversations/pk": str(turn.conversation_id),
         "messages/pk": str(turn.answer_id),
+        "pages/page": "1",
         "turns/pk": str(turn.pk),
         "shares/pk": str(share.pk),
         "welcome/pk": str(owner.pk),

@@ -2,15 +2,19 @@
 
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import pypdfium2
 import pytest
 from PIL import Image
 
+from core.errors import ProductError
 from files.extraction import scans
 from files.extraction.outside import programs, recognition
 from files.extraction.process import layers_that_hold
 from files.extraction.readers.result import Extracted, ExtractionError
+from files.extraction.scans import RECOGNISED
 from tests.files import samples
 
 HEAD = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext"
@@ -31,9 +35,13 @@ def test_words_become_lines_and_paragraphs_and_specks_are_left_out() -> None:
 def tesseract(folder: Path, then: str) -> None:
     """A program of this name, which knows two languages and answers pages with what `then` writes."""
     languages = "printf 'List of available languages (3):\\neng\\nosd\\nvie\\n'; exit 0"
-    program = folder / "tesseract"
-    program.write_text(f'#!/bin/sh\n[ "$1" = --list-langs ] && {{ {languages}; }}\n{then}\n')
-    program.chmod(0o755)
+    program(folder, "tesseract", f'[ "$1" = --list-langs ] && {{ {languages}; }}\n{then}')
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
 
 
 @pytest.fixture
@@ -58,6 +66,54 @@ def scanned(folder: Path, *, words: str = "") -> Path:
     return path
 
 
+def layered(folder: Path, *layers: str) -> Path:
+    """A PDF of pages that are pictures, each with a text that somebody else's program has recognised."""
+    document = pypdfium2.PdfDocument(samples.pdf(layers))
+    for page in document:
+        out = io.BytesIO()
+        Image.new("L", (200, 300), 255).save(out, "JPEG")
+        picture = pypdfium2.PdfImage.new(document)
+        picture.load_jpeg(out, inline=True)
+        picture.set_matrix(pypdfium2.PdfMatrix().scale(*page.get_size()))
+        page.insert_obj(picture)
+        page.gen_content()
+    path = folder / "layered.pdf"
+    document.save(path)
+    return path
+
+
+WORDS = [
+    f"{first}{second}" for first in ("har", "wat", "mas", "duc") for second in ("bour", "ering", "ters", "kling", "der")
+]
+
+
+def page_of_words(words: Sequence[str], sure: int) -> str:
+    rows = (f"5\t1\t1\t1\t{number // 5}\t1\t0\t0\t9\t9\t{sure}\t{word}" for number, word in enumerate(words))
+    return "\n".join((HEAD, *rows, ""))
+
+
+@pytest.mark.parametrize(
+    ("sure", "words", "kept"),
+    [(95, WORDS, False), (70, WORDS, True), (95, WORDS[:15], True)],
+    ids=["a sure one replaces it", "an unsure one does not", "a few words do not"],
+)
+def test_the_text_that_a_scan_brings_along_gives_way_to_a_better_one(
+    on_the_machine: Path, tmp_path: Path, sure: int, words: list[str], kept: bool
+) -> None:
+    tesseract(on_the_machine, f"cat <<'END'\n{page_of_words(words, sure)}END")
+    fits = "\n".join(WORDS)
+    found = scans.extract(layered(tmp_path, fits, "hxrb0ur vvat mxs", fits), "scan.pdf")
+    assert [RECOGNISED in text for text in texts(found)] == [False, not kept, False]
+    assert found.left_out == ({} if kept else {"layer": 1})
+
+
+def test_a_document_whose_text_fits_on_three_of_its_pages_is_believed(on_the_machine: Path, tmp_path: Path) -> None:
+    tesseract(on_the_machine, f"cat <<'END'\n{page_of_words(WORDS, 95)}END")
+    fits = "\n".join(WORDS)
+    found = scans.extract(layered(tmp_path, fits, "hxrb0ur", fits, fits, fits), "scan.pdf")
+    assert texts(found)[1] == "hxrb0ur" and "layer" not in found.left_out
+
+
 def texts(found: Extracted) -> list[str]:
     return [found.text[start:end] for start, end in found.spans]
 
@@ -71,6 +127,39 @@ def test_pages_without_text_are_recognised_one_by_one(on_the_machine: Path, tmp_
     assert (found.left_out, said) == ({"recognised": 2}, [(1, 2), (2, 2)])
     mixed = scans.extract(scanned(tmp_path, words="Typed."), "scan.pdf")
     assert (texts(mixed), mixed.left_out) == (["Typed.", expected], {"recognised": 1})
+
+
+def test_a_model_reads_pages_where_one_is_chosen_and_gives_way_where_it_fails(
+    on_the_machine: Path, tmp_path: Path
+) -> None:
+    tesseract(on_the_machine, f"cat <<'END'\n{TABLE}END")
+    answers = iter(["# Read by the model", None])
+
+    def ask(picture: bytes) -> str:
+        assert picture.startswith(b"\x89PNG")
+        if (answer := next(answers)) is None:
+            raise ProductError("provider_unreachable", "It is away.")
+        return answer
+
+    found = scans.extract(scanned(tmp_path), "scan.pdf", recogniser=scans.Recogniser("sees", ask))
+    first, second = texts(found)
+    assert first == "[Recognised on a picture: sees]\n\n# Read by the model"
+    assert second.startswith("[Recognised on a picture: eng, vie, 88 % sure]")
+    assert found.left_out == {"recognised": 2, "unread": 1}
+
+
+def test_a_model_that_fails_three_times_is_asked_no_more() -> None:
+    asked = []
+
+    def ask(picture: bytes) -> str:
+        asked.append(picture)
+        raise ProductError("provider_unreachable", "It is away.")
+
+    recogniser = scans.Recogniser("sees", ask)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "")
+        assert [recogniser.text(bytes([number])) for number in range(5)] == [""] * 5
+    assert (len(asked), recogniser.failed) == (3, 5)
 
 
 def test_what_is_not_recognised_is_said_as_before(on_the_machine: Path, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import redis
 from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection, models
-from django.utils.formats import date_format
 from kombu.exceptions import KombuError
 
 from accounts.models import Webhook
@@ -27,6 +26,7 @@ from core import background
 from core.crypto import is_lost
 from core.errors import ModelError
 from files.extraction.confinement import CALLS, FILES
+from files.extraction.outside import photos, recognition
 from files.extraction.process import layers_that_hold
 from files.models import Embedder, Reranker
 from llm import model_facts, tokens
@@ -52,7 +52,7 @@ class Finding:
 
 
 def findings() -> Iterator[Finding]:
-    for check in (_python, _data_dir, _secret_key, _hosts, _proxies, _encodings, _readers, _redis, _broker):
+    for check in (_python, _data_dir, _secret_key, _hosts, _proxies, _encodings, _readers, _programs, _redis, _broker):
         yield from check()
     reached = _database()
     yield reached
@@ -140,6 +140,20 @@ def _readers() -> Iterator[Finding]:
             yield Finding(
                 "warn", "Reader of uploads", f"{layer} is not to be had, so nothing ensures that it {what}", mend
             )
+
+
+def _programs() -> Iterator[Finding]:
+    """Programs of the machine that read what ours do not."""
+    if languages := recognition.languages():
+        yield Finding("ok", "Text recognition", f"Tesseract knows {', '.join(languages)}")
+    else:
+        mend = "Install tesseract-ocr and its package for each of your languages."
+        yield Finding("warn", "Text recognition", "Tesseract is not installed, so scans have no text", mend)
+    if photos.available():
+        yield Finding("ok", "Photos of phones", "libheif's program opens HEIC")
+    else:
+        mend = "Install libheif-examples."
+        yield Finding("warn", "Photos of phones", "libheif's program is not installed, so HEIC is refused", mend)
 
 
 def _redis() -> Iterator[Finding]:
@@ -319,8 +333,8 @@ def _facts(model: Model) -> Iterator[Finding]:
     retires_on = model_facts.retirement(model)
     if retires_on is not None and model_facts.retires_soon(model):
         mend = "Choose another for personas and conversations, then switch it off."
-        day = date_format(retires_on, "j F Y")
-        yield Finding("warn", f"Model {model} of {model.provider}", f"retires on {day}", mend)
+        # Not in anybody's language: the admin keeps what was found for whoever looks next.
+        yield Finding("warn", f"Model {model} of {model.provider}", f"retires on {retires_on:%Y-%m-%d}", mend)
     served = model_facts.served_window(model)
     if served is not None and served < model.window:
         mend = "Correct it in the admin (“Take what was found”), or start the server with a larger one."
