@@ -21,6 +21,7 @@ interface HtmxExtension {
 }
 
 declare const htmx: {
+  logger: (element: Element, event: string, detail: { error?: string }) => void;
   ajax(method: string, url: string, context: object): Promise<void>;
   defineExtension(name: string, extension: HtmxExtension): void;
   process(element: Element): void;
