@@ -140,7 +140,7 @@ def _longest_task(browser: Browser, page: Page, steps: int) -> float:
     )
     [thread] = [tid for pid, tid, name in names if (pid, name) == (process, "CrRendererMain")]
     mine = (event for event in events if (event["pid"], event["tid"]) == (process, thread))
-    return max(event.get("tdur", 0) for event in mine if event["name"].endswith("RunTask")) / 1000
+    return max(float(event.get("tdur", 0)) for event in mine if event["name"].endswith("RunTask")) / 1000
 
 
 def _scrolled(browser: Browser, context: BrowserContext, address: str, what: str) -> dict[str, Any]:

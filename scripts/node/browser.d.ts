@@ -28,6 +28,11 @@ declare const htmx: {
   trigger(element: Element | string, event: string): void;
 };
 
+declare const mermaid: {
+  initialize(config: object): void;
+  render(id: string, source: string): Promise<{ svg: string }>;
+};
+
 interface HTMLElementEventMap {
   "htmx:confirm": CustomEvent<HtmxRequest>;
   "htmx:beforeRequest": CustomEvent<HtmxRequest>;
