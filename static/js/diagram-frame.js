@@ -7,6 +7,10 @@
   const READABLE = "36rem"; // where there is less room one scrolls sideways
   let drawn = 0;
 
+  document.body.style.margin = "0";
+  place.style.font = "14px system-ui, sans-serif";
+  place.style.overflowX = "auto";
+
   /** @param {object} message nothing that others might not hear */
   function tell(message) {
     parent.postMessage(message, "*");
@@ -29,8 +33,10 @@
     try {
       const { svg } = await mermaid.render(`drawn-${drawn + 1}`, data.source);
       place.innerHTML = svg; // made here, and it can lead nowhere
-      const whole = place.querySelector("svg")?.style;
-      if (whole) whole.minInlineSize = `min(${whole.maxWidth || "100%"}, ${READABLE})`;
+      const whole = /** @type {SVGElement} */ (place.firstElementChild).style;
+      whole.display = "block";
+      whole.marginInline = "auto";
+      whole.minInlineSize = `min(${whole.maxWidth || "100%"}, ${READABLE})`;
       drawn += 1;
       tellHeight();
     } catch (error) {

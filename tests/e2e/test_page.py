@@ -138,7 +138,8 @@ def test_earlier_messages_come_in_above_what_is_read(visit: OpenBrowser) -> None
     caller = opened.person.caller
     conversation = caller.conversation()
     for number in range(16):
-        caller.ended(caller.ask(f"Question {number}.", {"text": f"Answer {number}."}, conversation)["id"])
+        said = "\n\n".join([f"Answer {number}.", *("More of it.",) * 8])
+        caller.ended(caller.ask(f"Question {number}.", {"text": said}, conversation)["id"])
     page = opened.sign_in()
     page.goto(f"{opened.product.url}/c/{conversation}/")
     expect(answer(page)).to_contain_text("Answer 15.")
