@@ -41,10 +41,12 @@ class CollectedFilesConfig(StaticFilesConfig):
     ignore_patterns = [*StaticFilesConfig.ignore_patterns, "*.map", "redoc", "rest_framework"]  # noqa: RUF012 - declared by Django
 
 
-class PackagedScripts(BaseFinder):
-    """Scripts of packages that are no apps of Django: Mermaid's build for browsers, as its makers publish it."""
+class PackagedFiles(BaseFinder):
+    """Files of packages that are no apps of Django: Mermaid's build for browsers, as its makers publish it, and a face
+    for formulas."""
 
-    FOUND = (("mermaid", "mermaidx", "assets/mermaid.js"),)  # folder, package, file in it
+    # Folder, package, file in it.
+    FOUND = (("mermaid", "mermaidx", "assets/mermaid.js"), ("fonts", "mermaidx", "assets/fonts/DejaVuSans.ttf"))
 
     def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, Storage]]:
         for folder, package, file in self.FOUND:

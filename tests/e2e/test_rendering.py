@@ -144,6 +144,8 @@ def test_everything_that_markdown_can_hold_is_shown_on_a_phone(visit: OpenBrowse
     )
     expect_complete(page)
     expect(answer(page).locator("math")).to_have_count(2)
+    # Where the reader has no face for them, one comes along.
+    assert page.evaluate("document.fonts.load('16px Formulas').then(([face]) => face.status)") == "loaded"
     assert answer(page).locator("mfrac").bounding_box()
     boxes = answer(page).get_by_role("checkbox")
     expect(boxes.nth(0)).to_be_checked()
