@@ -195,6 +195,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         (None, {"fields": ("username", "password")}),
         ("Person", {"fields": ("first_name", "last_name", "email", "timezone", "language", "theme")}),
         ("May", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
+        ("What is kept", {"fields": ("legal_hold",)}),
         ("Dates", {"fields": ("last_login", "date_joined")}),
     )
     add_fieldsets: Any = ((None, {"fields": ("username", "email", "first_name", "last_name", "groups")}),)

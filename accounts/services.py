@@ -279,12 +279,9 @@ def delete_group(*, user: AbstractUser, group: Group) -> None:
 def delete_user(*, user: AbstractUser, person: User) -> None:
     """Removes somebody with everything that is theirs; the record of what they did in the admin stays.
 
-    Raises `last_admin` and `outranked`.
+    Raises as `require_deletable`.
     """
-    require_right(user, "delete", person)
-    require_rank(user, person)
-    if is_last_admin(person):
-        raise ProductError("last_admin", LAST_ADMIN, status=409)
+    require_deletable(user, person)
     entries = LogEntry.objects.filter(user=person).select_related("content_type")
     with transaction.atomic():
         records = (AdminRecord.of(entry, person.get_username()) for entry in entries.iterator(chunk_size=1000))
@@ -292,3 +289,19 @@ def delete_user(*, user: AbstractUser, person: User) -> None:
         end_all(person)
         record(user=user, action="person.deleted", row=person, name=person.get_username())
         person.delete()
+
+
+def require_deletable(user: AbstractUser, person: User) -> None:
+    """Raises `staff_only`, `right_missing`, `outranked`, `last_admin` and `legal_hold` (409)."""
+    require_right(user, "delete", person)
+    require_rank(user, person)
+    require_another_admin(person)
+    if person.legal_hold:
+        sentence = "This person is under a legal hold. Take that away first."
+        raise ProductError("legal_hold", sentence, status=409)
+
+
+def require_another_admin(person: User) -> None:
+    """Raises `last_admin` (409)."""
+    if is_last_admin(person):
+        raise ProductError("last_admin", LAST_ADMIN, status=409)

@@ -2,7 +2,7 @@
 
 _OF_KINDS = {
     "person": "signed_in sign_in_failed signed_out_everywhere added invited imported link_made changed deactivated "
-    "activated rights_changed handed_over deleted",
+    "activated rights_changed handed_over deleted erased",
     "password": "changed chosen set switched_off refused",
     "session": "ended",
     "token": "made revoked",
@@ -15,6 +15,7 @@ _OF_KINDS = {
     "web_access": "added changed deleted",
     "tool_server": "added changed deleted",
     "embedder": "added changed deleted activated",
+    "reranker": "added changed deleted switched_on switched_off",
     "system_prompt": "added activated",
     "summary_prompt": "added activated",
     "prompt_text": "added activated built_in_activated",
@@ -23,7 +24,7 @@ _OF_KINDS = {
     "persona": "made changed published withdrawn opened handed_over deleted",
     "project": "made changed opened handed_over deleted",
     "member": "invited joined added role_changed removed",
-    "conversation": "exported all_exported deleted restored erased imported",
+    "conversation": "exported all_exported deleted restored erased imported held released",
     "share": "made ended",
     "file": "given deleted",
     "run": "stopped_by_admin",
@@ -33,4 +34,5 @@ _OF_KINDS = {
     # What an administrator changed of rows that have no acts of their own.
     "row": "added changed deleted",
 }
+ERASED = "person.erased"  # from then on, rows name the person by id alone
 ACTIONS: tuple[str, ...] = tuple(f"{kind}.{verb}" for kind, verbs in _OF_KINDS.items() for verb in verbs.split())

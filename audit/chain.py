@@ -18,6 +18,7 @@ from typing import Any
 
 from django.conf import settings
 
+from audit.actions import ERASED
 from audit.models import Entry
 
 PERSONAL = ("actor_name", "token_name", "object_name", "address")
@@ -51,13 +52,13 @@ def sign(entry: Entry) -> None:
 
 def verify(checked: Checked) -> Iterator[Broken]:
     """Everything that is wrong with the chain, from its beginning on; counts in `checked`."""
-    keys = _keys()
+    keys, erased = _keys(), _erased()
     first = True
     for entry in Entry.objects.exclude(sequence=None).order_by("sequence").iterator(AT_ONCE):
         if first:
             yield from _begins(entry)
             checked.sequence, checked.hash, first = (entry.sequence or 1) - 1, entry.previous, False
-        yield from _wrong(entry, checked, keys)
+        yield from _wrong(entry, checked, keys, erased)
         checked.rows += 1
         checked.sequence, checked.hash = entry.sequence or 0, entry.hash
     for entry in Entry.objects.filter(sequence=None).iterator(AT_ONCE):
@@ -74,7 +75,20 @@ def _begins(entry: Entry) -> Iterator[Broken]:
         yield Broken(entry.sequence, "The rows before this one are gone, and no retention took them away.")
 
 
-def _wrong(entry: Entry, before: Checked, keys: list[bytes]) -> Iterator[Broken]:
+def _erased() -> set[str]:
+    """The ids of people, and of their tokens, whose names were taken out; a row that says so cannot be written without
+    a key."""
+    rows = Entry.objects.filter(action=ERASED).values_list("object_id", "changes__tokens")
+    return {pk for person, tokens in rows for pk in (person, *(tokens or ()))}
+
+
+def _blank(entry: Entry, erased: set[str]) -> bool:
+    """Whether the row names an erased person no more. Its other names cannot be verified then; ids still are."""
+    acted = str(entry.actor_id) in erased and not (entry.actor_name or entry.token_name or entry.address)
+    return acted or (entry.object_id in erased and not entry.object_name)
+
+
+def _wrong(entry: Entry, before: Checked, keys: list[bytes], erased: set[str]) -> Iterator[Broken]:
     number = entry.sequence or 0
     if number != before.sequence + 1:
         yield Broken(number, f"The {number - before.sequence - 1} rows before this one are gone.")
@@ -84,7 +98,9 @@ def _wrong(entry: Entry, before: Checked, keys: list[bytes]) -> Iterator[Broken]
         yield Broken(number, "Its hash is not its own.")
     if not any(hmac.compare_digest(entry.digest, _hmac(key, _said(entry))) for key in keys):
         yield Broken(number, "It was changed, or written under a key that is no longer in ENCRYPTION_KEYS.")
-    elif not any(hmac.compare_digest(entry.personal_digest, _hmac(key, _personal(entry))) for key in keys):
+    elif not _blank(entry, erased) and not any(
+        hmac.compare_digest(entry.personal_digest, _hmac(key, _personal(entry))) for key in keys
+    ):
         yield Broken(number, "A name or the address in it was changed.")
 
 

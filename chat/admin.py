@@ -17,6 +17,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from accounts.models import User
+from chat.conversations.erasing import hold
 from chat.conversations.importing.jobs import remove_import, retry_import
 from chat.models import Conversation, Import, Run, Share, Summary, SummaryJob, Turn
 from chat.replay import admin as replay_admin
@@ -38,11 +39,11 @@ class ConversationAdmin(RecordAdmin):
     ordering = ("-id",)
     list_display = ("id", "owner", "persona_name", "state_label", "archived", "created", "updated")
     list_select_related = ("owner", "persona")
-    list_filter = ("state", "archived")
+    list_filter = ("state", "archived", "legal_hold")
     search_fields = ("=id", "=owner__username")
     search_help_text = "The id of a conversation, or a user name"
-    fields = ("id", "owner", "persona_name", "state_label", "archived", "created", "updated")
-    actions_detail: Any = ("replay",)
+    fields = ("id", "owner", "persona_name", "state_label", "archived", "legal_hold", "created", "updated")
+    actions_detail: Any = ("replay", "hold", "release")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         found: Conversation | None = super().get_object(request, object_id, from_field)
@@ -56,6 +57,34 @@ class ConversationAdmin(RecordAdmin):
     @button("Plan its turns again", icon="science", permission="replay")
     def replay(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return redirect(reverse("admin:chat_replay_add", query={"conversation_id": object_id}))
+
+    def has_hold_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return self.has_view_permission(request) and acting(request).has_perm("chat.change_conversation")
+
+    @confirmed(
+        "Hold",
+        icon="gavel",
+        permission="hold",
+        ask="Put it under a legal hold?",
+        explain="It is not erased, neither after the days that conversations are kept nor when its owner deletes it.",
+    )
+    def hold(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        return self._hold(request, object_id, held=True)
+
+    @confirmed(
+        "Release",
+        icon="lock_open",
+        permission="hold",
+        ask="Take the legal hold away?",
+        explain="From then on it is erased as any other: a day after it was deleted, or when its days are over.",
+    )
+    def release(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        return self._hold(request, object_id, held=False)
+
+    def _hold(self, request: HttpRequest, object_id: str, *, held: bool) -> HttpResponse:
+        row = self.row(request, object_id)
+        hold(user=acting(request), conversation=row, held=held)
+        return self.back(request, row, _("It is under a legal hold.") if held else _("It is under no legal hold."))
 
     @display(description="Persona")
     def persona_name(self, conversation: Conversation) -> str:

@@ -40,6 +40,7 @@ GROUPS = {
     "Files": {
         "files.File": "description",
         "files.Embedder": "graph_3",
+        "files.Reranker": "sort",
         "projects.Project": "folder",
         "projects.Invitation": "mail",
     },

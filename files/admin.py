@@ -3,17 +3,21 @@
 from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import admin
-from django.http import HttpRequest
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminPasswordWidget
 
-from core.admin import RecordAdmin, RowAdmin, display
+from core.admin import Confirmation, RecordAdmin, RowAdmin, acting, confirmed, display
 from core.crypto import state_of
-from files.models import Embedder, File
+from core.errors import ModelError
+from files.index import reranking
+from files.models import Embedder, File, Reranker
+from llm.admin import KeyedAdmin
+from llm.forms import ProviderForm
 
 STATES = {"uploaded": "info", "processing": "info", "ready": "success", "too_long": "warning", "failed": "danger"}
 
@@ -100,3 +104,67 @@ class EmbedderAdmin(RowAdmin):
     @display(description="API key", label={"stored": "success", "lost": "danger", "none": "warning"})
     def key_state(self, embedder: Embedder) -> str:
         return state_of(embedder.api_key)
+
+
+class RerankerForm(ProviderForm):
+    class Meta:
+        model = Reranker
+        fields: ClassVar = ["name", "kind", "base_url", "model", "candidates", "longest", "patience"]
+
+
+@admin.register(Reranker)
+class RerankerAdmin(KeyedAdmin):
+    kind = "reranker"
+    form = RerankerForm
+    list_display = ("name", "kind", "base_url", "model", "key_state", "state")
+    list_filter = ("kind",)
+    search_fields = ("name", "base_url", "model")
+    actions_detail = ("try_it", "use", "stop_using")
+    general = ("name", "kind", "base_url", "model", "candidates", "longest", "patience", "state")
+    readonly_fields = ("key_state", "state")
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        reranking.store_reranker(user=acting(request), reranker=obj, api_key=form.api_key)
+
+    @display(description="Use", ordering="active", label={"active": "success", "not in use": "warning"})
+    def state(self, reranker: Reranker) -> str:
+        return "active" if reranker.active else "not in use"
+
+    @confirmed(
+        "Test it",
+        icon="network_check",
+        ask="Have this server order two passages now?",
+        explain="One request is sent, as a search would send it. A paid service may count it.",
+    )
+    def try_it(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        reranker = self.row(request, object_id)
+        try:
+            right = reranking.try_reranker(reranker=reranker)
+        except ModelError as error:
+            return self.back(request, reranker, f"{reranker}: {error.detail}", messages.ERROR)
+        if right:
+            return self.back(request, reranker, f"{reranker} answers, and puts what answers a question first.")
+        said = f"{reranker} answers, but puts a passage first that does not answer the question."
+        return self.back(request, reranker, said, messages.WARNING)
+
+    @confirmed(
+        "Order with this",
+        icon="check_circle",
+        ask="Have this server order what searches find?",
+        explain="It takes the place of the one in use until now. Questions and passages of files are sent to it.",
+    )
+    def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        reranker = self.row(request, object_id)
+        reranking.use_reranker(user=acting(request), reranker=reranker, active=True)
+        return self.back(request, reranker, f"{reranker} now orders what searches find.")
+
+    @confirmed(
+        "Stop ordering",
+        icon="block",
+        ask="Stop ordering with this server?",
+        explain="If it is the one in use, passages stand in the order of the search alone.",
+    )
+    def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        reranker = self.row(request, object_id)
+        reranking.use_reranker(user=acting(request), reranker=reranker, active=False)
+        return self.back(request, reranker, f"{reranker} no longer orders what searches find.")

@@ -20,7 +20,7 @@ from core.requests import NewestFirst
 from files import services
 from files.encodings import ENCODINGS
 from files.models import File
-from files.pages import Piece, Reading, download
+from files.pages import Piece, Reading, download, picture
 
 
 class FileErrorSerializer(serializers.Serializer[dict[str, str]]):
@@ -155,6 +155,26 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
             name: None if at is None else replace_query_param(url, "start", str(at)) for name, at in links.items()
         }
         return Response(TextSerializer({**body, "results": window.pieces}).data)
+
+    @extend_schema(
+        responses={(200, "image/jpeg"): OpenApiTypes.BINARY},
+        parameters=[
+            OpenApiParameter("page", int, OpenApiParameter.PATH, description="From 1."),
+            OpenApiParameter("start", int, description="With `end`: characters [start, end) of the file's text."),
+            OpenApiParameter("end", int, description="They are marked on the page where they stand on it."),
+        ],
+    )
+    @action(detail=True, url_path=r"pages/(?P<page>[^/]+)/picture")
+    def picture(self, request: Request, pk: str, page: str) -> HttpResponseBase:
+        """A page of a PDF as a picture, with a passage marked on it."""
+        number = whole_number({"page": page}, "page") or 0
+        return picture(self.get_object(), number, passage_of(request.query_params))
+
+
+def passage_of(parameters: Any) -> tuple[int, int] | None:
+    """The first character and the end of the passage that an address names, if it names one."""
+    start, end = (whole_number(parameters, name) for name in ("start", "end"))
+    return None if start is None or end is None else (start, end)
 
 
 def whole_number(parameters: Any, name: str) -> int | None:

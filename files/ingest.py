@@ -176,6 +176,8 @@ def _store(file: File, extracted: Extracted) -> bool:
             heartbeat=timezone.now() if chunks else None,  # without one, the sweeper has nothing to do here
         )
         if done:
+            if extracted.shown:
+                storage.keep_shown(file.sha256, extracted.shown)
             FileText.objects.update_or_create(file=file, defaults={"text": extracted.text, "spans": extracted.spans})
             Chunk.objects.filter(file=file).delete()
             Chunk.objects.bulk_create(chunks, batch_size=500)

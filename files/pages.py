@@ -1,22 +1,28 @@
 """What people and programs get of files: where they are used, their text in windows of whole pages, the originals."""
 
 import asyncio
+import threading
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from io import SEEK_END
 from typing import IO, Any
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Length, Substr
-from django.http import StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.utils.functional import cached_property
 from django.utils.http import content_disposition_header
 
 from accounts.models import User
 from core.errors import ProductError
 from core.requests import identifier
-from files import services
+from files import services, storage
+from files.extraction import process
+from files.extraction.readers.result import ExtractionError
+from files.extraction.scans import RECOGNISED
+from files.ingest import LOST
 from files.models import File, FileText
 from files.models.file import Uses
 
@@ -24,9 +30,16 @@ WINDOW = 60_000  # characters shown at a time
 MOST_PIECES = 50  # pages shown at a time
 LISTED = 100  # files on one page of the list
 CHUNK = 256 * 1024  # bytes
+DRAWN_AT_ONCE = 2  # pages, by one process
+PATIENCE = 20.0  # seconds that a page waits for its turn
+LONGEST_MARKED = 10_000  # characters of a passage that are looked for on a page
+KEPT = 600  # seconds that a browser keeps the picture of a page
+LOCKED = "It is protected with a password, which was not kept, so its pages cannot be drawn. Read its text instead."
+UNDRAWN = "This page cannot be drawn: it is damaged, or too much is on it. Read its text, or download the original."
 SHOWN = {"image/png", "image/jpeg", "image/webp", "image/gif", "application/pdf", "text/plain"}
 # Browsers refuse to show a PDF in a sandboxed document; its viewer is a sandbox of its own.
 _POLICY = {"application/pdf": "default-src 'none'; object-src 'self'; frame-ancestors 'none'"}
+_drawing = threading.BoundedSemaphore(DRAWN_AT_ONCE)
 _SANDBOX = "default-src 'none'; sandbox; frame-ancestors 'none'"
 
 
@@ -62,6 +75,11 @@ class Piece:
     start: int
     end: int
     text: str = ""
+
+    @property
+    def recognised(self) -> bool:
+        """Whether its text was recognised on a picture."""
+        return self.text.startswith(RECOGNISED)
 
     def marked(self, start: int, end: int) -> tuple[str, str, str]:
         """The text before, in and after the passage [start, end) of the file."""
@@ -101,6 +119,12 @@ class Reading:
         if page is not None and bisect_right(self.spans, start, key=lambda span: span[0]) != page:
             return False
         return start < end <= self.length
+
+    def on_page(self, page: int, start: int, end: int) -> tuple[str, str]:
+        """What of the passage [start, end) stands on a page, and the page's text before it. Raises `no_such_page`."""
+        piece = Piece(page, self.start_of(page), self.spans[page - 1][1])
+        before, passage, _ = self._with_text([piece])[0].marked(start, end)
+        return passage, before
 
     def at(self, position: int) -> Window:
         """The window that holds the character at `position`; the last one for a position beyond the end."""
@@ -146,13 +170,53 @@ def download(file: File) -> StreamingHttpResponse:
     The caller has checked who may see the file. Raises `file_lost` (404).
     """
     media_type = file.media_type or "application/octet-stream"
-    response = StreamingHttpResponse(_chunks(services.open_blob(file=file)))
+    return _streamed(services.open_blob(file=file), media_type, file.name, file.size)
+
+
+def download_shown(file: File) -> StreamingHttpResponse:
+    """What browsers are shown of a picture, which is the original if they can show that. As `download` in all else."""
+    media_type, content = services.open_shown(file=file)
+    content.seek(0, SEEK_END)
+    size = content.tell()
+    content.seek(0)
+    return _streamed(content, media_type, file.name, size)
+
+
+def _streamed(content: IO[bytes], media_type: str, name: str, size: int) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(_chunks(content))
     response["Content-Type"] = "text/plain; charset=utf-8" if media_type == "text/plain" else media_type
-    response["Content-Length"] = str(file.size)
-    response["Content-Disposition"] = content_disposition_header(media_type not in SHOWN, file.name) or "attachment"
+    response["Content-Length"] = str(size)
+    response["Content-Disposition"] = content_disposition_header(media_type not in SHOWN, name) or "attachment"
     response["Content-Security-Policy"] = _POLICY.get(media_type, _SANDBOX)
     response["X-Content-Type-Options"] = "nosniff"
     response["Cache-Control"] = "private, no-store"
+    return response
+
+
+def picture(file: File, page: int, passage: tuple[int, int] | None = None) -> HttpResponse:
+    """A page of a PDF as JPEG, with the characters [start, end) of the file's text marked on it where they are found.
+
+    Pages count from 1. The caller has checked who may see the file. Raises `no_pictures` (409) for what has no such
+    pages, `no_such_page` (404), `not_drawn` (422) for a page that cannot be drawn, `busy` (503), `file_lost` (404).
+    """
+    if not file.pictured:
+        sentence = "Only pages of PDFs are shown as pictures. Read its text, or download the original."
+        raise ProductError("no_pictures", sentence, status=409)
+    marked, before = Reading(file).on_page(page, *(passage or (0, 0)))
+    if not _drawing.acquire(timeout=PATIENCE):
+        sentence = "Too many pages are being drawn at the moment. Try again in a few seconds."
+        raise ProductError("busy", sentence, status=503, retry_after=5)
+    try:
+        with storage.local_path(file, shown=file.converted) as path:
+            drawn = process.shown_page(path, page - 1, marked[:LONGEST_MARKED], sum(map(str.isalnum, before)))
+    except ExtractionError as error:
+        raise ProductError("not_drawn", LOCKED if error.code == "encrypted" else UNDRAWN, status=422) from error
+    except FileNotFoundError as error:
+        raise ProductError("file_lost", LOST, status=404) from error
+    finally:
+        _drawing.release()
+    response = HttpResponse(drawn, content_type="image/jpeg")
+    response["Cache-Control"] = f"private, max-age={KEPT}"
     return response
 
 

@@ -8,6 +8,7 @@ from typing import IO, Any
 from django.apps import apps
 from django.conf import settings
 from django.core.files.base import File as Content
+from django.core.files.storage import default_storage
 from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
@@ -25,6 +26,7 @@ from files.models import File, FileText
 from llm import tokens
 
 MAX_NAME = 255
+_JPEG = b"\xff\xd8\xff"
 # Control characters, and those that turn the direction of writing around to make "exe.txt" of "txt.exe".
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -149,6 +151,22 @@ def open_blob(*, file: File) -> IO[bytes]:
         return file.blob.open("rb")
     except (FileNotFoundError, ValueError) as error:  # ValueError: the row names no bytes
         raise ProductError("file_lost", ingest.LOST, status=404) from error
+
+
+def open_shown(*, file: File) -> tuple[str, IO[bytes]]:
+    """What browsers and models are shown of a picture, and its media type: the original, if they take its kind.
+
+    As `open_blob` in all else.
+    """
+    if not file.converted:
+        return file.media_type, open_blob(file=file)
+    try:
+        shown = default_storage.open(storage.shown_name(file.sha256), "rb")
+    except FileNotFoundError as error:
+        raise ProductError("file_lost", ingest.LOST, status=404) from error
+    mark = shown.read(len(_JPEG))
+    shown.seek(0)
+    return "image/jpeg" if mark == _JPEG else "application/pdf" if file.pages else "image/png", shown
 
 
 def tokens_of(*, file: File, tokenizer: str = tokens.CATCH_ALL) -> int | None:

@@ -1,4 +1,7 @@
-"""The bytes of files, in Django's default storage, once per content: a blob's name is the SHA-256 of what it holds."""
+"""The bytes of files, in Django's default storage, once per content: a blob's name is the SHA-256 of what it holds.
+
+Beside the blob of a picture that neither browsers nor models take stands what they are shown instead, `<name>.shown`.
+"""
 
 import hashlib
 import re
@@ -12,6 +15,7 @@ from shutil import copyfileobj
 from typing import Any
 
 from django.conf import settings
+from django.core.files.base import ContentFile
 from django.core.files.base import File as Content
 from django.core.files.storage import default_storage
 from django.core.files.uploadedfile import TemporaryUploadedFile
@@ -77,7 +81,8 @@ def release(sha256: str) -> None:
     with transaction.atomic():
         lock(sha256)
         if not File.objects.filter(sha256=sha256).exists():
-            default_storage.delete(_name(sha256))
+            for name in (_name(sha256), shown_name(sha256)):
+                default_storage.delete(name)
 
 
 def sweep_unfinished() -> None:
@@ -110,21 +115,37 @@ def _listed(place: str) -> tuple[list[str], list[str]]:
         return [], []
 
 
+def keep_shown(sha256: str, content: bytes) -> None:
+    """Stores what is shown of such a file instead of its own bytes. Call it in a transaction that holds a row of it."""
+    name = shown_name(sha256)
+    lock(sha256)
+    if not default_storage.exists(name):
+        default_storage.save(name, ContentFile(content))
+
+
 @contextmanager
-def local_path(file: File) -> Iterator[Path]:
-    """The blob as a file on this machine; a copy of it when the storage is elsewhere. Raises FileNotFoundError."""
+def local_path(file: File, *, shown: bool = False) -> Iterator[Path]:
+    """The blob, or what is shown instead of it, as a file on this machine; a copy of it when the storage is elsewhere.
+
+    Raises FileNotFoundError.
+    """
+    name = shown_name(file.sha256) if shown else str(file.blob)
     try:
-        path: Path | None = Path(file.blob.path)
+        path: Path | None = Path(default_storage.path(name))
     except NotImplementedError:  # how a storage says that it has no paths
         path = None
     if path and path.is_file():
         yield path
         return
     with tempfile.NamedTemporaryFile() as copy:
-        with file.blob.open("rb") as blob:
+        with default_storage.open(name, "rb") as blob:
             copyfileobj(blob, copy)
         copy.flush()
         yield Path(copy.name)
+
+
+def shown_name(sha256: str) -> str:
+    return f"{_name(sha256)}.shown"
 
 
 def _name(sha256: str) -> str:

@@ -12,10 +12,10 @@ from accounts.access.sessions import SignedInRequest as Request
 from core.errors import NotFound, ProductError
 from core.requests import with_row
 from files import services
-from files.api import whole_number
+from files.api import passage_of, whole_number
 from files.encodings import ENCODINGS, label
 from files.models import File
-from files.pages import Reading, download, file_list, with_uses
+from files.pages import Reading, download, download_shown, file_list, picture, with_uses
 
 
 @require_http_methods(["GET", "POST"])
@@ -55,7 +55,7 @@ def file(request: Request, pk: UUID) -> HttpResponse:
     try:
         found = services.visible_file(request.user, pk)
     except NotFound:
-        return render(request, "files/gone.html", {"section": "files", "passage": _passage(request)}, status=404)
+        return render(request, "files/gone.html", {"section": "files", "passage": passage_of(request.GET)}, status=404)
     context = {
         "section": "files",
         "file": with_uses(request.user, [found])[0],
@@ -69,7 +69,7 @@ def file(request: Request, pk: UUID) -> HttpResponse:
 
 def _text(request: Request, found: File) -> dict[str, Any]:
     """`pieces` of a file with text are (piece, before, passage, after); `lost`: the passage asked for is not there."""
-    passage = _passage(request)
+    passage = passage_of(request.GET)
     if found.is_image or found.status not in (File.Status.READY, File.Status.TOO_LONG):
         return {"lost": passage is not None}
     reading = Reading(found)
@@ -80,18 +80,23 @@ def _text(request: Request, found: File) -> dict[str, Any]:
     lost = not reading.holds(*passage, page=page)
     window = reading.at(passage[0])
     marked = (0, 0) if lost else passage
-    return {"lost": lost, "window": window, "pieces": [(piece, *piece.marked(*marked)) for piece in window.pieces]}
-
-
-def _passage(request: Request) -> tuple[int, int] | None:
-    """The first character and the end of the passage that an address names, if it names one."""
-    start, end = (whole_number(request.GET, name) for name in ("start", "end"))
-    return None if start is None or end is None else (start, end)
+    pieces = [(piece, *piece.marked(*marked)) for piece in window.pieces]
+    return {"lost": lost, "window": window, "pieces": pieces, "marked": "?start={}&end={}".format(*marked)}
 
 
 @with_row(services.visible_file, "GET")
 def content(request: Request, found: File) -> HttpResponseBase:
     return download(found)
+
+
+@with_row(services.visible_file, "GET")
+def shown(request: Request, found: File) -> HttpResponseBase:
+    return download_shown(found)
+
+
+@with_row(services.visible_file, "GET")
+def page_picture(request: Request, found: File, page: int) -> HttpResponse:
+    return picture(found, page, passage_of(request.GET))
 
 
 @with_row(services.visible_file, "GET")

@@ -14,7 +14,8 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.access.permissions import ScopedView
 from core.requests import ByUpdate, OldestFirst, VisibleField, pages, posts, valid
-from files.index.search import MAX_LIMIT, MAX_QUERY, search
+from files.index.reranking import find
+from files.index.search import MAX_LIMIT, MAX_QUERY
 from files.services import visible_file
 from personas.models import Persona
 from projects import invitations, services
@@ -130,8 +131,11 @@ class HitSerializer(serializers.Serializer[Any]):
     text = serializers.CharField()
 
 
-class HitsSerializer(serializers.Serializer[dict[str, Any]]):
-    results = HitSerializer(many=True)
+class HitsSerializer(serializers.Serializer[Any]):
+    results = HitSerializer(many=True, source="hits")
+    notes = serializers.ListField(
+        child=serializers.CharField(), help_text="What a re-ranker did not do, in sentences; empty where all is well."
+    )
 
 
 class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
@@ -244,8 +248,8 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         """The passages of the project's files that answer a query best, best first."""
         project = self.get_object()
         body = valid(QuerySerializer, request)
-        hits = search(query=body["query"], files=services.files_of(project), limit=body["limit"])
-        return Response(HitsSerializer({"results": hits}).data)
+        found = find(queries=[body["query"]], files=services.files_of(project), limit=body["limit"])
+        return Response(HitsSerializer(found).data)
 
     def _page(self, rows: "QuerySet[Any]", kind: "type[BaseSerializer[Any]]") -> Response:
         page: Any = self.paginate_queryset(rows)

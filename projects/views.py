@@ -12,7 +12,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 from accounts.access.sessions import SignedInRequest as Request
 from core.requests import choice, choices, with_row
 from files.api import whole_number
-from files.index.search import Result, passages
+from files.index.reranking import find
+from files.index.search import passages
 from files.models import File
 from files.services import visible_file
 from files.views import upload
@@ -97,12 +98,14 @@ def _fields(request: Request, found: Project) -> dict[str, Any]:
 def search(request: Request, found: Project) -> HttpResponse:
     """The results alone, for the page that is there already."""
     query = request.GET.get("q", "")
-    context = {"project": found, "query": query, "results": _results(found, query)}
-    return render(request, "projects/_results.html", context)
+    return render(request, "projects/_results.html", {"project": found, **_results(found, query)})
 
 
-def _results(found: Project, query: str) -> list[Result] | None:
-    return passages(services.files_of(found), query, limit=RESULTS) if query.strip() else None
+def _results(project: Project, query: str) -> dict[str, Any]:
+    if not query.strip():
+        return {"query": query, "results": None}
+    found = find(queries=[query], files=services.files_of(project), limit=RESULTS)
+    return {"query": query, "results": passages(found.hits), "notes": found.notes}
 
 
 @with_row(roles.visible_project, "GET", "POST")

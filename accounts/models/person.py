@@ -37,6 +37,12 @@ class User(AbstractUser):
     timezone = models.CharField(max_length=64, default=workspace_timezone, validators=[validate_timezone])
     language = models.CharField(max_length=10, blank=True, choices=settings.LANGUAGES)
     theme = models.CharField(max_length=10, blank=True, default=Theme.SYSTEM, choices=Theme)
+    legal_hold = models.BooleanField(
+        "legal hold",
+        default=False,
+        db_default=False,
+        help_text="Nothing of theirs is erased, also what they delete: it is hidden from them and kept.",
+    )
 
     @property
     def zone(self) -> zoneinfo.ZoneInfo:

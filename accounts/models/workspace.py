@@ -134,6 +134,17 @@ class Workspace(models.Model):
             "as API_CONVERSATION_DAYS says, which is set where the product runs."
         ),
     )
+    conversation_days = days(
+        "days that conversations are kept",
+        3650,
+        least=0,
+        default=0,
+        db_default=0,
+        help_text=(
+            "After their last message, with files that were used nowhere else; 0 is for ever. Then they are erased for "
+            "good, unless they or their owner are under a legal hold."
+        ),
+    )
     setup = models.CharField(max_length=10, choices=Setup, default=Setup.NEW, editable=False)
 
     class Meta:

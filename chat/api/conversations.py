@@ -308,6 +308,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
             title=data.get("title", ""),
             persona=data.get("persona"),
             project=data.get("project"),
+            temporary=data.get("temporary", False),
         )
         if {"pinned", "tags"} & set(data):
             self.perform_update(serializer)

@@ -15,8 +15,7 @@ from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from chat.conversations import services as conversations
-from chat.conversations import titles
+from chat.conversations import erasing, titles
 from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
 from chat.models.conversation_state import state_of
@@ -140,6 +139,7 @@ async def _recover(turn_id: UUID) -> None:
 @shared_task(name="chat.tasks.forget_requests")
 def forget_requests() -> None:
     create_turn.forget_old()
+    erasing.erase_old()
 
 
 @shared_task(name="chat.tasks.import_conversations")
@@ -161,7 +161,7 @@ def replay(replay_id: str) -> None:
 def tidy_conversations() -> None:
     """Runs every minute: what was deleted a day ago goes, and what was uploaded for an import that failed long ago;
     imports, their counts, and replays that nobody works on are taken up."""
-    conversations.purge()
+    erasing.erase_due()
     imports.sweep()
     for import_id in imports.unclaimed():
         enqueue("chat.tasks.import_conversations", import_id)

@@ -313,7 +313,7 @@ def file_too_long(file_id: str, title: str, *, tokens: int, room: int) -> Contex
     return ContextError(
         "file_too_long",
         f"“{title or file_id}” is too long: it has {tokens:,} tokens and there is room for {max(room, 0):,}. "
-        "Remove it from the message, or choose a model with a larger window. In a project it can be searched.",
+        "Remove it from the message, or choose a model that can read more. In a project it can be searched.",
         file=file_id,
         title=title,
         tokens=tokens,
@@ -368,16 +368,16 @@ _PARTS = {
 }
 # What helps against a part of the window that is too large, by its name.
 ADVICE = {
-    "reserve": "choose a model with a larger window, or let an admin reserve less in the budget profile",
-    "system": "let an admin shorten it, or choose a model with a larger window",
-    "persona_as_system": "shorten it, choose another persona, or choose a model with a larger window",
-    "tools": "offer fewer tools, or choose a model with a larger window",
-    "tasks": "move or drop some of today's tasks, or choose a model with a larger window",
-    "summary": "choose a model with a larger window",
-    "persona": "shorten it, choose another persona, or choose a model with a larger window",
-    "project_files": "take some out of the project, or choose a model with a larger window",
-    "file_listing": "choose a model with a larger window",
-    "file": "attach less, or choose a model with a larger window",
-    "current": "shorten the message, or choose a model with a larger window",
-    "reminder": "shorten it, or choose a model with a larger window",
+    "reserve": "choose a model that can read more, or let an admin reserve less in the budget profile",
+    "system": "let an admin shorten it, or choose a model that can read more",
+    "persona_as_system": "shorten it, choose another persona, or choose a model that can read more",
+    "tools": "offer fewer tools, or choose a model that can read more",
+    "tasks": "move or drop some of today's tasks, or choose a model that can read more",
+    "summary": "choose a model that can read more",
+    "persona": "shorten it, choose another persona, or choose a model that can read more",
+    "project_files": "take some out of the project, or choose a model that can read more",
+    "file_listing": "choose a model that can read more",
+    "file": "attach less, or choose a model that can read more",
+    "current": "shorten the message, or choose a model that can read more",
+    "reminder": "shorten it, or choose a model that can read more",
 }

@@ -48,13 +48,23 @@ class ConversationSerializer(serializers.ModelSerializer[Conversation]):
         help_text="Words of your own; those that are new are made, those that nothing has are gone.",
     )
 
+    temporary = serializers.BooleanField(
+        default=False,
+        help_text="Said when it is made: in no list or search, erased when it is deleted or a day old.",
+    )
+
     class Meta:
         model = Conversation
         fields: ClassVar = [
             *("id", "title", "persona", "project", "leaf", "state", "automatic_summaries", "archived", "origin"),
-            *("pinned", "tags", "effort", "created", "updated"),
+            *("temporary", "pinned", "tags", "effort", "created", "updated"),
         ]
         read_only_fields: ClassVar = ["leaf", "state", "automatic_summaries", "origin", "created", "updated"]
+
+    def validate_temporary(self, asked: bool) -> bool:
+        if self.instance is not None and asked != self.instance.temporary:
+            raise serializers.ValidationError("Whether a conversation is temporary is said when it is made.")
+        return asked
 
     def to_representation(self, instance: Conversation) -> dict[str, Any]:
         shown = super().to_representation(instance)

@@ -37,7 +37,8 @@ def following(rows: "QuerySet[Message]", after: UUID | None, count: int) -> list
 def summaries(user: User, day: date) -> "QuerySet[Summary]":
     """Those written on that day, in force or not."""
     begins, ends = bounds(user, day)
-    return Summary.objects.visible_to(user).filter(created__gte=begins, created__lt=ends)
+    rows = Summary.objects.visible_to(user).filter(created__gte=begins, created__lt=ends)
+    return rows.exclude(conversation__origin=Conversation.Origin.TEMPORARY)
 
 
 def listed(entries: Iterator[str]) -> Iterator[str]:

@@ -1,14 +1,15 @@
-"""Conversations as files: Markdown of the branch on show, JSON of the whole tree, a zip of everything."""
+"""Conversations as files: Markdown of the branch on show, JSON of the whole tree, a zip of all that a person has."""
 
 import io
 import json
 import re
 import zipfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import close_old_connections, transaction
 
 from accounts.models import User
@@ -17,7 +18,11 @@ from chat.models import Conversation, Mark, Message, ModelCall, Turn
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.usage.services import csv_pages
-from core.errors import NotFound
+from core.errors import NotFound, ProductError
+from files.models import File
+from files.services import open_blob
+from personas.models import Persona, SavedPrompt
+from projects.models import Project, Task
 
 FORMAT = "glasshouse.conversation/1"
 KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
@@ -26,7 +31,8 @@ ENDED = dict.fromkeys(Turn.CUT_SHORT, "Not finished") | {
     "refusal": "The model declined to answer",
     "content_filter": "Ended by the provider's content filter",
 }
-AT_ONCE = 20  # conversations between two pieces of the zip
+AT_ONCE = 20  # conversations between two pieces of the zip, and files that are asked for at once
+PIECE = 1_000_000  # bytes of a file that are held
 _UNSAFE = re.compile(r"[^\w\- ]+")
 
 
@@ -117,7 +123,11 @@ def _notice(message: Message) -> str:
 
 
 async def everything(user: User) -> AsyncIterator[bytes]:
-    """A zip of all conversations, each as Markdown and JSON, written while it is sent: it is never whole anywhere."""
+    """A zip of all that is theirs, written while it is sent: it is never whole anywhere.
+
+    Conversations as Markdown and JSON, `usage.csv` with every model call, `personas.json`, `projects.json`,
+    `prompts.json`, `tasks.json`, and `files/` as they were uploaded; `missing.txt` names those whose bytes are lost.
+    """
     async for piece in _sent(_zip(user)):
         yield piece
 
@@ -141,7 +151,7 @@ def _next_piece(pieces: Iterator[bytes]) -> bytes:
 
 
 def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
-    """Of the conversations with these ids; without ids of all, and with what was used."""
+    """Of the conversations with these ids; without ids of all, and with all else."""
     sink = _Sink()
     rows = Conversation.objects.listed_for(user).select_related("persona", "project").order_by("pk")
     if ids is not None:
@@ -159,7 +169,59 @@ def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
                 for page in csv_pages(ModelCall.objects.visible_to(user)):
                     table.write(page.encode())
                     yield sink.taken()
+            for name, listed in _lists(user).items():
+                archive.writestr(name, json.dumps(list(listed), cls=DjangoJSONEncoder, ensure_ascii=False, indent=1))
+                yield sink.taken()
+            yield from _originals(user, archive, sink)
     yield sink.taken()
+
+
+def _lists(user: User) -> dict[str, Iterable[Any]]:
+    """By the name of its file in the zip: what a person has beside conversations and files."""
+    persona = ("name", "description", "instructions", "replaces_system_prompt", "starter_messages", "tools")
+    task = ("code", "level", "horizon", "date", "title", "notes", "archetype", "status", "created", "finished")
+    return {
+        "personas.json": [
+            {name: getattr(row, name) for name in (*persona, "own_reminder", "visibility", "created")}
+            for row in Persona.objects.filter(owner=user).order_by("pk")
+        ],
+        "projects.json": [
+            {"name": row.name, "instructions": row.instructions, "created": row.created, "files": _names(row)}
+            for row in Project.objects.filter(owner=user).order_by("pk")
+        ],
+        "prompts.json": SavedPrompt.objects.filter(owner=user).order_by("pk").values("name", "text"),
+        "tasks.json": Task.objects.filter(owner=user).order_by("pk").values(*task, "parent__code", "project__name"),
+    }
+
+
+def _names(project: Project) -> list[str]:
+    return list(project.entries.order_by("pk").values_list("file__name", flat=True))
+
+
+def _originals(user: User, archive: zipfile.ZipFile, sink: "_Sink") -> Iterator[bytes]:
+    rows, last, missing = File.objects.filter(owner=user).order_by("pk"), None, list[str]()
+    while found := list(rows.filter(pk__gt=last)[:AT_ONCE] if last else rows[:AT_ONCE]):
+        for file in found:
+            try:
+                content = open_blob(file=file)
+            except ProductError:
+                missing.append(file.name)
+                continue
+            with content, archive.open(f"files/{_in_zip(file)}", "w", force_zip64=True) as copy:
+                while piece := content.read(PIECE):
+                    copy.write(piece)
+                    yield sink.taken()
+        last = found[-1].pk
+    if missing:
+        archive.writestr("missing.txt", "".join(f"{name}\n" for name in missing))
+
+
+def _in_zip(file: File) -> str:
+    """Names of two files never clash, as the id is part of them."""
+    stem, _dot, suffix = file.name.rpartition(".")
+    safe = " ".join(_UNSAFE.sub(" ", stem or suffix).split())[:60].strip() or "file"
+    ending = f".{suffix}" if stem and suffix.isalnum() and len(suffix) < 10 else ""
+    return f"{safe} {str(file.pk)[-12:]}{ending}"
 
 
 class _Sink(io.RawIOBase):

@@ -1,6 +1,6 @@
 """Conversations made, changed, deleted and brought back, one or several at once: pages and API all come through here.
 
-One that is deleted is hidden at once, and gone a day later.
+One that is deleted is hidden at once, and gone a day later; a temporary one is gone at once.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,8 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.realtime import News, tell
 from audit.services import record
-from chat.models import RESTORABLE_FOR, Conversation, Tag, Turn
+from chat.conversations.erasing import erase, is_held, require_lasting
+from chat.models import Conversation, Tag, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
 from core.errors import NotFound, ProductError
@@ -25,7 +26,8 @@ from personas.models import Persona
 from projects.models import Project
 
 MAX_TITLE = 200
-PURGED_AT_ONCE = 100  # conversations; the sweeper comes again in a minute
+# Where a conversation is listed, and as what.
+LISTING = ("title", "project", "archived", "pinned", "tags")
 MOST_PINNED = 30  # of one person
 MOST_CHOSEN = 500  # conversations that are changed at once
 
@@ -42,10 +44,18 @@ def visible_persona(user: User, pk: object) -> Persona | None:
 
 
 def create_conversation(
-    *, user: User, title: str = "", persona: Persona | None = None, project: Project | None = None
+    *,
+    user: User,
+    title: str = "",
+    persona: Persona | None = None,
+    project: Project | None = None,
+    temporary: bool = False,
 ) -> Conversation:
+    """A temporary one is never listed, and is erased once it is closed or a day old."""
     title = title.strip()[:MAX_TITLE]
     fields = {"title": title, "titled": bool(title), "persona": persona, "project": project}
+    if temporary:
+        fields |= {"origin": Conversation.Origin.TEMPORARY, "titled": True}  # a title is for lists
     made = Conversation.objects.create(owner=user, **fields)
     list_changed(made)
     return made
@@ -54,9 +64,12 @@ def create_conversation(
 def update_conversation(*, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation:
     """Changes title, persona, project, effort, archived, `pinned` (yes or no) or `tags` (their names, all of them).
 
-    Raises `empty_title`, `too_many_pinned`, `bad_tag` and `too_many_tags`.
+    Raises `empty_title`, `too_many_pinned`, `bad_tag` and `too_many_tags`, and `temporary_conversation` where the
+    conversation is in no list.
     """
     require_owner(user, conversation)
+    if not fields.keys().isdisjoint(LISTING):
+        require_lasting(conversation)
     changes = {name: fields[name] for name in ("title", "persona", "project", "effort", "archived") if name in fields}
     if "title" in changes:
         changes["title"] = changes["title"].strip()[:MAX_TITLE]
@@ -177,7 +190,10 @@ def _forget_unused(user: User) -> None:
 
 
 def delete_conversation(*, user: User, conversation: Conversation) -> None:
-    """Stops what is being answered, then hides the conversation: `restore_conversation` takes that back."""
+    """Stops what is being answered, then hides the conversation: `restore_conversation` takes that back.
+
+    A temporary one is erased; where an answer is still being stopped, as soon as that has ended.
+    """
     require_owner(user, conversation)
     for turn in Turn.objects.live().filter(conversation=conversation).select_related("conversation"):
         stop_turn(user=user, turn=turn)
@@ -185,6 +201,9 @@ def delete_conversation(*, user: User, conversation: Conversation) -> None:
         conversation.deleted = timezone.now()
         conversation.save(update_fields=["deleted"])
         record(user=user, action="conversation.deleted", row=conversation)
+        answering = Turn.objects.live().filter(conversation=conversation).exists()
+        if conversation.temporary and not answering and not is_held(conversation):
+            erase(conversation)
         list_changed(conversation)
 
 
@@ -206,16 +225,3 @@ def deleted_conversation(user: User, pk: str | None) -> Conversation | None:
         return Conversation.objects.restorable_by(user).filter(pk=UUID(pk or "")).first()
     except ValueError:
         return None
-
-
-def purge() -> int:
-    """Removes what was deleted too long ago to be restored, with all its messages. Returns how many those were."""
-    over = Conversation.objects.filter(deleted__lt=timezone.now() - RESTORABLE_FOR).values("pk")[:PURGED_AT_ONCE]
-    ids = [row["pk"] for row in over]
-    with transaction.atomic():
-        for pk in ids:
-            record(user=None, action="conversation.erased", row=Conversation(pk=pk))
-        Conversation.objects.filter(pk__in=ids).delete()
-    if ids:
-        Tag.objects.filter(conversations=None).delete()
-    return len(ids)

@@ -23,6 +23,7 @@ from accounts.models.workspace import workspace_at
 from audit.services import record
 from chat.context.build import SourceEntry
 from chat.conversations.branches import CONTINUE
+from chat.conversations.erasing import require_lasting
 from chat.models import Conversation, Message, Share, Turn
 from chat.models.conversation_state import idle, require_owner
 from chat.models.tree import branch_rows
@@ -62,8 +63,8 @@ OPEN = Terms()
 def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Share:
     """A link to the branch on show as it is now.
 
-    Raises what `idle` raises, `sharing_off` (403), `nothing_to_share`, `too_many_shares`, `short_password` and
-    `bad_expiry`.
+    Raises what `idle` raises, `sharing_off` (403), `nothing_to_share`, `too_many_shares`, `short_password`,
+    `bad_expiry` and `temporary_conversation` (409).
     """
     if not workspace_at().sharing:
         sentence = "Links to conversations are switched off in this workspace. An administrator can switch them on."
@@ -74,6 +75,7 @@ def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Sha
         )
     if terms.expires is not None and terms.expires <= timezone.now():
         raise ProductError("bad_expiry", "A link cannot end in the past. Choose a later time, or none.")
+    require_lasting(conversation)
     with idle(user, conversation) as locked:
         if locked.leaf_id is None:
             raise ProductError("nothing_to_share", "There is no message to share yet. Ask something first.")

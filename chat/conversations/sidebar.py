@@ -22,7 +22,8 @@ from django.utils.translation import gettext as _
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations.services import MOST_PINNED, deleted_conversation
-from chat.models import Conversation, Run, Tag
+from chat.models import Conversation, Run, Tag, Turn
+from chat.realtime.events import Approval
 from core.errors import ProductError
 from projects.models import Project
 
@@ -70,7 +71,7 @@ class Side:
             (
                 group.label,
                 group.more,
-                [(each.pk, each.title, each.state, vars(each)["run_waits"]) for each in group.conversations],
+                [(each.pk, each.title, each.state, vars(each)["needs_person"]) for each in group.conversations],
             )
             for group in self.groups
         ]
@@ -130,8 +131,10 @@ def _last_said(row: Conversation) -> tuple[datetime, UUID]:
 
 
 def _rows(user: User) -> QuerySet[Conversation]:
-    waiting = Run.objects.filter(conversation=OuterRef("pk"), status=Run.Status.WAITING)
-    rows = Conversation.objects.listed_for(user).annotate(run_waits=Exists(waiting))
+    run = Run.objects.filter(conversation=OuterRef("pk"), status=Run.Status.WAITING)
+    asks = [{"approval": Approval.WAITING}]
+    call = Turn.objects.live().filter(conversation=OuterRef("pk"), answer__parts__contains=asks)
+    rows = Conversation.objects.listed_for(user).annotate(needs_person=Exists(run) | Exists(call))
     return rows.order_by("-updated", "-id").only(*SHOWN)
 
 

@@ -6,9 +6,9 @@ from functools import partial
 from uuid import UUID
 
 from chat.models import Conversation, ModelCall, Turn
-from chat.models.conversation import title_from
 from chat.models.conversation_state import list_changed
 from chat.models.summary import marks_on
+from chat.models.words import title_from
 from chat.prompts.asking import Charge, ask
 from chat.realtime.event_stream import announce
 from core.background import on_database

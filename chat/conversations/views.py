@@ -179,7 +179,7 @@ def restore_several(request: Request) -> HttpResponse:
 @with_row(visible_conversation)
 def delete(request: Request, found: Conversation) -> HttpResponse:
     services.delete_conversation(user=request.user, conversation=found)
-    away = f"{reverse('chat:home')}?deleted={found.pk}"
+    away = reverse("chat:home") + ("" if found.temporary else f"?deleted={found.pk}")
     if not request.htmx:
         return redirect(away)
     if _on_its_page(request, found):

@@ -1,5 +1,6 @@
 from chat.models.conversation import (
     RESTORABLE_FOR,
+    TEMPORARY_FOR,
     Attachment,
     Conversation,
     LastPrompt,
@@ -20,6 +21,7 @@ from chat.models.summary import Mark, Summary, SummaryJob
 
 __all__ = [
     "RESTORABLE_FOR",
+    "TEMPORARY_FOR",
     "Attachment",
     "Conversation",
     "Import",

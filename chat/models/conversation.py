@@ -1,9 +1,8 @@
 """The conversation: a tree of messages, and the turns that grow it."""
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
@@ -23,6 +22,7 @@ from llm.types.model_call import Usage
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
 RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes what was deleted
+TEMPORARY_FOR = timedelta(hours=24)  # a temporary conversation is erased then, unless it was closed before
 
 
 class TagQuerySet(models.QuerySet["Tag"]):
@@ -59,23 +59,26 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(owner_id=user.pk, deleted=None)
 
     def listed_for(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
-        """What lists and searches show: requests of programs in OpenAI's protocol are no conversations to a person."""
+        """What lists and searches show: no requests of programs in OpenAI's protocol, and nothing temporary."""
         return self.visible_to(user).filter(origin=Conversation.Origin.WORKSPACE)
 
     def restorable_by(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
-        """Deleted, but not longer ago than that can be undone."""
-        return self.filter(owner_id=user.pk, deleted__gt=timezone.now() - RESTORABLE_FOR)
+        """Deleted, but not longer ago than that can be undone. A temporary one never comes back."""
+        rows = self.filter(owner_id=user.pk, deleted__gt=timezone.now() - RESTORABLE_FOR)
+        return rows.exclude(origin=Conversation.Origin.TEMPORARY)
 
 
 class Conversation(models.Model):
     """`leaf` is the newest message of the branch on show.
 
-    Of origin `api` is one request of a program in OpenAI's protocol: see `chat.openai_api`.
+    Of origin `api` is one request of a program in OpenAI's protocol: see `chat.openai_api`. One of origin `temporary`
+    is in no list, search or export of everything, and is erased when it is closed: see `chat.conversations.erasing`.
     """
 
     class Origin(models.TextChoices):
         WORKSPACE = "workspace", "Workspace"
         API = "api", "OpenAI protocol"
+        TEMPORARY = "temporary", "Temporary"
 
     class State(models.TextChoices):
         IDLE = "idle", "Idle"
@@ -107,6 +110,7 @@ class Conversation(models.Model):
     imported_from = models.CharField(
         max_length=200, blank=True, editable=False, help_text="The product it was written in, and its id there."
     )
+    legal_hold = models.BooleanField(default=False, db_default=False, help_text="Kept, also when it is deleted.")
     automatic_summaries = models.BooleanField(default=True, help_text="Off after a person has undone one.")
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now_add=True)
@@ -123,6 +127,7 @@ class Conversation(models.Model):
             ),
             models.Index(fields=["updated"], condition=Q(origin="api"), name="conversation_of_program"),
             models.Index(fields=["owner"], condition=Q(pinned__isnull=False), name="conversation_pinned"),
+            models.Index(fields=["created"], condition=Q(origin="temporary"), name="conversation_temporary"),
             models.Index(fields=["deleted"], condition=Q(deleted__isnull=False), name="conversation_deleted"),
         ]
         constraints: ClassVar = [
@@ -133,6 +138,15 @@ class Conversation(models.Model):
 
     def __str__(self) -> str:
         return self.title or "New conversation"
+
+    @property
+    def temporary(self) -> bool:
+        return self.origin == self.Origin.TEMPORARY
+
+    @property
+    def erased_at(self) -> datetime | None:
+        """When a temporary one goes by itself; None for the others."""
+        return self.created + TEMPORARY_FOR if self.temporary else None
 
 
 class OfConversation(models.QuerySet[Row]):
@@ -352,17 +366,6 @@ class NextMessage(models.Model):
 
     def __str__(self) -> str:
         return self.text[:60]
-
-
-LENGTH = 60  # characters
-
-
-def title_from(text: str) -> str:
-    """The beginning of a text, cut between words where it has any."""
-    line = " ".join(text.split())
-    if " " not in line[:LENGTH]:
-        return line[:LENGTH]
-    return textwrap.shorten(line, LENGTH, placeholder="…")
 
 
 class LastPrompt(models.Model):

@@ -1,9 +1,10 @@
-"""The words of what somebody wrote: how a query is read, folded and found in the index of messages.
+"""The words of what somebody wrote: how a query is read, folded and found in the index of messages; titles of them.
 
 Words are compared here as the database does it in `chat_words` (its migration says how).
 """
 
 import re
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from django.db.models import Func
 
 READ = 100_000  # characters of one message that are searched
 MAX_QUERY = 200  # characters that are read
+LENGTH = 60  # characters of a title
 MAX_WORDS = 16
 
 _MARKS = re.compile("[\u0300-\u036f]")
@@ -123,3 +125,11 @@ class MessageWords(Func):
 def as_query(asked: Sequence[Sequence[Term]]) -> SearchQuery:
     """All of the phrases."""
     return SearchQuery(tsquery(asked), config="simple", search_type="raw")
+
+
+def title_from(text: str) -> str:
+    """The beginning of a text, cut between words where it has any."""
+    line = " ".join(text.split())
+    if " " not in line[:LENGTH]:
+        return line[:LENGTH]
+    return textwrap.shorten(line, LENGTH, placeholder="…")

@@ -18,9 +18,9 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.models.workspace import workspace_at
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.conversation import title_from
 from chat.models.conversation_state import require_room
 from chat.models.queries import join_line, standing
+from chat.models.words import title_from
 from chat.openai_api.errors import refused
 from chat.openai_api.names import Offered, find
 from chat.openai_api.parse import History, Picture, Wanted, is_picture
@@ -165,7 +165,8 @@ def forget_old() -> None:
     if not days:
         return
     before = timezone.now() - timedelta(days=days)
-    ended = Conversation.objects.filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
+    free = Conversation.objects.filter(legal_hold=False, owner__legal_hold=False)
+    ended = free.filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
     old = ended.filter(updated__lt=before)
     while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH]):
         images = list(File.objects.filter(attachments__message__conversation__in=batch).distinct())

@@ -33,7 +33,7 @@ from chat.prompts.history import (
 )
 from chat.prompts.turn_context import TurnContext
 from files.models import File
-from files.services import open_blob
+from files.services import open_shown
 from llm.models import Provider
 from llm.services import RATIO_TRUSTED, Sent, cache_rule
 from llm.types.model_call import Image, Message, ModelRequest, ToolChoice
@@ -386,8 +386,9 @@ def _wire(message: PromptMessage) -> Message:
 
 def _image(file_id: str) -> Image:
     file = File.objects.get(pk=file_id)
-    with open_blob(file=file) as blob:
-        return Image(file.media_type, blob.read())
+    media_type, shown = open_shown(file=file)
+    with shown:
+        return Image(media_type, shown.read())
 
 
 def _asked(leaf: MessageRow | None, added: Sequence[ContextMessage]) -> str:

@@ -20,7 +20,8 @@ from chat.models.tree import ids_down_to
 from chat.prompts.history import READABLE, Documents, texts_of, why_missing
 from chat.tools.files import HITS, passages, phrasings_of
 from files.index.language import readable
-from files.index.search import Hit, search_many
+from files.index.reranking import Found, find
+from files.index.search import Hit
 from files.models import File
 from personas.models import BudgetProfile
 from personas.texts import Texts
@@ -142,7 +143,7 @@ class PromptFiles:
     listed: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     _counted: dict[str, int] = field(default_factory=dict)
-    _hits: dict[frozenset[UUID], list[Hit]] = field(default_factory=dict)
+    _searched: dict[frozenset[UUID], Found] = field(default_factory=dict)
 
     def build(self, request: ContextRequest, first: Sequence[ContextMessage] = ()) -> Prompt:
         """The prompt with the project's files and the list, which `request` is without. Raises `ContextError`.
@@ -298,10 +299,10 @@ class PromptFiles:
 
     def _found(self, ids: Sequence[UUID], most: int) -> str:
         """The best passages that together take at most `most` tokens, as documents; empty when there are none."""
-        related = self._related(frozenset(ids))
-        self.notes = (NO_MATCH,) if ids and not related and self._is_brief() else ()
+        found = self._related(frozenset(ids))
+        self.notes = (*found.notes, *((NO_MATCH,) if ids and not found.hits and self._is_brief() else ()))
         kept: dict[UUID, list[Hit]] = {}
-        for hit in related:
+        for hit in found.hits:
             tried = {**kept, hit.file: [*kept.get(hit.file, ()), hit]}
             # Numbers are given to what is sent only, so here they are tried on a copy.
             if self.made.tokenizer.count(self._rendered(tried, Numbers(self.made.numbers.known))) <= most:
@@ -312,15 +313,16 @@ class PromptFiles:
     def _rendered(self, found: Mapping[UUID, Sequence[Hit]], numbers: Numbers) -> str:
         return documents_text([passages(pk, hits) for pk, hits in found.items()], numbers, self.made.texts)
 
-    def _related(self, ids: frozenset[UUID]) -> list[Hit]:
+    def _related(self, ids: frozenset[UUID]) -> Found:
         """The best passages; for a brief message those only that have to do with it, or whose file it names."""
-        if ids not in self._hits:
+        if ids not in self._searched:
             rows = File.objects.filter(pk__in=ids, searchable=True)
-            hits = search_many(queries=phrasings_of(self.question), files=rows, limit=HITS)
+            found = find(queries=phrasings_of(self.question), files=rows, limit=HITS)
             if self._is_brief():
-                hits = [hit for hit in hits if hit.related or _names(self.question, hit.name)]
-            self._hits[ids] = hits
-        return self._hits[ids]
+                hits = [hit for hit in found.hits if hit.related or _names(self.question, hit.name)]
+                found = replace(found, hits=hits)
+            self._searched[ids] = found
+        return self._searched[ids]
 
     def _is_brief(self) -> bool:
         return len(re.findall(r"\w+", readable(self.question))) <= BRIEF

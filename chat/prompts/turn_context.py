@@ -353,7 +353,7 @@ def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
 
 def _shows_tasks(conversation: Conversation | None) -> bool:
     """A program that speaks OpenAI's protocol asks what it asks; the day of its token's owner is not its business."""
-    return conversation is None or conversation.origin == Conversation.Origin.WORKSPACE
+    return conversation is None or conversation.origin != Conversation.Origin.API
 
 
 def _run_step(pk: int | None) -> RunStep | None:

@@ -79,12 +79,12 @@ REASONS = {
     "unread_file": gettext_lazy("the file is still being read"),
     "deleted_file": gettext_lazy("the file was deleted"),
     "project_image": gettext_lazy("a picture of a project: attach it to a message to show it to the model"),
-    "over_share": gettext_lazy("the project's files are larger than their share of the window"),
+    "over_share": gettext_lazy("the project's files are larger than the part of the room that is theirs"),
     "attached": gettext_lazy("once, with the message that it is attached to"),
     "in_project": gettext_lazy("once, with the project's files"),
-    "result_without_call": gettext_lazy("a result without its call"),
+    "result_without_call": gettext_lazy("what asked for it is not sent"),
     "no_vision": gettext_lazy("the model does not see images"),
-    "call_without_result": gettext_lazy("a call without its result"),
+    "call_without_result": gettext_lazy("it is not finished"),
 }
 NO_ROOM = ("no_room", "behind_gap")
 UNFINISHED = ("call_without_result", "result_without_call")
@@ -198,8 +198,8 @@ def _left_out(sources: Sequence[SourceEntry], unloaded: int) -> Iterator[Fate]:
         yield Fate("out", words % {"count": grouped(without_room)})
     if unfinished := sum(reason in UNFINISHED for reason in reasons):
         words = ngettext(
-            "%(count)s step of an answer not sent: a call without its result",
-            "%(count)s steps of an answer not sent: calls without their results",
+            "%(count)s step of an answer not sent: it is not finished",
+            "%(count)s steps of an answer not sent: they are not finished",
             unfinished,
         )
         yield Fate("out", words % {"count": grouped(unfinished)})

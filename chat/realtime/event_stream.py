@@ -10,7 +10,7 @@ something has changed and ask for what they show; a lost hint costs nothing.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -360,6 +360,14 @@ def decide(turn: UUID | str, call: str, decision: Approval) -> bool:
         return False
     streams().publish(_BELL, key)
     return True
+
+
+def forget(turns: Iterable[UUID]) -> None:
+    """Synchronous, for services: what these turns have said is kept no longer. With a Redis that is away it goes within
+    `KEPT` seconds of each turn's end by itself."""
+    if names := [_stream(turn) for turn in turns]:
+        with suppress(*CONNECTION_ERRORS, redis.BusyLoadingError):
+            streams().delete(*names)
 
 
 def signal_stop(turn: UUID | str) -> None:

@@ -1,13 +1,17 @@
-"""What would make a draft fit, or leave less of the conversation out: each with what it frees."""
+"""What would make a draft fit, or leave less of the conversation out: each with what it frees. And who
+would see more than an answer did."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NotRequired, TypedDict
 from uuid import UUID
 
 from accounts.models import User
-from chat.models import Conversation
-from chat.models.conversation_state import ChatScope
+from chat.models import Conversation, Turn
+from chat.models.conversation_state import ChatScope, scope_of
 from chat.prompts.preview import Draft, chosen_files, plan_ahead
+from chat.prompts.turn_context import base_context
+from chat.prompts.wording import NO_ROOM
 from chat.summaries.services import would_free
 from files.services import tokens_of
 from llm.models import Model
@@ -17,8 +21,8 @@ FILES = 2  # of the conversation, the largest ones
 
 class Offer(TypedDict):
     """`kind`: `remove_file` (of the draft, by its `id`), `model` (with a larger window), `leave_out` (the file `id` of
-    the question `message`) or `summarise` (for the model `id`). `title` is the file's or the model's name, `frees` are
-    tokens.
+    the question `message`), `summarise` (for the model `id`), or `again`: the answer `message` anew, by the model `id`.
+    `title` is the file's or the model's name, `frees` are tokens.
 
     `fits`: whether the draft then fits; of a draft that fits already it is true.
     """
@@ -35,11 +39,28 @@ def offers(*, user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any
     """For a `plan` of the draft under the model; empty where everything fits."""
     if not plan["fits"]:
         return [*_files_to_remove(user, draft, plan["error"]), *_larger(user, scope, draft, plan, model)]
-    missing = plan["unloaded"] or any(each.get("reason") in ("no_room", "behind_gap") for each in plan["sources"])
-    if not missing:
+    if not _without_room(plan):
         return []
     summary = [_summary(scope.conversation, model)] if scope.conversation is not None else []
     return [*filter(None, summary), *_files_to_leave_out(plan), *_larger(user, scope, draft, plan, model)]
+
+
+def offers_again(turn: Turn, report: Mapping[str, Any]) -> list[Offer]:
+    """The smallest model with more room than the turn's `report` says there was; empty where everything had room."""
+    if not _without_room(report) or turn.status in Turn.LIVE or turn.model is None:
+        return []
+    context = base_context(user=turn.conversation.owner, model=turn.model, scope=scope_of(turn.conversation))
+    room = report["limit"] + report["tools_tokens"]
+    for other in sorted(Model.objects.usable(), key=lambda each: each.window):
+        frees = replace(context, model=other).room.input_limit - room
+        if frees > 0:
+            again = Offer(kind="again", id=str(other.pk), title=other.name, frees=frees, fits=True)
+            return [{**again, "message": str(turn.answer_id)}]
+    return []
+
+
+def _without_room(report: Mapping[str, Any]) -> bool:
+    return bool(report["unloaded"]) or any(each.get("reason") in NO_ROOM for each in report["sources"])
 
 
 def _files_to_remove(user: User, draft: Draft, error: Mapping[str, Any]) -> Iterator[Offer]:

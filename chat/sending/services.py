@@ -60,7 +60,7 @@ def send_queued(*, user: User, conversation: Conversation, pk: UUID | None = Non
 
 
 @transaction.atomic
-def start_conversation(*, user: User, scope: ChatScope, ask: Ask) -> Conversation:
+def start_conversation(*, user: User, scope: ChatScope, ask: Ask, temporary: bool = False) -> Conversation:
     """A conversation and its first turn, both or neither; a repeated idempotency key finds the one it made."""
     if ask.key:
         # Two sends of one key at once come one after the other.
@@ -72,7 +72,7 @@ def start_conversation(*, user: User, scope: ChatScope, ask: Ask) -> Conversatio
         )
         if earlier is not None:
             return earlier.conversation
-    conversation = create_conversation(user=user, persona=scope.persona, project=scope.project)
+    conversation = create_conversation(user=user, persona=scope.persona, project=scope.project, temporary=temporary)
     send(user=user, conversation=conversation, ask=ask)
     return conversation
 

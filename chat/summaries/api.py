@@ -66,7 +66,9 @@ class SummaryViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Summary]):
     def get_queryset(self) -> QuerySet[Summary]:
         rows = Summary.objects.visible_to(self.request.user)
         wanted = self.request.query_params.get("conversation")
-        return rows.filter(conversation=identifier(wanted, "conversation")) if wanted else rows
+        if wanted:
+            return rows.filter(conversation=identifier(wanted, "conversation"))
+        return rows.exclude(conversation__origin=Conversation.Origin.TEMPORARY) if self.action == "list" else rows
 
     @posts(SummarySerializer, SectionsSerializer, status=201)
     def edit(self, summary: Summary, sections: list[dict[str, str]]) -> Summary:

@@ -14,7 +14,8 @@ from chat.models import Attachment, Conversation
 from chat.models.summary import marks_on
 from chat.rendering.references import give_numbers
 from core.background import on_database
-from files.index.search import Hit, search_many
+from files.index.reranking import find
+from files.index.search import Hit
 from files.models import File, FileText
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
@@ -55,7 +56,8 @@ class SearchFiles:
     """Query expansion: the model's query, its variants and the person's own question are searched together, and the
     history keeps all of them as the call's arguments, in the form that the model itself writes.
 
-    The question goes along with the first search of a turn; further ones look for what that did not find.
+    The question goes along with the first search of a turn; further ones look for what that did not find. `notes`:
+    sentences for people about what the re-ranker did not do.
     """
 
     timeout = 20.0
@@ -80,6 +82,7 @@ class SearchFiles:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self.notes: list[str] = []
         self._question = phrasings_of(scope.question)
 
     def label(self, arguments: Mapping[str, Any]) -> str:
@@ -91,7 +94,9 @@ class SearchFiles:
         return await on_database(self._search, asked)
 
     def _search(self, queries: Sequence[str]) -> ToolOutput:
-        hits = search_many(queries=queries, files=self.scope.files(), limit=HITS)
+        found = find(queries=queries, files=self.scope.files(), limit=HITS)
+        hits = found.hits
+        self.notes += [note for note in found.notes if note not in self.notes]
         used = {"query": queries[0], "variants": queries[1:]} if len(queries) > 1 else {"query": queries[0]}
         if not hits:
             return ToolOutput("Nothing was found. Try other words.", arguments=used)

@@ -58,9 +58,11 @@ class Toolbox:
 
     @property
     def all_notes(self) -> Sequence[str]:
-        """`notes` and, once its tools have run, what the workspace kept from the model."""
+        """`notes` and, once its tools have run, what the workspace kept from the model and how searches went."""
         denied = self.gate.denied if self.gate else 0
-        return [*self.notes, DENIED.format(count=denied) if denied > 1 else ONE_DENIED] if denied else self.notes
+        kept = [DENIED.format(count=denied) if denied > 1 else ONE_DENIED] if denied else []
+        search = self.tools.get(SEARCH_GUIDANCE.name)
+        return [*self.notes, *kept, *(search.notes if isinstance(search, SearchFiles) else ())]
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:

@@ -91,6 +91,11 @@ class Answer:
         self._shown: dict[str, int] = {}  # characters of each call's arguments
         self._count = 0  # parts begun, those not drained yet included
 
+    @property
+    def asks(self) -> bool:
+        """Whether a call waits for its person."""
+        return any(part.get("approval") == Approval.WAITING for part in self.parts)
+
     def interval(self, streams: int) -> float:
         """Seconds to wait before the next flush: longer when rendering the tail is dear or many answers stream."""
         wanted = SHORTEST_INTERVAL + self._blocks.tail_size / 40_000 + streams / 1_000

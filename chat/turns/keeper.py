@@ -26,6 +26,7 @@ class _Kept:
     answer: Answer
     over: "asyncio.Future[None]"
     written: int = -1  # the `seq` that the row has
+    asks: bool = False  # whether a call waits for its person there
 
 
 _kept: dict[UUID, _Kept] = {}  # by turn
@@ -70,15 +71,16 @@ async def _write(several: list[_Kept]) -> None:
             for each in several:
                 _end(each, error)
         return
-    for each, (_, _, seq) in zip(several, progress, strict=True):
+    for each, (_, _, seq, turned) in zip(several, progress, strict=True):
         each.written = seq
+        each.asks ^= turned
         if ours.get(each.turn.pk, True):
             _end(each)
 
 
 def _progress(kept: _Kept) -> Progress:
     parts = None if kept.answer.seq == kept.written else store.dump(kept.answer.parts)
-    return Progress(kept.turn, parts, kept.answer.seq)
+    return Progress(kept.turn, parts, kept.answer.seq, kept.answer.asks != kept.asks)
 
 
 def _end(kept: _Kept, error: Exception | None = None) -> None:

@@ -27,7 +27,7 @@ from chat.models import (
     queries,
 )
 from chat.models.conversation import total_cost
-from chat.models.conversation_state import scope_of, settle
+from chat.models.conversation_state import list_changed, scope_of, settle
 from chat.prompts.history import known_by
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
@@ -110,11 +110,15 @@ def last_event(ending: Ending, usage: dict[str, int], finish: str = "stop") -> t
 
 
 class Progress(NamedTuple):
-    """How far a turn has come: `parts` of its answer as JSON, up to event `seq`; None where nothing is new."""
+    """How far a turn has come: `parts` of its answer as JSON, up to event `seq`; None where nothing is new.
+
+    `turned`: since the last time it has begun to wait for its person, or waits no more.
+    """
 
     turn: Turn
     parts: str | None
     seq: int
+    turned: bool = False
 
 
 # A row that somebody else holds locked is left out this time: one person's turn must not hold up everybody's.
@@ -143,7 +147,11 @@ def checkpoint(progress: Sequence[Progress]) -> dict[UUID, bool]:
     rows = [(each.turn.pk, each.turn.attempt, each.seq, each.parts) for each in progress]
     with connection.cursor() as cursor:
         cursor.execute(_CHECKPOINT, [list(column) for column in zip(*rows, strict=True)])
-        return dict(cursor.fetchall())
+        ours = dict(cursor.fetchall())
+    for each in progress:
+        if each.turned and each.turn.pk in ours:
+            list_changed(each.turn.conversation)
+    return ours
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.conversation import title_from
 from chat.models.conversation_state import (
     RunWaits,
     busy,
@@ -30,6 +29,7 @@ from chat.models.conversation_state import (
 )
 from chat.models.queries import Standing, store
 from chat.models.summary import carry_marks
+from chat.models.words import title_from
 from chat.prompts.preview import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import base_context
 from chat.rendering.references import remember
@@ -116,10 +116,11 @@ def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
             parent, before = _parent(locked, ask, found), locked.leaf_id
             question = _message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
             remember_effort(locked, ask.effort)
-            if not locked.title:
+            if not locked.title and not locked.temporary:
                 locked.title = title_from(text)
             turns = begin_answers(locked, question, models, ask.key, options=ask.options)
-            remember(user=user, text=text, at=question.created)
+            if not locked.temporary:
+                remember(user=user, text=text, at=question.created)
             _attach(question, files)
             if parent is not None and parent.pk != before:
                 carry_marks(locked.pk, before, parent.pk, [question.pk])

@@ -3,6 +3,7 @@
 A view reads the request, calls one service or one page function, and renders.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -26,7 +27,7 @@ from chat.prompts import report as reports
 from chat.prompts.preview import Draft, chosen_files, plan_ahead
 from chat.prompts.wording import plan_line
 from chat.runs import views as run_views
-from chat.sending.offers import offers
+from chat.sending.offers import offers, offers_again
 from chat.sending.services import next_view, remove_next, send_or_queue, send_queued, start_conversation
 from chat.turns.emitter import answer_of
 from chat.turns.services import asking, decide_call, shown, stop_turn
@@ -38,6 +39,7 @@ from chat.web.home import surroundings
 from core.errors import ProductError
 from core.requests import get_or_404, identifier, with_headers, with_row
 from files.models import File
+from files.services import tokens_of
 from llm.models import Model
 from personas.models import SavedPrompt
 from personas.services import model_for
@@ -56,7 +58,8 @@ def home(request: Request) -> HttpResponse:
         return page(request, None)
     try:
         ask = _ask(request)
-        conversation = start_conversation(user=request.user, scope=_new_scope(request, request.POST), ask=ask)
+        scope, temporary = _new_scope(request, request.POST), _temporary(request)
+        conversation = start_conversation(user=request.user, scope=scope, ask=ask, temporary=temporary)
     except ProductError as error:
         return _refused(request, None, error)
     address = reverse("chat:conversation", args=[conversation.pk])
@@ -121,7 +124,8 @@ def message(request: Request, message: Message) -> HttpResponse:
 def report(request: Request, pk: UUID) -> HttpResponse:
     """The context panel of an answer, of its last model call or of the `call`th: a fragment for the page beside it, or
     a page of its own."""
-    rows = Turn.objects.visible_to(request.user).select_related("conversation__persona", "user_message", "model")
+    related = ("conversation__persona", "conversation__owner", "user_message", "model__provider")
+    rows = Turn.objects.visible_to(request.user).select_related(*related)
     turn = get_or_404(rows, pk, "turn")
     panel = inspector.of_turn(turn, reports.call_number(request.GET.get("call")))
     context = {
@@ -130,6 +134,7 @@ def report(request: Request, pk: UUID) -> HttpResponse:
         "conversation": turn.conversation,
         "spent": spent(ModelCall.objects.filter(turn=turn)),
         "so_far": spent(ModelCall.objects.filter(conversation=turn.conversation)),
+        "offers": offers_again(turn, panel.report) if panel is not None else (),
     }
     return render(request, "chat/_context.html" if request.htmx else "chat/context.html", context)
 
@@ -160,7 +165,17 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
 def _plan(user: User, scope: ChatScope, draft: Draft, model: Model, *, count: bool = False) -> dict[str, Any]:
     planned = plan_ahead(user=user, scope=scope, draft=draft, model=model, count=count)
     panel, line = inspector.of_plan(planned), plan_line(planned)
-    return {"planned": planned, "panel": panel, "line": line, "fits": planned["fits"]}
+    sizes = _sizes(user, draft, planned)
+    return {"planned": planned, "panel": panel, "line": line, "fits": planned["fits"], "sizes": sizes}
+
+
+def _sizes(user: User, draft: Draft, planned: Mapping[str, Any]) -> dict[str, int]:
+    """Tokens of the draft's files by their ids, as the panel has them; of what does not fit those of their texts."""
+    if not planned["fits"]:
+        files = chosen_files(user=user, ids=draft.files)
+        return {str(file.pk): size for file in files if (size := tokens_of(file=file))}
+    chosen = {str(pk) for pk in draft.files}
+    return {each["id"]: each["tokens"] for each in planned["sources"] if each["id"] in chosen and each.get("tokens")}
 
 
 @with_row(visible_turn)
@@ -290,6 +305,7 @@ def page(request: Request, found: Conversation | None, status: int = 200, **more
         **side_context(request),
         "chips": _chips(request),
         "draft": request.GET.get("text", ""),  # a persona's starter message, followed as a link
+        "temporary": found.temporary if found else _temporary(request),
         "next": next_view(found) if getattr(found, "waits", True) else None,
         "run": run_views.of_conversation(request.user, found),
         "first": first_steps(request.user) if found is None and not request.GET else None,
@@ -353,6 +369,11 @@ def _new_scope(request: Request, fields: QueryDict) -> ChatScope:
     project = visible_project(request.user, fields["project"]) if fields.get("project") else None
     persona = services.visible_persona(request.user, fields.get("persona"))
     return ChatScope(None, project, persona or (project.persona if project else None))
+
+
+def _temporary(request: Request) -> bool:
+    """Whether the new conversation is to be temporary, by the address or the composer."""
+    return (request.POST if request.method == "POST" else request.GET).get("temporary") == "yes"
 
 
 def first_steps(user: User) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from chat.prompts.turn_context import base_context
 from chat.web.conversation import asked_scope
 from core.i18n import grouped
 from core.requests import identifier
-from files.index.search import Result, passages
+from files.index.search import Result, passages, search
 from files.models import File
 from personas.services import model_for
 
@@ -64,7 +64,7 @@ def _found(user: User, query: str) -> list[tuple[File, Result | None]]:
     if not query:
         return [(file, None) for file in visible[:ROWS]]
     best: dict[UUID, Result] = {}
-    for passage in passages(visible, query, limit=PASSAGES):
+    for passage in passages(search(query=query, files=visible, limit=PASSAGES)):
         best.setdefault(passage.file, passage)
     named = {file.pk: file for file in visible.filter(name__icontains=query)[:ROWS]}
     inside = visible.in_bulk(best)

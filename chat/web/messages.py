@@ -26,7 +26,6 @@ from chat.turns.services import shown as shown_call
 from core.errors import ProductError
 from core.i18n import percent
 from files.models import File
-from files.services import tokens_of
 from llm.models import Effort, Model
 from personas.models import Persona
 from personas.services import model_for
@@ -131,10 +130,7 @@ def _view(message: Message, sources: Sources, blocks: Sequence[list[str]]) -> Me
 
 def files_of(message: Message) -> list[File | dict[str, str]]:
     """What was uploaded with it; of a file that was deleted since, its name alone."""
-    attached = list(message.attachments.all())
-    for attachment in attached:
-        if attachment.file is not None:
-            tokens_of(file=attachment.file)  # which the row then shows
+    attached = message.attachments.all()
     return [each.file or {"name": each.name, "status": "deleted"} for each in attached]
 
 

@@ -28,7 +28,7 @@ class WorkspaceAdmin(RowAdmin):
         ),
         ("Sharing", {"fields": ("sharing",)}),
         ("Signing in", {"fields": ("session_days", "password_length")}),
-        ("What is kept", {"fields": ("api_conversation_days",)}),
+        ("What is kept", {"fields": ("conversation_days", "api_conversation_days")}),
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:

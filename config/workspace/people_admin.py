@@ -12,7 +12,8 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from accounts.models import User
 from accounts.people_admin import UserAdmin
-from core.admin import acting, button
+from config.workspace.erasing import erase_person
+from core.admin import Confirmation, acting, button, confirmed, go
 from core.errors import ProductError
 from core.permissions import has_right
 from personas.models import Persona
@@ -24,9 +25,13 @@ class HandOverForm(forms.Form):
     to = forms.CharField(label=_("User name of the new owner"), max_length=150, widget=UnfoldAdminTextInputWidget)
 
 
+class EraseForm(Confirmation):
+    sure = forms.BooleanField(label="I know that this cannot be undone")
+
+
 @admin.register(User)
 class PeopleAdmin(UserAdmin):
-    actions_detail: Any = (*UserAdmin.actions_detail, "hand_over")
+    actions_detail: Any = (*UserAdmin.actions_detail, "hand_over", "erase")
 
     def has_hand_over_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         kinds = (Project, Persona)
@@ -50,6 +55,24 @@ class PeopleAdmin(UserAdmin):
         page = self.page(request, "hand_over", _("Hand over what %(name)s owns") % {"name": person}, context)
         page.status_code = 422 if form.errors else 200
         return page
+
+    @confirmed(
+        "Erase",
+        icon="delete_forever",
+        permission="delete",
+        ask="Erase this person?",
+        explain="The account goes with every conversation, file, project, persona and task of theirs, and the audit "
+        "names them by id alone. Nobody can bring it back. Hand over first what is to stay.",
+        form=EraseForm,
+    )
+    def erase(self, request: HttpRequest, form: EraseForm, object_id: str) -> HttpResponse:
+        person = self.row(request, object_id)
+        try:
+            erase_person(user=acting(request), person=person)
+        except ProductError as error:
+            return self.back(request, person, error.detail, messages.ERROR)
+        self.message_user(request, "The person is erased.", messages.SUCCESS)
+        return go(reverse("admin:accounts_user_changelist"))
 
 
 def _in_words(owned: Owned) -> str:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from files.extraction.readers import result
@@ -18,6 +19,7 @@ WALL_SECONDS = 45.0
 # Secrets of the product are in its environment; whoever reads unknown bytes has no need of them.
 ENVIRONMENT = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
 ROOT = Path(__file__).resolve().parents[2]
+LOCKED = 4  # the status of `files.extraction.render` where a PDF needs a password
 _SIGNALS = {
     signal.SIGXCPU: "took_too_long",
     signal.SIGXFSZ: "too_large",
@@ -41,16 +43,31 @@ def extract(path: Path, name: str, encoding: str = "", password: str = "") -> Ex
 
 def page_of(path: Path, number: int, password: str = "") -> tuple[int, bytes]:
     """How many pages a PDF has, and this one, counted from 0, as PNG. Raises `ExtractionError`."""
-    command = ["files.extraction.render", str(path.absolute()), str(os.getpid()), str(number)]
-    status, output = _run(command, path, password)
+    return _drawn(path, number, "recognised", password, ("", 0))
+
+
+def shown_page(path: Path, number: int, passage: str = "", before: int = 0) -> bytes:
+    """A page of a PDF, counted from 0, as JPEG, the passage marked where it is found on it. Raises `ExtractionError`.
+
+    `before` is how many letters and digits stand before the passage on the page, as far as is known.
+    """
+    return _drawn(path, number, "shown", "", (passage, before))[1]
+
+
+def _drawn(path: Path, number: int, purpose: str, password: str, marked: tuple[str, int]) -> tuple[int, bytes]:
+    command = ["files.extraction.render", str(path.absolute()), str(os.getpid()), str(number), purpose]
+    status, output = _run(command, path, password, json.dumps(marked))
     if status > 0:
-        raise ExtractionError("damaged")
+        raise ExtractionError("encrypted" if status == LOCKED else "damaged")
     count, _, picture = output.partition(b"\n")
     return int(count), picture
 
 
-def _run(command: list[str], path: Path, password: str) -> tuple[int, bytes]:
-    """The status and the output of a module that reads the file at `path`; raises what a signal to it means."""
+def _run(command: list[str], path: Path, *told: str) -> tuple[int, bytes]:
+    """The status and the output of a module that reads the file at `path`; raises what a signal to it means.
+
+    It reads `told` from its standard input, a line each.
+    """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", *command],
@@ -62,7 +79,7 @@ def _run(command: list[str], path: Path, password: str) -> tuple[int, bytes]:
             start_new_session=True,
         )
         try:
-            _tell(process, password)
+            _tell(process, told)
             status = _status(process)
         finally:
             _end(process)
@@ -82,11 +99,11 @@ def layers_that_hold() -> list[str]:
     return list(json.loads(told.stdout)) if told.returncode == 0 else []
 
 
-def _tell(process: "subprocess.Popen[bytes]", password: str) -> None:
+def _tell(process: "subprocess.Popen[bytes]", told: Iterable[str]) -> None:
     """By a pipe: arguments and environment of a process are seen by others of the machine."""
     if process.stdin:
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(f"{password}\n".encode())
+            process.stdin.write("".join(f"{line}\n" for line in told).encode())
             process.stdin.flush()
 
 

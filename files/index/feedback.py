@@ -10,17 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from django.db import connection
-from django.db.models import QuerySet, Sum
-from django.db.models.functions import Length
+from django.db.models import QuerySet
 
 from files.index.embedders import Vector
 from files.index.language import readable
-from files.index.ranking import ENTRY, Collection, Words, idf_of, saturated
-from files.models import Chunk, Embedder, File, Posting
+from files.index.ranking import Collection, Postings, Words, idf_of, postings, saturated
+from files.models import Chunk, Embedder, File
 
 FEWEST = 100  # visible chunks; among fewer, the best ones are nearly all there are
 BEST, WORDS = 5, 20  # chunks that are listened to, and words that they add
-CANDIDATES = 60  # of these words, whose rarity is looked up
+CANDIDATES = 30  # of these words, before it is known how rare each is
 OWN_SHARE = 0.4  # of the query's own words in the weights
 PULL = 0.3  # of the best chunks' vectors, the query's being 1
 
@@ -33,43 +32,56 @@ LATERAL unnest(to_tsvector(language::regconfig, content))
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """Words beside those of the query, at positions that it does not have; and what each word now weighs, the query's
-    own among them, by position."""
+    """The postings of the query's words and of those that the best chunks add, and what each word weighs now; by
+    position, where the added ones stand behind the query's own."""
 
-    words: Words
+    entries: Postings
     weights: Mapping[int, float]
 
 
 def listened_to(best: Iterable[int]) -> list[Chunk]:
-    """The rows of the best chunks, with their files and vectors."""
-    return list(Chunk.objects.filter(pk__in=list(best)).select_related("file"))
+    """The rows of the best chunks, with the names and languages of their files, and with their vectors."""
+    rows = Chunk.objects.filter(pk__in=list(best)).select_related("file")
+    names = ("heading", "table_head", "text", "embedder", "embedding", "file__name", "file__language")
+    return list(rows.only(*names))
 
 
 def added(
-    words: Words, counts: Mapping[int, float], best: Sequence[Chunk], files: QuerySet[File], collection: Collection
+    words: Words,
+    entries: Postings,
+    counts: Mapping[int, float],
+    best: Sequence[Chunk],
+    files: QuerySet[File],
+    collection: Collection,
 ) -> Added:
-    """What the best chunks add to a query; `counts`: how much each counts, by its id."""
+    """What the best chunks add to a query with these `words` and postings; `counts`: how much each counts, by its id.
+
+    The postings of all candidates come at once: how many chunks have a word is then known, too.
+    """
     own = {at for found in words.values() for at in found.values()}
-    weighed = _weighed(counts, best, files, collection)
-    if not own or not weighed:
-        return Added({}, {})
-    share = (1 - OWN_SHARE) * len(own) / sum(weighed.values())
     new: dict[str, dict[str, int]] = defaultdict(dict)
-    weights = dict.fromkeys(own, OWN_SHARE)
-    position = max(own)
-    for (language, lexeme), weight in weighed.items():
+    weighed: dict[int, float] = defaultdict(float)
+    for (language, lexeme), weight in _candidates(counts, best, collection).items():
         at = words.get(language, {}).get(lexeme)
         if at is None:
-            position += 1
-            at = new[language][lexeme] = position
+            at = new[language][lexeme] = max(own, default=0) + 1 + sum(map(len, new.values()))
+        weighed[at] += weight
+    found = {**entries, **postings(files, new)}
+    rare = {at: weight * idf_of(collection.chunks, len(found[at])) for at, weight in weighed.items() if at in found}
+    chosen = sorted(rare.items(), key=lambda each: (-each[1], each[0]))[:WORDS]
+    if not own or not chosen:
+        return Added(entries, {})
+    share = (1 - OWN_SHARE) * len(own) / sum(weight for _, weight in chosen)
+    weights = dict.fromkeys(own, OWN_SHARE)
+    for at, weight in chosen:
         weights[at] = weights.get(at, 0.0) + share * weight
-    return Added(new, weights)
+    return Added({at: each for at, each in found.items() if at in weights}, weights)
 
 
-def _weighed(
-    counts: Mapping[int, float], chunks: Sequence[Chunk], files: QuerySet[File], collection: Collection
+def _candidates(
+    counts: Mapping[int, float], chunks: Sequence[Chunk], collection: Collection
 ) -> dict[tuple[str, str], float]:
-    """The weightiest words of these chunks, by language and lexeme."""
+    """The weightiest words of these chunks, by language and lexeme, before it is known how rare they are."""
     languages = {chunk.pk: chunk.file.language for chunk in chunks}
     given = [[chunk.pk, languages[chunk.pk], readable(chunk.searched)] for chunk in chunks]
     with connection.cursor() as cursor:
@@ -82,17 +94,7 @@ def _weighed(
     weights: dict[tuple[str, str], float] = defaultdict(float)
     for pk, lexeme, frequency in found:
         weights[languages[pk], lexeme] += counts[pk] * saturated(frequency, lengths[pk], average)
-    common = dict(sorted(weights.items(), key=lambda each: -each[1])[:CANDIDATES])
-    spread = _spread({lexeme for _, lexeme in common}, files)
-    rare = {key: weight * idf_of(collection.chunks, spread.get(key[1], 1)) for key, weight in common.items()}
-    return dict(sorted(rare.items(), key=lambda each: (-each[1], each[0]))[:WORDS])
-
-
-def _spread(lexemes: Iterable[str], files: QuerySet[File]) -> dict[str, int]:
-    """In how many of the visible chunks each is."""
-    rows = Posting.objects.filter(lexeme__in=lexemes, file__in=files.values("pk")).values("lexeme")
-    sizes = rows.annotate(size=Sum(Length("entries"))).values_list("lexeme", "size")
-    return {lexeme: size // ENTRY.itemsize for lexeme, size in sizes}
+    return dict(sorted(weights.items(), key=lambda each: (-each[1], each[0]))[:CANDIDATES])
 
 
 def middle(best: Iterable[Chunk], embedder: Embedder) -> Vector | None:

@@ -8,7 +8,7 @@ chunks this takes 8 ms at the median; frequencies from a GIN index over `tsvecto
 import math
 from collections import defaultdict
 from collections.abc import Collection as Group
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,10 +95,13 @@ class Scores:
             return [int(chunk) for chunk in self.chunks]
         return [int(chunk) for chunk in self.chunks[np.argpartition(-self.scores, count)[:count]]]
 
-    def of(self, chunk: int) -> float:
-        """0 for one without a word of the query."""
-        at = int(np.searchsorted(self.chunks, chunk))
-        return float(self.scores[at]) if at < len(self.chunks) and self.chunks[at] == chunk else 0.0
+    def of(self, chunks: Sequence[int]) -> npt.NDArray[np.float64]:
+        """The score of each; 0 for one without a word of the query."""
+        if not len(self.chunks):
+            return np.zeros(len(chunks))
+        wanted = np.array(chunks, dtype=np.int64)
+        places = np.minimum(np.searchsorted(self.chunks, wanted), len(self.chunks) - 1)
+        return np.where(self.chunks[places] == wanted, self.scores[places], 0.0)
 
 
 def bm25(files: QuerySet[File], words: Words, collection: Collection) -> Scores:
@@ -147,23 +150,27 @@ def saturated(frequency: Any, length: Any, average: float) -> Any:
     return frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * length / average))
 
 
-def nearest(files: QuerySet[File], embedder: Embedder, vector: Vector, *, count: int, visible: int) -> dict[int, float]:
-    """Cosines by chunk id of the `count` chunks nearest to the vector, or of all there are; `visible` are in the files.
+def vectors(files: QuerySet[File], embedder: Embedder) -> QuerySet[Chunk]:
+    """The chunks of the files that have a vector of this embedder."""
+    return Chunk.objects.filter(file__in=files.values("pk"), embedder=embedder, embedding__isnull=False)
+
+
+def nearest(
+    rows: QuerySet[Chunk], vector: Vector, also: Group[int] = (), *, count: int, visible: int
+) -> dict[int, float]:
+    """Cosines by chunk id of the `count` of the `vectors` nearest to this one, or of all there are, and of those of
+    `also` among them; `visible` are in the files.
 
     Where the index finds too few that pass the filter, all are compared after all.
     """
-    rows = Chunk.objects.filter(file__in=files.values("pk"), embedder=embedder, embedding__isnull=False)
-    if visible > EXACT_UP_TO and embedder.dimensions <= LARGEST_INDEXED:
-        found = _proposed(rows, embedder.dimensions, vector, count)
+    measured = rows.order_by().annotate(distance=CosineDistance("embedding", vector))
+    if visible > EXACT_UP_TO and len(vector) <= LARGEST_INDEXED:
+        found = _proposed(rows, len(vector), vector, count)
         if len(found) == count:
-            return found
-    return _cosines(rows, vector, count)
-
-
-def cosines(embedder: Embedder, vector: Vector, chunks: Group[int]) -> dict[int, float]:
-    """Of those of the chunks that have a vector of this embedder."""
-    rows = Chunk.objects.filter(pk__in=chunks, embedder=embedder, embedding__isnull=False)
-    return _cosines(rows, vector, len(chunks))
+            missing = [chunk for chunk in also if chunk not in found]
+            return found | _cosines(measured.filter(pk__in=missing).values_list("pk", "distance"))
+    best = measured.order_by("distance", "pk").values_list("pk", "distance")[:count]
+    return _cosines(best.union(measured.filter(pk__in=also).values_list("pk", "distance")) if also else best)
 
 
 def two_cosines(
@@ -176,9 +183,9 @@ def two_cosines(
     return {chunk: (1 - near, 1 - towards) for chunk, near, towards in found}
 
 
-def _cosines(rows: QuerySet[Chunk], vector: Vector, count: int) -> dict[int, float]:
-    ranked = rows.annotate(distance=CosineDistance("embedding", vector)).order_by("distance", "pk")
-    return {chunk: 1 - distance for chunk, distance in ranked.values_list("pk", "distance")[:count]}
+def _cosines(rows: "QuerySet[Chunk, tuple[int, float]]") -> dict[int, float]:
+    """Of rows of an id and a distance."""
+    return {chunk: 1 - distance for chunk, distance in rows}
 
 
 def _proposed(rows: QuerySet[Chunk], dimensions: int, vector: Vector, count: int) -> dict[int, float]:

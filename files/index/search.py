@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
@@ -138,9 +139,8 @@ def _mixed(query: str, words: Words, files: QuerySet[File], collection: Collecti
         order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: feedback.BEST]
         counts = {chunk: math.exp(scores[chunk] - scores[order[0]]) for chunk in order}
         best = feedback.listened_to(counts)
-        added = feedback.added(words, counts, best, files, collection)
-        entries = {**entries, **ranking.postings(files, added.words)}
-        bm25 = ranking.scored(entries, collection, added.weights)
+        added = feedback.added(words, entries, counts, best, files, collection)
+        bm25 = ranking.scored(added.entries, collection, added.weights)
         for meaning in meanings:
             meaning.look_again(best, bm25.best(POOL))
         scores = _scores(bm25, meanings)
@@ -179,9 +179,7 @@ def _meanings(query: str, files: QuerySet[File], visible: int, also: Sequence[in
             continue
         if vector is None:
             continue
-        near = ranking.nearest(files, embedder, vector, count=POOL, visible=visible)
-        missing = [chunk for chunk in also if chunk not in near]
-        cosines = near | ranking.cosines(embedder, vector, missing)
+        cosines = ranking.nearest(ranking.vectors(files, embedder), vector, also, count=POOL, visible=visible)
         found.append(_Meaning(embedder, vector, cosines, cosines))
     return found
 
@@ -190,19 +188,21 @@ def _scores(bm25: ranking.Scores, meanings: Sequence[_Meaning]) -> dict[int, flo
     """By chunk id: how far it stands out by its words and by its meaning, each on a scale of its own."""
     near: dict[int, float] = {}
     for meaning in meanings:
-        near |= _deviations(meaning.pulled)
+        near |= zip(meaning.pulled, _deviations(np.fromiter(meaning.pulled.values(), dtype=np.float64)), strict=True)
     lowest = min(near.values(), default=0.0)
-    said = _deviations({chunk: bm25.of(chunk) for chunk in {*bm25.best(POOL), *near}})
-    return {chunk: WORDS_SHARE * words + MEANING_SHARE * near.get(chunk, lowest) for chunk, words in said.items()}
-
-
-def _deviations(values: Mapping[int, float]) -> dict[int, float]:
-    """From the mean, in standard deviations; all 0 where all are equal."""
-    if not values:
+    pool = list({*bm25.best(POOL), *near})
+    if not pool:
         return {}
-    numbers = np.fromiter(values.values(), dtype=np.float64)
-    spread = float(numbers.std())
-    return {key: (value - float(numbers.mean())) / spread if spread else 0.0 for key, value in values.items()}
+    far = np.fromiter((near.get(chunk, lowest) for chunk in pool), dtype=np.float64)
+    scores = WORDS_SHARE * np.array(_deviations(bm25.of(pool))) + MEANING_SHARE * far
+    return dict(zip(pool, scores.tolist(), strict=True))
+
+
+def _deviations(values: npt.NDArray[np.float64]) -> list[float]:
+    """From the mean, in standard deviations; all 0 where all are equal."""
+    spread = values.std() if len(values) else 0.0
+    found: list[float] = ((values - values.mean()) / spread if spread else np.zeros(len(values))).tolist()
+    return found
 
 
 def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]]) -> list[Hit]:
@@ -268,9 +268,8 @@ def _joined(spans: list[tuple[int, int]]) -> Spans:
     return tuple(joined)
 
 
-def passages(files: QuerySet[File], query: str, *, limit: int) -> list[Result]:
-    """The best places of `files`, best first."""
-    hits = search(query=query, files=files, limit=limit)
+def passages(hits: Sequence[Hit]) -> list[Result]:
+    """For pages: of each passage the place that says most."""
     rows = FileText.objects.filter(file__in=[hit.file for hit in hits]).values_list("file", "spans")
     spans = dict(rows)
     return [_result(hit, spans.get(hit.file, [])) for hit in hits]

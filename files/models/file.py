@@ -10,6 +10,7 @@ from pgvector.django import VectorField
 from uuid_utils.compat import uuid7
 
 from core.crypto import EncryptedTextField
+from files.extraction.readers.media_types import CONVERTED, HEIC, PDF
 from llm.models import validate_base_url
 from llm.tokens import CATCH_ALL
 
@@ -105,6 +106,16 @@ class File(models.Model):
     def is_image(self) -> bool:
         """Whether a model can be shown it; SVG is text, and a damaged image has no size."""
         return self.width is not None
+
+    @property
+    def converted(self) -> bool:
+        """Whether people and models are shown another form of it, which is stored beside it."""
+        return self.media_type in (*CONVERTED, HEIC)
+
+    @property
+    def pictured(self) -> bool:
+        """Whether its pages can be drawn."""
+        return self.media_type == PDF or (self.converted and self.pages > 0)
 
     @property
     def locked(self) -> bool:

@@ -31,12 +31,14 @@ _CONTEXT_LIMITS = tuple(
         rf"context length {_NUMBER}",  # vLLM, SGLang
         rf"context (?:length|window|size) (?:of|is)(?: only)? {_NUMBER}",  # LM Studio and others
         r"`inputs` tokens \+ `max_new_tokens` must be <= (\d+)",  # TGI
+        r"`inputs` must have less than (\d+) tokens",  # Text Embeddings Inference
     )
 )
 _CONTEXT_WORDS = re.compile(
     r"context_length_exceeded|exceed_context_size|prompt is too long|prompt too long|input is too long"
     r"|exceeds? (?:the |this model'?s? |your )?(?:available |max(?:imum)? |model'?s? )?context"
     r"|context (?:size|length|window) (?:has been |was |is )?exceeded|exceed context limit"
+    r"|input (?:\(\d+ tokens\) )?is too large to process"  # llama.cpp, of what it embeds and ranks
     r"|exceeds the context window|reduce the length of the (?:messages|prompt)|too many tokens in (?:the )?prompt",
     re.IGNORECASE,
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 from scripts.bench import bench_context, files, hanging, looks, page, search, shares, turn
 from scripts.bench.peers.client import Clients
+from scripts.bench.retrieval import table as retrieval
 from scripts.services import Services
 from tests.product import installed
 
@@ -79,6 +80,7 @@ def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
     wanted = wanted or [
         *("context", "rendering", "plan", "replay", "files", "page", "looks", "turn", "hanging", "shares", "search"),
+        "retrieval",
     ]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
@@ -86,6 +88,8 @@ def main(wanted: list[str]) -> None:
         show("Rendering (400,000 hostile characters)", separately("scripts.bench.rendering"))
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
+    if "retrieval" in wanted:
+        show("Retrieval (how well search ranks, and how long that takes)", retrieval.rows())
     if "shares" in wanted:
         with_limits()
     if {"plan", "replay", "files", "page", "looks", "turn", "hanging"} & set(wanted):

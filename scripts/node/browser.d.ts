@@ -4,7 +4,7 @@ interface HtmxRequest {
   elt: Element;
   target: Element;
   xhr: XMLHttpRequest;
-  requestConfig: { elt: Element; unfilteredFormData: FormData };
+  requestConfig: { elt: Element; target: Element; unfilteredFormData: FormData };
   shouldSwap: boolean;
   serverResponse: string;
   successful: boolean;
@@ -41,6 +41,7 @@ interface HTMLElementEventMap {
   "htmx:beforeSwap": CustomEvent<HtmxRequest>;
   "htmx:afterSwap": CustomEvent<HtmxRequest>;
   "htmx:afterRequest": CustomEvent<HtmxRequest>;
+  "htmx:afterSettle": CustomEvent<HtmxRequest>;
   attachfile: CustomEvent<{ id: string }>;
   command: CustomEvent<{ does: string }>;
   sidechange: CustomEvent<{ conversation: string; title: string } | null>;

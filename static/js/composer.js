@@ -79,6 +79,10 @@ export class Composer {
   /** What does not fit cannot be sent; the line under the field says why. @param {HTMLElement} plan */
   #planned(plan) {
     const line = find(HTMLElement, "[data-fits]", plan);
+    for (const size of all(HTMLElement, "[data-size-of]", plan)) {
+      const place = find(HTMLElement, `#chip-${size.dataset.sizeOf} [data-size]`);
+      place?.replaceChildren(...size.childNodes);
+    }
     this.fits = line?.dataset.fits !== "false";
     this.whyNot = this.fits ? "" : (line?.textContent.trim() ?? "");
     this.#show();

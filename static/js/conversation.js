@@ -321,7 +321,7 @@ function become(page) {
     if (mine && theirs) morph(mine, theirs);
     if (mine) htmx.process(mine);
   }
-  for (const gone of all(Element, ".recent, #composer > [name=project]")) gone.remove();
+  for (const gone of all(Element, ".recent, #composer > :is([name=project], [name=temporary])")) gone.remove();
   find(HTMLElement, ".new-conversation[aria-current]")?.removeAttribute("aria-current");
   messages.replaceChildren(...need(HTMLElement, "#messages", page).childNodes);
   htmx.process(messages);
@@ -353,6 +353,19 @@ document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
   if (detail.requestConfig.elt === composer.form) transcript.scrollTop = 0;
   if (messages.querySelector(".columns:not(:last-child)")) sync(); // only the newest answers stand side by side
 });
+messages.addEventListener("htmx:afterSettle", ({ detail: { requestConfig } }) => {
+  const { activeElement: at } = document;
+  if (at !== document.body && !requestConfig.elt.contains(at)) return;
+  if (requestConfig.elt.matches("[data-begins]")) focusNewestAnswer();
+  if (requestConfig.elt.matches("[data-cancel]"))
+    find(HTMLElement, `#${requestConfig.target.id} [data-edit-question]`)?.focus();
+});
+
+/** What was pressed has begun it, and goes. */
+function focusNewestAnswer() {
+  all(HTMLElement, "article.answer", messages).at(-1)?.focus({ preventScroll: true });
+}
+
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.requestConfig.elt === composer.form && isAccepted(detail.xhr)) endSending();
   // A refusal that names its place is a sentence; any other page of an error has no place in this one.
@@ -457,6 +470,7 @@ function closePanel() {
   panel.hidden = true;
   panelBody.replaceChildren();
   if (panelOpener instanceof HTMLElement && panelOpener.isConnected) panelOpener.focus();
+  else focusNewestAnswer();
 }
 
 // --- the page as it came ---

@@ -100,5 +100,27 @@ function offerZone(field, offer) {
 document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.xhr.status >= 400 && !detail.xhr.getResponseHeader("HX-Retarget")) detail.shouldSwap = false;
 });
-// A browser goes to `#passage` by itself, but does not move the focus there.
-if (location.hash === "#passage") document.getElementById("passage")?.focus();
+// A browser goes to `#passage` by itself, but does not move the focus there. Where the page's picture stands above the text
+// and not beside it, that comes first.
+const passage = location.hash === "#passage" ? document.getElementById("passage") : null;
+if (passage) {
+  passage.focus();
+  const picture = passage.closest("section")?.querySelector(".page-picture");
+  if (picture && picture.getBoundingClientRect().right > passage.getBoundingClientRect().left) {
+    addEventListener("load", () => picture.scrollIntoView()); // until then the browser goes to the passage
+  }
+}
+
+// A page that cannot be drawn is told in words. Errors of pictures do not bubble.
+document.addEventListener("error", ({ target }) => undrawn(target), true);
+for (const picture of all(HTMLImageElement, ".page-picture img")) {
+  if (picture.complete && picture.currentSrc && !picture.naturalWidth) undrawn(picture);
+}
+
+/** @param {EventTarget | null} target */
+function undrawn(target) {
+  const place = target instanceof HTMLImageElement ? target.closest(".page-picture") : null;
+  if (!place) return;
+  need(HTMLElement, "a", place).hidden = true;
+  need(HTMLElement, "[data-undrawn]", place).hidden = false;
+}

@@ -76,3 +76,13 @@ document.addEventListener("click", async (event) => {
   dialog.showPopover();
   find(HTMLElement, "select", body)?.focus();
 });
+document.addEventListener(
+  "toggle",
+  ({ target, newState }) => {
+    const dialog = around(Element, "#share-dialog", target);
+    const { activeElement: at } = document;
+    if (dialog && newState === "closed" && (at === document.body || dialog.contains(at)))
+      find(HTMLElement, "header .menu-opener")?.focus(); // the menu in which it was chosen is closed
+  },
+  true,
+);

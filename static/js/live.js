@@ -13,7 +13,7 @@
  * @typedef {{seq: number, receive: (event: WireEvent) => void}} Follower
  * @typedef {{resolve: () => void, reject: (error: Error) => void, timer: number}} Asked
  */
-import { isWritten, morph, settle } from "./morph.js";
+import { focusNear, isWritten, morph, settle, surroundings } from "./morph.js";
 import { all, find } from "./page.js";
 
 const EVERY = 1_000; // ms
@@ -400,3 +400,21 @@ htmx.defineExtension("morph", {
     return made;
   },
 });
+
+// --- the focus: what somebody pressed may be gone, or shut, once there is an answer to it ---
+
+/** @type {{pressed: HTMLElement, around: import("./morph.js").Around} | null} */
+let left = null;
+
+document.body.addEventListener("htmx:beforeRequest", ({ detail: { elt } }) => {
+  const { activeElement: pressed } = document;
+  if (pressed instanceof HTMLElement && elt.contains(pressed))
+    left = { pressed, around: surroundings(pressed, document.body) };
+});
+for (const type of /** @type {const} */ (["htmx:afterRequest", "htmx:afterSettle"]))
+  document.body.addEventListener(type, () => {
+    if (!left || document.activeElement !== document.body) return;
+    if (left.pressed.isConnected) left.pressed.focus({ preventScroll: true });
+    if (document.activeElement === document.body && type === "htmx:afterSettle") focusNear(left.around);
+  });
+document.addEventListener("pointerdown", () => (left = null));

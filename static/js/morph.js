@@ -18,14 +18,55 @@
 export function morph(target, content, sender = null, waiting = []) {
   const focused = /** @type {HTMLInputElement} */ (document.activeElement);
   const { selectionStart, selectionEnd } = focused;
+  const around = surroundings(focused, target);
   const morphing = new Morphing(target, content, sender, waiting);
   if (content instanceof Element) morphing.update(target, content);
   else morphing.fill(target, content);
   if (document.activeElement !== focused && focused.isConnected) {
     focused.focus({ preventScroll: true }); // it was moved, by a browser that has no moveBefore
     if (selectionStart !== null) focused.setSelectionRange?.(selectionStart, selectionEnd);
+  } else if (!focused.isConnected) {
+    focusNear(around);
   }
   return morphing.made;
+}
+
+const MOST_CONTROLS = 500; // of which it is looked whether they are visible; beyond that nothing is near
+
+/** What keys reach. @param {Element} place */
+function controls(place) {
+  const found = place.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary");
+  if (found.length > MOST_CONTROLS) return [];
+  return [...found].filter((each) => each.checkVisibility({ visibilityProperty: true }));
+}
+
+/**
+ * The elements that hold the focused one, from the inside out, each with its place among what keys reach there.
+ *
+ * @typedef {{place: Element, index: number}[]} Around
+ * @param {Element} focused
+ * @param {Element} end the outermost
+ */
+export function surroundings(focused, end) {
+  /** @type {Around} */
+  const found = [];
+  for (let place = focused.parentElement; place && end.contains(place); place = place.parentElement)
+    found.push({ place, index: controls(place).indexOf(focused) });
+  return found;
+}
+
+/**
+ * What had the focus is gone: it goes to what stands there now, else to its nearest neighbour. Without this it would be
+ * back at the top of the page.
+ *
+ * @param {Around} around
+ */
+export function focusNear(around) {
+  for (const { place, index } of around) {
+    const there = place.isConnected ? controls(place) : [];
+    const next = there[Math.min(index, there.length - 1)];
+    if (next instanceof HTMLElement) return next.focus({ preventScroll: true });
+  }
 }
 
 class Morphing {

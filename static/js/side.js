@@ -99,8 +99,10 @@ list.addEventListener("click", (event) => {
   countChosen();
 });
 list.addEventListener("keydown", ({ key }) => key === "Escape" && find(HTMLElement, "#choose-done", list)?.click());
-list.addEventListener("htmx:afterSwap", () => {
+list.addEventListener("htmx:afterSwap", ({ detail: { requestConfig } }) => {
   countChosen();
+  const next = { "side-choose": "[data-choose-all]", "choose-done": "#side-choose" }[requestConfig.elt.id];
+  if (next) find(HTMLElement, next, list)?.focus();
   const menu = need(HTMLElement, "#organise");
   const done = !find(HTMLElement, "#choose-form") && find(HTMLElement, "[name=do]", menu); // with those that were chosen
   if (done && menu.matches(":popover-open")) menu.hidePopover();
@@ -172,7 +174,14 @@ function hideToast() {
   toast.hidePopover();
 }
 
-toast.addEventListener("htmx:afterSwap", showToast);
+toast.addEventListener("htmx:afterSwap", () => {
+  const { activeElement: at } = document;
+  showToast();
+  const undo = find(HTMLElement, "button", toast);
+  if (undo && at?.matches(":focus-visible"))
+    undo.focus(); // it is far from where the row was
+  else if (!undo && at === document.body) find(HTMLElement, "a[id^=c-]", list)?.focus(); // it was on Undo, which is gone
+});
 showToast();
 
 // --- the palette: one field for conversations, messages, files, projects, personas and commands ---

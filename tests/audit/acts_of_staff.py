@@ -16,7 +16,7 @@ from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from audit.models import Entry
 from audit.origin import How, Origin, acting
-from chat.conversations.services import purge
+from chat.conversations.erasing import erase_due
 from files.models import Embedder
 from llm.models import ToolServer, WebAccess, WebSearch
 from llm.services import store_model
@@ -95,6 +95,21 @@ def _(w: World) -> None:
 @staff("person.deleted")
 def _(w: World) -> None:
     w.manage("accounts_user_delete", w.olga)
+
+
+@staff("person.erased")
+def _(w: World) -> None:
+    w.manage("accounts_user_erase", w.olga, {"_form_submitted": "on", "sure": "on"})
+
+
+@staff("conversation.held")
+def _(w: World) -> None:
+    w.manage("chat_conversation_hold", w.conversation(w.olga), {"_form_submitted": "on"})
+
+
+@staff("conversation.released")
+def _(w: World) -> None:
+    w.manage("chat_conversation_release", w.conversation(w.olga), {"_form_submitted": "on"})
 
 
 @staff("password.set")
@@ -358,4 +373,4 @@ def _(w: World) -> None:
 def _(w: World) -> None:
     made = w.conversation(w.olga)
     type(made).objects.filter(pk=made.pk).update(deleted=timezone.now() - timedelta(days=3))
-    purge()
+    erase_due()

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from django.test import Client
 from pytest_django.fixtures import Settings
 
 from llm.models import Model
@@ -50,6 +51,21 @@ def test_a_call_runs_only_once_it_is_allowed(application: Application, guarded: 
     ended = guarded.person.caller.ended(turn["id"])
     assert (ended["status"], ended["text"], states(ended)) == ("done", "So be it.", ["allowed"])
     assert guarded.lines() == ["one"] and told(application, mark) == ["Written."]
+
+
+def test_the_list_of_conversations_says_that_a_call_waits_until_it_is_decided(guarded: Diary) -> None:
+    browser = Client()
+    browser.force_login(guarded.person.user)
+
+    def listed() -> str:
+        return browser.get("/conversations/").content.decode()
+
+    turn = guarded.ask("Write", {"tool_calls": [guarded.call("note", text="one")]}, SAID)
+    [call] = waiting(guarded, turn["id"])
+    until(lambda: "Waits for you:" in listed(), "the list says so")
+    decide(guarded, turn["id"], call, allow=True)
+    guarded.person.caller.ended(turn["id"])
+    assert "Waits for you:" not in listed()
 
 
 def test_a_refused_call_does_not_run_and_the_model_is_told(application: Application, guarded: Diary) -> None:

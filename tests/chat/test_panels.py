@@ -1,13 +1,18 @@
 """The context panel says what the report says: conversations made at random, added up."""
 
 import random
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.core.files.base import ContentFile
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
+from lxml import html
 
 from accounts.models import User
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
@@ -17,6 +22,7 @@ from chat.prompts import inspector, wording
 from chat.prompts.cards import Row
 from chat.prompts.inspector import Panel
 from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.turn_context import base_context
 from core.i18n import percent
 from files.models import File, FileText
 from llm.models import Model, Provider
@@ -190,8 +196,9 @@ def added_up(panel: Panel) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_panel_adds_up_to_its_report(seed: int) -> None:
+def test_every_panel_adds_up_to_its_report_and_its_page_says_the_same(seed: int, client: Client) -> None:
     maker = Maker(seed)
+    client.force_login(maker.user)
     planned = 0
     for _ in range(CONVERSATIONS // 5):
         place = maker.conversation()
@@ -209,13 +216,54 @@ def test_every_panel_adds_up_to_its_report(seed: int) -> None:
         assert line.words.endswith(f"{panel.percent} used")
         assert panel.fate.words in line.words
         if place.leaf is not None:
-            stored = Turn(
-                conversation=place, user_message=place.leaf.parent, answer=place.leaf, report={"calls": [plan]}
+            stored = Turn.objects.create(
+                conversation=place,
+                user_message=place.leaf.parent or place.leaf,
+                answer=place.leaf,
+                model=maker.models[0],
+                status="done",
+                report={"calls": [plan]},
             )
             seen = inspector.of_turn(stored)
             assert seen is not None and seen.percent == panel.percent
             added_up(seen)
+            shown_as_reported(client, stored)
     assert planned >= 5
+
+
+def page_of(content: bytes) -> Any:
+    """Its elements; the types of lxml do not say what an expression finds."""
+    return html.fromstring(content)
+
+
+def number(element: Any) -> int:
+    return int(re.sub(r"\D", "", element.text_content()))
+
+
+def shown_as_reported(client: Client, turn: Turn) -> None:
+    """What the page writes down, against the report as programs get it."""
+    report = client.get(reverse("turn-report", args=[turn.pk])).json()
+    page = page_of(client.get(reverse("chat:report", args=[turn.pk]), headers={"HX-Request": "true"}).content)
+    whole = {name: number(page.find_class(f"figure-{name}")[0]) for name in ("used", "free", "kept")}
+    assert whole == {
+        "used": report["used"],
+        "free": report["left"],
+        "kept": report["window"] - report["limit"],
+    }
+    assert page.find_class("percent")[0].text_content().strip().startswith(percent(report["used"], report["limit"]))
+    heads = {}
+    for card in page.xpath(".//section[@data-group]"):
+        heads[card.get("data-group")] = number(card.xpath("./header/*[@class='tokens']")[0])
+        rows = card.xpath("./ul/li")
+        written = [row.xpath("(.|./details/summary)/*[@class='tokens']") for row in rows]
+        assert not rows or sum(number(each[0]) for each in written if each) == heads[card.get("data-group")]
+        for fold in card.xpath("./ul/li/details"):
+            inner = [number(each) for each in fold.xpath("./ul/li/*[@class='tokens']")]
+            assert not inner or sum(inner) == number(fold.xpath("./summary/*[@class='tokens']")[0])
+    sections: Counter[str] = Counter()
+    for section, tokens in report["sections"].items():
+        sections[wording.GROUP_OF[section]] += tokens
+    assert {group: tokens for group, tokens in heads.items() if tokens} == {**+sections}
 
 
 def a_plan(*sources: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -234,7 +282,7 @@ def message(reason: str, **more: Any) -> dict[str, Any]:
         (
             a_plan(message("call_without_result")),
             "out",
-            "1 step of an answer not sent: a call without its result · 1 % used",
+            "1 step of an answer not sent: it is not finished · 1 % used",
         ),
         (
             a_plan(message("no_room"), message("behind_gap"), unloaded=8_944, summary={"messages": 2}),
@@ -255,7 +303,7 @@ def message(reason: str, **more: Any) -> dict[str, Any]:
             {"fits": False, "error": {"code": "context_too_long", "detail": "…", "needed": 23_800, "limit": 10_000,
                                       "part": "current"}},
             "warn",
-            "Too long by 13,800 tokens · shorten the message, or choose a model with a larger window",
+            "Too long by 13,800 tokens · shorten the message, or choose a model that can read more",
         ),
         ({"fits": False, "error": {"code": "file_failed", "detail": "It could not be read."}}, "warn",
          "It could not be read."),
@@ -287,3 +335,73 @@ def test_a_tools_call_and_its_result_are_one_row_that_says_what_was_done() -> No
         ("Searched the files for “fee limit” → contract.pdf", "stubbed", "call")
     ]
     assert not any("{" in row.title for row in rows)
+
+
+def crowded(maker: Maker, persona: Persona | None = None) -> Turn:
+    """The newest turn of a conversation of which the smallest model has not seen the beginning."""
+    place = Conversation.objects.create(owner=maker.user, persona=persona)
+    rows: list[Message] = []
+    for _ in range(10):
+        rows.append(maker.message(place, rows, "user", [{"type": "text", "text": maker.text(300)}]))
+        rows.append(maker.message(place, rows, "assistant", [{"type": "text", "text": maker.text(300)}]))
+    Conversation.objects.filter(pk=place.pk).update(leaf=rows[-1])
+    place.refresh_from_db()
+    plan = plan_ahead(
+        user=maker.user, scope=ChatScope(place, None, persona), draft=Draft("And?"), model=maker.models[0]
+    )
+    assert "left out: no room" in wording.plan_line(plan).words
+    return Turn.objects.create(
+        conversation=place,
+        user_message=rows[-2],
+        answer=rows[-1],
+        model=maker.models[0],
+        status="done",
+        report={"calls": [plan]},
+    )
+
+
+def asked_again(client: Client, turn: Turn) -> list[Any]:
+    """The forms of the panel that have the answer written again."""
+    page = page_of(client.get(reverse("chat:report", args=[turn.pk])).content)
+    return list(page.xpath(f".//form[@action='{reverse('chat:retry', args=[turn.answer_id])}']"))
+
+
+def test_of_an_answer_that_did_not_see_everything_the_panel_offers_a_model_with_more_room(client: Client) -> None:
+    maker = Maker(7)
+    client.force_login(maker.user)
+    turn = crowded(maker)
+    [form] = asked_again(client, turn)
+    offered = Model.objects.get(pk=form.xpath(".//button/@value")[0])
+    context = base_context(user=maker.user, model=offered, scope=ChatScope(turn.conversation))
+    call = turn.report["calls"][0]
+    more = context.room.input_limit - call["limit"] - call["tools_tokens"]
+    assert more > 0 and f"{more:,} tokens more room" in form.getparent().text_content()
+    Turn.objects.filter(pk=turn.pk).update(status="running")
+    assert asked_again(client, turn) == []
+
+
+def test_no_larger_model_is_offered_where_the_profile_gives_it_no_more_room(client: Client) -> None:
+    maker = Maker(8)
+    client.force_login(maker.user)
+    profile = BudgetProfile.objects.create(name=f"panels-{uuid4().hex[:8]}", window=4_000, summaries=False)
+    assert asked_again(client, crowded(maker, Persona.objects.create(owner=maker.user, budget_profile=profile))) == []
+
+
+@pytest.mark.parametrize("words", [5, 500])
+def test_a_file_of_a_draft_has_one_size_at_the_field_and_in_the_panel(client: Client, words: int) -> None:
+    maker = Maker(9)
+    client.force_login(maker.user)
+    text = File.objects.create(owner=maker.user, name="contract.txt", size=1, sha256="0" * 64, status="ready")
+    FileText.objects.create(file=text, text=maker.text(words))
+    image = maker.file(image=True)
+    File.objects.filter(pk=image.pk).update(status="ready")
+    draft = {"text": "Which clause?", "files": [text.pk, image.pk], "model": maker.models[2].pk}
+    line = page_of(client.post(reverse("chat:plan_new"), draft).content)
+    sizes = {each.get("data-size-of"): number(each) for each in line.xpath(".//*[@data-size-of]")}
+    panel = page_of(client.post(reverse("chat:plan_new") + "?panel", draft).content)
+    rows = {
+        row.find_class("source-title")[0].get("title"): number(row.find_class("tokens")[0])
+        for row in panel.xpath(".//li[contains(@class, 'source')]")
+        if row.find_class("tokens")
+    }
+    assert sizes == {str(text.pk): rows["contract.txt"], str(image.pk): rows[image.name]}

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
-from chat.conversations.services import purge
+from chat.conversations.erasing import erase_due
 from chat.models import Conversation, Message
 from llm.models import Model, Provider
 from projects.models import Project
@@ -172,7 +172,7 @@ def test_a_day_after_the_deletion_everything_is_gone(user: User, browser: Client
     browser.post(f"/c/{fresh.pk}/delete/")
     Conversation.objects.filter(pk=old.pk).update(deleted=timezone.now() - timedelta(hours=25))
     assert browser.post(f"/c/{old.pk}/restore/").status_code == 404
-    assert purge() == 1
+    assert erase_due() == 1
     assert set(Conversation.objects.filter(owner=user)) == {fresh, kept}
     assert not Message.objects.filter(conversation=old.pk).exists()
 

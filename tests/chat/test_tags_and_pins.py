@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
-from chat.conversations.services import purge
+from chat.conversations.erasing import erase_due
 from chat.models import RESTORABLE_FOR, Conversation, Message, Tag
 from projects.models import Project
 from tests.chat.conversations import past
@@ -49,7 +49,7 @@ def test_tags_are_words_of_ones_own_and_gone_when_nothing_has_them(person: Perso
     http.patch(f"conversations/{one}/", json={"tags": []})
     assert [tag.name for tag in Tag.objects.filter(owner=person.user)] == ["garden plans"]
     Conversation.objects.filter(pk=other).update(deleted=timezone.now() - RESTORABLE_FOR)
-    purge()
+    erase_due()
     assert not Tag.objects.filter(owner=person.user).exists()
 
 

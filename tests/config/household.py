@@ -30,7 +30,7 @@ from chat.models import (
     ToolPermission,
     Turn,
 )
-from files.models import Embedder, File
+from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
@@ -56,13 +56,20 @@ def content(response: Any) -> str:
 
 @dataclass
 class Household:
-    """One person's rows and the workspace's, and the values that put them into addresses."""
+    """One person's rows and the workspace's, and the values that put them into addresses; `everybodys`: those of rows
+    of the workspace, for addresses that one's own rows have, too."""
 
     values: dict[str, str]
     rows: list[Row]
+    everybodys: dict[str, str]
 
     def addresses(self) -> list[Address]:
         return addresses(self.values)
+
+    def of_everybody(self) -> list[Address]:
+        """Those that lead to a row of the workspace where `addresses` leads to the person's own."""
+        there = addresses({**self.values, **self.everybodys})
+        return [address for address in there if any(pk in address.url for pk in self.everybodys.values())]
 
     def state(self) -> list[dict[str, Any]]:
         return [type(row)._default_manager.values().get(pk=row.pk) for row in self.rows]
@@ -108,6 +115,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     about: dict[str, Any] = {"tool": "open_url", "host": "a.example", "allowed": True}
     permission = ToolPermission.objects.create(conversation=turn.conversation, **about)
     embedder = Embedder.objects.create(name=unique, api_key=SECRET)
+    reranker = Reranker.objects.create(name=unique, base_url="http://127.0.0.1:9", api_key=SECRET)
     project, file, member = _project(owner, people())
     invitation = Invitation.objects.create(
         project=project, person=people(), username="invited", expires=timezone.now() + timedelta(days=1)
@@ -120,7 +128,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     rows += [summary_prompt, prompt_text, summary, job, spent]
     run = _run(owner, task)
     rows += [permission, web_access, workspace]
-    rows += [embedder, search, server, project, file, member, invitation, task, change, run]
+    rows += [embedder, reranker, search, server, project, file, member, invitation, task, change, run]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
@@ -137,6 +145,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "c/pk": str(turn.conversation_id),
         "conversations/pk": str(turn.conversation_id),
         "messages/pk": str(turn.answer_id),
+        "pages/page": "1",
         "turns/pk": str(turn.pk),
         "shares/pk": str(share.pk),
         "welcome/pk": str(owner.pk),
@@ -184,7 +193,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "admin/url": "nothing-here",
         "format": "json",
     }
-    yield Household(values, rows)
+    yield Household(values, rows, {"prompts/pk": str(for_everybody.pk)})
     prompts = (prompt, summary_prompt, prompt_text, for_everybody)
     for row in (provider, *prompts, profile, own, reminder, group, embedder, search, server, web_access, workspace):
         row.delete()

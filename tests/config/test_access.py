@@ -97,6 +97,23 @@ def test_other_peoples_rows_are_neither_seen_nor_changed(household: Household, p
     assert household.state() == before
 
 
+def test_what_is_everybodys_is_read_by_all_and_changed_by_no_member(
+    household: Household, people: Callable[..., User]
+) -> None:
+    before = household.state()
+    browser, read = signed_in(people()), set()
+    for address in household.of_everybody():
+        for method in METHODS:
+            status = ask(browser, method, address.url).status_code
+            assert status in (200, 201, 302, 400, 403, 404, 405), (method, address.url, status)
+            if method == "GET" and status == 200:
+                read.add(address.url)
+        assert household.state() == before, address.url
+        stranger = Client(raise_request_exception=False, REMOTE_ADDR=ELSEWHERE).get(address.url)
+        assert stranger.status_code in (401, 405) or to_sign_in(stranger), address.url
+    assert len(read) >= 2, "its page and its resource"
+
+
 def test_staff_without_permissions_see_no_rows(household: Household, people: Callable[..., User]) -> None:
     before = household.state()
     client = signed_in(people(is_staff=True))

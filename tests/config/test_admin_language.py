@@ -25,6 +25,7 @@ LETTERS = re.compile(r"[A-Za-z]{2}")
 # The same in both languages: names, what is typed or sent as it stands, and words that Vietnamese has taken over.
 SAME = re.compile(
     r"Glasshouse|JSON lines|Anthropic|Ollama|OpenAI|Brave Search|Streamable HTTP|API|URL|CSV|HTTPS|Python"
+    r"|Text Embeddings Inference"
     r"|Redis|Broker|Worker|PostgreSQL|pgvector|Django|token|prompt|webhook|web|id|sha256|esc|byte|kB"
     r"|English|Tiếng Việt|UTC|chat|files|projects|tasks|search|open_url|web_search|file\.ready|user|simple|answer"
     r"|UTF-8|username|email|name|Earlier|This month|Today|Now"  # the headings by which summaries are read

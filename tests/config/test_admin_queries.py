@@ -15,7 +15,7 @@ from django.utils import timezone
 from accounts.models import AdminRecord, ApiToken, User, Webhook, WebhookDelivery
 from audit.services import record
 from chat.models import Conversation, Import, Message, ModelCall, Replay, Run, Share, Summary, SummaryJob, Turn
-from files.models import Embedder, File
+from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import BudgetProfile, Persona, Reminder, SummaryPrompt, SystemPrompt
 from projects.models import Invitation, Project, Task, TaskChange
@@ -58,6 +58,7 @@ def one_of_each(number: int) -> None:
         (WebSearch, {"name": name, "base_url": "http://127.0.0.1:9"}),
         (ToolServer, {"name": name, "base_url": "http://127.0.0.1:9"}),
         (Embedder, {"name": name}),
+        (Reranker, {"name": name, "base_url": "http://127.0.0.1:9"}),
         (File, {"owner": owner, "name": name, "size": 1, "sha256": "0" * 64}),
         (Share, {"conversation": place, "leaf": answer, "title": name}),
         (Import, {"owner": owner, "name": name, "results": []}),

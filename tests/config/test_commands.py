@@ -98,6 +98,8 @@ def test_a_product_in_good_order_has_nothing_to_mend(product: Product) -> None:
         assert re.search(rf"^ok    Reader of uploads: .* thanks to {layer}$", result.stdout, re.MULTILINE), (
             result.stdout
         )
+    for subject in ("Text recognition", "Photos of phones"):  # whether the machine has the programs is its own affair
+        assert re.search(rf"^(ok|warn) +{subject}: ", result.stdout, re.MULTILINE), result.stdout
     assert "secret-of-the-scripted-provider" not in result.stdout + result.stderr
 
 

@@ -18,7 +18,8 @@ from config.management.commands.doctor import _stored_keys
 from core.crypto import LostSecret, decrypt, encrypt, state_of
 from core.errors import ProductError
 from files.index.embedders import client_of
-from files.models import Embedder
+from files.index.reranking import try_reranker
+from files.models import Embedder, Reranker
 from llm import model_facts, services
 from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.tools.mcp import Server, ServerFailed, tools_of
@@ -112,12 +113,14 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
         search = WebSearch.objects.create(name="Found", base_url=url, api_key=KEY, active=True)
         tools = ToolServer.objects.create(name="tools", base_url=f"{url}/mcp", api_key=KEY)
         embedder = Embedder.objects.create(name="Theirs", kind="openai", base_url=url, model="m", api_key=KEY)
+        reranker = Reranker.objects.create(name="Sorts", base_url=url, api_key=KEY)
         lost()
-        for row in (provider, search, tools, embedder):
+        for row in (provider, search, tools, embedder, reranker):
             row.refresh_from_db()
         asked: list[tuple[str, Callable[[], object]]] = [
             ("secret_lost", lambda: services.test_connection(provider=provider)),
             ("secret_lost", lambda: client_of(embedder).embed(["words"])),
+            ("secret_lost", lambda: try_reranker(reranker=reranker)),
             ("web_search_failed", lambda: try_web_search(web_search=search)),
             ("tool_server_failed", lambda: try_tool_server(tool_server=tools)),
         ]
@@ -134,6 +137,7 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
             "Keys of web search": "cannot be decrypted: Found",
             "Secrets of tool servers": "cannot be decrypted: tools",
             "Keys of embedders": "cannot be decrypted: Theirs",
+            "Keys of re-rankers": "cannot be decrypted: Sorts",
         }
 
 

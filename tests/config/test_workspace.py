@@ -47,7 +47,7 @@ def fields_of(page: Any) -> dict[str, Any]:
     values = {name: form[name].value() for name in form.fields}
     shown = re.findall(r'type="hidden" name="initial-(\w+)"', page.content.decode())
     values |= {f"initial-{name}": form[name].value() for name in shown}
-    return {name: value for name, value in values.items() if value not in (None, False)}
+    return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 def set_to(**fields: Any) -> None:

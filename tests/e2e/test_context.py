@@ -23,7 +23,7 @@ def test_the_plan_follows_what_is_written(page: Page) -> None:
 def test_a_draft_that_does_not_fit_cannot_be_sent_and_says_why(page: Page) -> None:
     field(page).fill("word " * 130_000)
     line = page.locator(".plan-line")
-    expect(line).to_contain_text("shorten the message, or choose a model with a larger window")
+    expect(line).to_contain_text("shorten the message, or choose a model that can read more")
     expect(page.get_by_role("button", name="Send")).to_be_disabled()
     field(page).fill("word")
     expect(line).to_contain_text("Everything you gave fits")

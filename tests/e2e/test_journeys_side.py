@@ -105,7 +105,7 @@ def test_a_conversation_is_shared_by_a_link_until_that_ends(look: Look, visit: O
     stranger.page.goto(address)
     expect(answer(stranger.page).locator("strong")).to_have_text("Clause 7")
     expect(field(stranger.page)).to_have_count(0)
-    stranger.press(stranger.page.get_by_text("The model saw"))
+    stranger.press(stranger.page.get_by_text("What the model saw"))
     expect(stranger.page.get_by_role("row", name="Instructions")).to_be_visible()
     stranger.check(answer(stranger.page), stranger.page.locator(".bubble"))
     look.press(dialog.get_by_role("button", name="End this link"))

@@ -163,13 +163,17 @@ def test_a_call_is_shown_readable_and_runs_once_it_is_allowed(page: Page, guarde
     expect(asked.locator("dd").first).to_have_text("Dear diary,\n<b>today</b>")
     expect(asked.locator("dd").nth(1)).to_have_text("3")
     expect(status(page)).to_have_text("A tool waits for your permission.")
+    waits = page.locator("#side-list .side-dot.waits")
+    expect(waits).to_have_count(1)  # at once, and once more for who comes later
     page.reload()
     ready(page)
+    expect(waits).to_have_count(1)
     assert guarded.lines() == []
     asked.get_by_role("button", name="Allow once").click()
     expect(answer(page)).to_contain_text("You allowed this call.")
     expect_complete(page)
     expect(answer(page)).to_contain_text("So be it.")
+    expect(waits).to_have_count(0)
     assert guarded.lines() == ["Dear diary,", "<b>today</b>"]
 
 

@@ -1,6 +1,9 @@
 """Files as programs upload, read and download them, through the running application."""
 
+import io
+
 import pytest
+from PIL import Image, ImageChops
 
 from accounts.services import create_token
 from tests.application import Application
@@ -30,6 +33,28 @@ def test_the_text_of_a_document_comes_by_page(caller: Caller) -> None:
     assert all(piece["end"] - piece["start"] == len(piece["text"]) for piece in pieces)
     caller.get(f"files/{file['id']}/text/?page=4", expect=404)
     caller.get(f"files/{file['id']}/text/?start=-1", expect=400)
+
+
+def picture(caller: Caller, address: str) -> Image.Image:
+    answer = caller.http.get(f"files/{address}")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/jpeg")
+    return Image.open(io.BytesIO(answer.content))
+
+
+def test_a_page_is_a_picture_with_the_passage_marked(caller: Caller) -> None:
+    file = uploaded(caller, "contract.pdf", pdf("Clause one.", "Clause two."))
+    pages, passage = f"{file['id']}/pages", "start=20&end=23"  # "two" on the second page
+    plain = picture(caller, f"{pages}/2/picture/")
+    assert plain.size == (1240, 1755)
+    changed = ImageChops.difference(plain, picture(caller, f"{pages}/2/picture/?{passage}")).getbbox()
+    assert changed is not None
+    assert 0 < changed[2] - changed[0] < 150
+    assert ImageChops.difference(plain, picture(caller, f"{pages}/2/picture/?start=0&end=6")).getbbox() is None
+    assert caller.get(f"files/{pages}/3/picture/", expect=404)["code"] == "no_such_page"
+    assert caller.get(f"files/{pages}/0/picture/", expect=404)["code"] == "no_such_page"
+    assert caller.get(f"files/{pages}/two/picture/", expect=400)["code"] == "bad_number"
+    notes = uploaded(caller, "notes.txt", "words")
+    assert caller.get(f"files/{notes['id']}/pages/1/picture/", expect=409)["code"] == "no_pictures"
 
 
 def test_a_long_text_comes_in_windows_that_together_are_the_whole(caller: Caller) -> None:
@@ -109,7 +134,7 @@ def test_a_deleted_file_is_gone(caller: Caller) -> None:
 
 def test_a_strangers_file_does_not_exist(caller: Caller, stranger: Person) -> None:
     file = searchable(stranger.caller, "secret.txt", "the secret words")
-    for path in ("", "text/", "content/"):
+    for path in ("", "text/", "content/", "pages/1/picture/"):
         caller.get(f"files/{file['id']}/{path}", expect=404)
     caller.post(f"files/{file['id']}/retry/", expect=404)
     assert caller.http.delete(f"files/{file['id']}/").status_code == 404

@@ -13,6 +13,7 @@ from django.core.files.base import ContentFile
 from django.core.files.base import File as Content
 from django.core.files.storage import Storage, default_storage
 from django.utils import timezone
+from PIL import Image
 
 from core.errors import NotFound, ProductError
 from files import ingest, passwords, services, storage, tasks
@@ -51,6 +52,19 @@ def test_an_uploaded_pdf_is_read_counted_and_becomes_searchable(person: Person) 
         start, end = content.spans[chunk.page - 1]
         assert start <= chunk.start < end
     until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "BMP", "AVIF"])
+def test_a_picture_that_models_do_not_take_is_shown_in_another_form(person: Person, kind: str) -> None:
+    file = settled(upload(person, samples.image(kind, 64, 48), "drawn.png"))
+    assert (file.status, file.media_type, file.width, file.height) == ("ready", f"image/{kind.lower()}", 64, 48)
+    assert file.error.startswith("Models and browsers do not take pictures of this kind")
+    media_type, shown = services.open_shown(file=file)
+    with shown, Image.open(shown) as picture:
+        assert (media_type, picture.format, picture.size) == ("image/png", "PNG", (64, 48))
+    name = storage.shown_name(file.sha256)
+    services.delete(user=person.user, file=file)
+    until(lambda: not default_storage.exists(name), "it goes with the file")
 
 
 def test_the_bytes_come_back_as_they_were(person: Person) -> None:

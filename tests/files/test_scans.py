@@ -2,8 +2,10 @@
 
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import pypdfium2
 import pytest
 from PIL import Image
 
@@ -11,6 +13,7 @@ from files.extraction import scans
 from files.extraction.outside import programs, recognition
 from files.extraction.process import layers_that_hold
 from files.extraction.readers.result import Extracted, ExtractionError
+from files.extraction.scans import RECOGNISED
 from tests.files import samples
 
 HEAD = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext"
@@ -31,9 +34,13 @@ def test_words_become_lines_and_paragraphs_and_specks_are_left_out() -> None:
 def tesseract(folder: Path, then: str) -> None:
     """A program of this name, which knows two languages and answers pages with what `then` writes."""
     languages = "printf 'List of available languages (3):\\neng\\nosd\\nvie\\n'; exit 0"
-    program = folder / "tesseract"
-    program.write_text(f'#!/bin/sh\n[ "$1" = --list-langs ] && {{ {languages}; }}\n{then}\n')
-    program.chmod(0o755)
+    program(folder, "tesseract", f'[ "$1" = --list-langs ] && {{ {languages}; }}\n{then}')
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
 
 
 @pytest.fixture
@@ -56,6 +63,54 @@ def scanned(folder: Path, *, words: str = "") -> Path:
         pages[0].save(out, "PDF", save_all=True, append_images=pages[1:])
         path.write_bytes(out.getvalue())
     return path
+
+
+def layered(folder: Path, *layers: str) -> Path:
+    """A PDF of pages that are pictures, each with a text that somebody else's program has recognised."""
+    document = pypdfium2.PdfDocument(samples.pdf(layers))
+    for page in document:
+        out = io.BytesIO()
+        Image.new("L", (200, 300), 255).save(out, "JPEG")
+        picture = pypdfium2.PdfImage.new(document)
+        picture.load_jpeg(out, inline=True)
+        picture.set_matrix(pypdfium2.PdfMatrix().scale(*page.get_size()))
+        page.insert_obj(picture)
+        page.gen_content()
+    path = folder / "layered.pdf"
+    document.save(path)
+    return path
+
+
+WORDS = [
+    f"{first}{second}" for first in ("har", "wat", "mas", "duc") for second in ("bour", "ering", "ters", "kling", "der")
+]
+
+
+def page_of_words(words: Sequence[str], sure: int) -> str:
+    rows = (f"5\t1\t1\t1\t{number // 5}\t1\t0\t0\t9\t9\t{sure}\t{word}" for number, word in enumerate(words))
+    return "\n".join((HEAD, *rows, ""))
+
+
+@pytest.mark.parametrize(
+    ("sure", "words", "kept"),
+    [(95, WORDS, False), (70, WORDS, True), (95, WORDS[:15], True)],
+    ids=["a sure one replaces it", "an unsure one does not", "a few words do not"],
+)
+def test_the_text_that_a_scan_brings_along_gives_way_to_a_better_one(
+    on_the_machine: Path, tmp_path: Path, sure: int, words: list[str], kept: bool
+) -> None:
+    tesseract(on_the_machine, f"cat <<'END'\n{page_of_words(words, sure)}END")
+    fits = "\n".join(WORDS)
+    found = scans.extract(layered(tmp_path, fits, "hxrb0ur vvat mxs", fits), "scan.pdf")
+    assert [RECOGNISED in text for text in texts(found)] == [False, not kept, False]
+    assert found.left_out == ({} if kept else {"layer": 1})
+
+
+def test_a_document_whose_text_fits_on_three_of_its_pages_is_believed(on_the_machine: Path, tmp_path: Path) -> None:
+    tesseract(on_the_machine, f"cat <<'END'\n{page_of_words(WORDS, 95)}END")
+    fits = "\n".join(WORDS)
+    found = scans.extract(layered(tmp_path, fits, "hxrb0ur", fits, fits, fits), "scan.pdf")
+    assert texts(found)[1] == "hxrb0ur" and "layer" not in found.left_out
 
 
 def texts(found: Extracted) -> list[str]:

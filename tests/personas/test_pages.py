@@ -172,9 +172,9 @@ def test_the_choices_say_what_they_mean(owner: User, persona: Persona, model: Mo
     BudgetProfile.objects.create(name="Long", window=12_288, ceiling=7_800, floor=3_000, reserved_output=900)
     BudgetProfile.objects.create(name="Bare", summaries=False)
     shown = page(signed_in(owner), f"/personas/{persona.pk}/").replace("\xa0", " ")
-    assert "system prompt (version 1, 5 tokens) is not sent" in shown
+    assert "own instructions (version 1, 5 tokens) are not sent" in shown
     assert "Old messages are summarised above 65 % of the room, down to 25 %." in shown
-    assert "It uses at most 12,288 tokens of the model's window. 900 are kept free for the answer." in shown
+    assert "Of what the model can read at once it uses 12,288 tokens at most. 900 are kept free" in shown
     assert "Old messages are summarised above 7,800 tokens, down to 3,000." in shown
     assert "Old messages are left out when there is no room." in shown
     assert "The workspace&#x27;s default (m)" in shown

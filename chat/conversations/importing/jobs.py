@@ -27,7 +27,7 @@ from chat.conversations.importing.confined import Entry, entries
 from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said
 from chat.conversations.importing.stream import not_an_export
 from chat.models import Attachment, Conversation, Import, Message
-from chat.models.conversation import title_from
+from chat.models.words import title_from
 from core.background import claim, enqueue, silent
 from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right

@@ -27,8 +27,9 @@ from core import background
 from core.crypto import is_lost
 from core.errors import ModelError
 from files.extraction.confinement import CALLS, FILES
+from files.extraction.outside import photos, recognition
 from files.extraction.process import layers_that_hold
-from files.models import Embedder
+from files.models import Embedder, Reranker
 from llm import model_facts, tokens
 from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.services import test_connection
@@ -52,7 +53,7 @@ class Finding:
 
 
 def findings() -> Iterator[Finding]:
-    for check in (_python, _data_dir, _secret_key, _hosts, _proxies, _encodings, _readers, _redis, _broker):
+    for check in (_python, _data_dir, _secret_key, _hosts, _proxies, _encodings, _readers, _programs, _redis, _broker):
         yield from check()
     reached = _database()
     yield reached
@@ -142,6 +143,20 @@ def _readers() -> Iterator[Finding]:
             )
 
 
+def _programs() -> Iterator[Finding]:
+    """Programs of the machine that read what ours do not."""
+    if languages := recognition.languages():
+        yield Finding("ok", "Text recognition", f"Tesseract knows {', '.join(languages)}")
+    else:
+        mend = "Install tesseract-ocr and its package for each of your languages."
+        yield Finding("warn", "Text recognition", "Tesseract is not installed, so scans have no text", mend)
+    if photos.available():
+        yield Finding("ok", "Photos of phones", "libheif's program opens HEIC")
+    else:
+        mend = "Install libheif-examples."
+        yield Finding("warn", "Photos of phones", "libheif's program is not installed, so HEIC is refused", mend)
+
+
 def _redis() -> Iterator[Finding]:
     try:
         check_redis(settings.STREAMS_URL)
@@ -184,6 +199,7 @@ _SECRETS: dict[type[models.Model], str] = {
     WebSearch: "Keys of web search",
     ToolServer: "Secrets of tool servers",
     Embedder: "Keys of embedders",
+    Reranker: "Keys of re-rankers",
     Webhook: "Secrets of webhooks",
 }
 AGAIN_IN_THE_ADMIN = "Add the key they were stored under to ENCRYPTION_KEYS, or enter them again in the admin."

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from files.extraction.nested import memory
 from files.extraction.readers.media_types import (
+    CONVERTED,
     DOCX,
     EPUB,
     HTML,
@@ -47,7 +48,7 @@ _READERS = {
 }
 _READERS |= dict.fromkeys(OPEN_DOCUMENTS, "readers.opendocument")
 _READERS |= dict.fromkeys(WORKBOOKS, "readers.workbooks")
-_READERS |= dict.fromkeys(IMAGES, "readers.images")
+_READERS |= dict.fromkeys((*IMAGES, *CONVERTED), "readers.images")
 _OTHERS = "readers.plain"
 _OF_TEXT = ("readers.markup", "readers.plain")  # what has an encoding
 _MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB, RTF, ODT, ODP)
@@ -102,10 +103,16 @@ def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> 
         # By name, so that a file waits only for the libraries of its own kind: openpyxl alone takes longer than most
         # files.
         module = importlib.import_module(f"files.extraction.{reader}")
-        more = {"encoding": encoding} if reader in _OF_TEXT else {"password": password} if kind == PDF else {}
+        more: dict[str, str | bool] = {}
+        if reader in _OF_TEXT:
+            more = {"encoding": encoding}
+        elif kind == PDF:
+            more = {"password": password}
+        elif kind in CONVERTED:
+            more = {"convert": not inner.depth}  # of a picture in another file only its name is told
         nested = {"inner": inner} if reader.startswith("nested.") else {}
         extracted: Extracted = module.read(unlocked, kind, **more, **nested)
-    if not extracted.text.strip() and extracted.width is None:
+    if not (extracted.text.strip() or extracted.shown) and extracted.width is None:
         raise ExtractionError("no_text" if kind in _MAY_BE_PICTURES else "empty")
     return extracted
 

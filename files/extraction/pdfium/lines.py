@@ -73,9 +73,14 @@ def glyphs(content: pypdfium2.PdfTextPage, on_page: Sequence[Line], wanted: Iter
 
 def boxes(content: pypdfium2.PdfTextPage) -> list[Box]:
     """Where words stand, several of them together if nothing divides them."""
+    return rectangles(content, 0, -1)
+
+
+def rectangles(content: pypdfium2.PdfTextPage, first: int, count: int) -> list[Box]:
+    """Where the `count` signs from PDFium's number `first` on stand, those of a line together; -1: all that follow."""
     left, top, right, bottom = (ctypes.c_double() for _ in range(4))
     found = []
-    for number in range(min(raw.FPDFText_CountRects(content, 0, -1), _MOST_BOXES)):
+    for number in range(min(raw.FPDFText_CountRects(content, first, count), _MOST_BOXES)):
         raw.FPDFText_GetRect(content, number, left, top, right, bottom)
         found.append(Box(left.value, bottom.value, right.value, top.value))
     return found

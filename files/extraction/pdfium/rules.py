@@ -1,4 +1,4 @@
-"""The straight lines that are ruled on a page, from which its tables are told."""
+"""What is drawn on a page: the straight lines that are ruled on it, from which its tables are told, and its picture."""
 
 import ctypes
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ _THIN = 3.0  # points: what is lower, or narrower, is a line
 _STRAIGHT = 0.5  # points by which a straight line may be off
 _MOST_OBJECTS = 4_000  # of a page; one with more is a drawing
 _MOST_SEGMENTS = 400  # of one path
+_COVERED = 0.7  # of the area of a page
 _EDGES = 5  # segments of a rectangle
 
 
@@ -34,6 +35,18 @@ def rules(page: pypdfium2.PdfPage) -> tuple[list[Rule], list[Rule]]:
                 elif abs(start[0] - end[0]) <= _STRAIGHT:
                     upright.append(Rule(start[0], min(start[1], end[1]), max(start[1], end[1])))
     return level, upright
+
+
+def is_scan(page: pypdfium2.PdfPage) -> bool:
+    """Whether one picture covers it, so that what text it has may be what somebody else's program recognised there."""
+    width, height = page.get_size()
+    for number in range(min(raw.FPDFPage_CountObjects(page), _MOST_OBJECTS)):
+        item = raw.FPDFPage_GetObject(page, number)
+        if raw.FPDFPageObj_GetType(item) == raw.FPDF_PAGEOBJ_IMAGE:
+            box = _bounds(item)
+            if (box.right - box.left) * (box.top - box.bottom) >= _COVERED * width * height:
+                return True
+    return False
 
 
 def _strokes(path: Any) -> Iterator[tuple[Point, Point]]:

@@ -27,6 +27,8 @@ ODT, ODS, ODP = OPEN_DOCUMENTS = tuple(
 )
 SVG = "image/svg+xml"
 IMAGES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}  # Pillow's names
+CONVERTED = {"image/tiff": "TIFF", "image/bmp": "BMP", "image/avif": "AVIF"}  # pictures that are shown in another form
+HEIC = "image/heic"
 
 _HEAD = 4_096
 _IMAGE_MARKS = (
@@ -34,6 +36,9 @@ _IMAGE_MARKS = (
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"GIF8[79]a"), "image/gif"),
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+    (re.compile(rb"II\*\x00|MM\x00\*"), "image/tiff"),
+    (re.compile(rb"BM.{4}\x00{4}", re.DOTALL), "image/bmp"),
+    (re.compile(rb"....ftyp(?:avif|avis)", re.DOTALL), "image/avif"),
 )
 _PDF_MARK = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1,024 bytes (ISO 32000-1, annex H.3)
 _ZIP = b"PK\x03\x04"
@@ -48,10 +53,7 @@ _PARTS = {
 }
 # Marks of what is not read, with what it is called in `result.KINDS`.
 _UNREAD = (
-    (
-        re.compile(rb"II\*\x00|MM\x00\*|BM.{4}\x00{4}|....ftyp(?:heic|heix|heim|heis|hevc|mif1|msf1|avif|avis)", re.S),
-        "picture",
-    ),
+    (re.compile(rb"....ftyp(?:heic|heix|heim|heis|hevc|hevx|mif1|msf1)", re.S), "heic"),
     (re.compile(rb"....ftypM4[AB]|ID3|\xff[\xfb\xf3\xf2]|OggS|fLaC|RIFF....WAVE|#!AMR|FORM....AIF", re.S), "audio"),
     (re.compile(rb"....ftyp|\x1a\x45\xdf\xa3|RIFF....AVI |\x00\x00\x01[\xb3\xba]|FLV\x01", re.S), "video"),
     (re.compile(rb"\x1f\x8b|BZh\d|\xfd7zXZ\x00|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x28\xb5\x2f\xfd", re.S), "archive"),

@@ -3,7 +3,7 @@
 import ctypes
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pypdfium2
 from pypdfium2 import raw
 
 from files.extraction.pdfium.lines import boxes, glyphs, lines
-from files.extraction.pdfium.rules import rules
+from files.extraction.pdfium.rules import is_scan, rules
 from files.extraction.readers.result import (
     MAX_CHARACTERS,
     MAX_PAGES,
@@ -56,7 +56,11 @@ def read(path: Path, media_type: str, password: str = "") -> Extracted:
     above = marked(shown, _outline(document))
     texts = (text + page.below for text, page in zip(above, pages, strict=True))
     left_out = {"repeated": repeated, "unmapped": sum(page.unmapped for page in pages)}
-    return paged(media_type, joined(list(limited(texts))), without_text="scans", left_out=left_out)
+    read = paged(media_type, joined(list(limited(texts))), without_text="scans", left_out=left_out)
+    layered = [
+        number for number, page in enumerate(pages) if page.scan and read.spans[number][0] < read.spans[number][1]
+    ]
+    return replace(read, layered=layered)
 
 
 def _outline(document: pypdfium2.PdfDocument) -> dict[str, int]:
@@ -71,6 +75,7 @@ class _Page:
     lines: list[Line]
     below: str  # what stands below its text
     unmapped: bool  # its fonts do not say which letters they show
+    scan: bool  # a picture covers it
 
 
 def _pages(document: pypdfium2.PdfDocument) -> Iterator[_Page]:
@@ -83,7 +88,7 @@ def _pages(document: pypdfium2.PdfDocument) -> Iterator[_Page]:
         content = page.get_textpage()
         on_page, unmapped = lines(content)
         upright = page.get_rotation() in (0, 180)
-        read = _Page(_with_tables(page, content, on_page) if upright else on_page, "", unmapped)
+        read = _Page(_with_tables(page, content, on_page) if upright else on_page, "", unmapped, is_scan(page))
         content.close()
         read.below = _annotations(page, document.formenv)
         page.close()

@@ -34,12 +34,16 @@ SENTENCES = {
 LEFT_OUT = {
     "scans": "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs.",
     "recognised": "The text of {count} of its {pages} pages was recognised on pictures (OCR). It may have errors.",
+    "layer": "The text that {count} of its {pages} pages brought along does not fit what they show, so it was "
+    "recognised anew (OCR). It may have errors.",
     "pictures": "Pictures that were left out: {count}.",
     "attachments": "Attachments that were not read: {count}. Upload them by themselves.",
     "members": "Files in it that were not read: {count}. Each says why.",
     "repeated": "Lines at the head or foot of pages that only repeat those of earlier pages were left out: {count}.",
     "unmapped": "{count} of its {pages} pages are in fonts that do not say which letters they show. "
     "What is read of them may be wrong.",
+    "converted": "Models and browsers do not take pictures of this kind, so they are shown it as JPEG or PNG.",
+    "shrunk": "It is shown with its longer edge at {count} pixels.",
     "slides": "{count} of its {pages} slides have no text. What their pictures show is left out.",
 }
 # What is said of an unsupported file whose kind is known.
@@ -48,8 +52,7 @@ KINDS = {
     "ppt": "This is a presentation of PowerPoint 97 to 2003 (.ppt). Save it as PPTX, and upload that.",
     "iwork": "This is a document of Pages, Numbers or Keynote. Export it there as PDF or for Office and upload that.",
     "archive": "This is an archive of files. Unpack it and upload the files in it.",
-    "picture": "Pictures of this kind (HEIC, AVIF, TIFF, BMP) are not shown to models. Save it as JPEG or PNG and "
-    "upload that.",
+    "heic": "This is a picture of a phone (HEIC), which this machine cannot open. Save it as JPEG and upload that.",
     "audio": "This is a sound recording, and sound is not read. Upload what is said in it as text.",
     "video": "This is a video, and videos are not read. Upload what is said in it as text, or pictures of it.",
     "program": "This is a program, not a document.",
@@ -75,7 +78,9 @@ class Extracted:
 
     Pages are those of a PDF, slides, sheets or chapters; there are none in other kinds. `width` and `height` (pixels)
     are those of an image, which has no text. `encoding` is that of plain text, by Python's name for it. `left_out` are
-    keys of `LEFT_OUT`: what the file has besides, and how much of it.
+    keys of `LEFT_OUT`: what the file has besides, and how much of it. `shown` is another form of it, if people and
+    models are shown that: a JPEG, a PNG or, of several pages, a PDF. `layered` are the pages, counted from 0, that are
+    pictures and have text all the same.
     """
 
     media_type: str
@@ -85,6 +90,8 @@ class Extracted:
     height: int | None = None
     encoding: str = ""
     left_out: dict[str, int] = field(default_factory=dict)
+    shown: bytes = b""
+    layered: list[int] = field(default_factory=list)
 
     @property
     def notes(self) -> list[str]:
@@ -157,15 +164,18 @@ def encoded(result: Extracted | ExtractionError) -> bytes:
         "height": result.height,
         "encoding": result.encoding,
         "left_out": result.left_out,
+        "layered": result.layered,
+        "bytes": len(result.shown),
     }
-    return json.dumps(head).encode() + b"\n" + result.text.encode()
+    return json.dumps(head).encode() + b"\n" + result.shown + result.text.encode()
 
 
 def decoded(data: bytes) -> Extracted:
     """Raises the `ExtractionError` that was sent."""
-    head, _, text = data.partition(b"\n")
+    head, _, body = data.partition(b"\n")
     fields = json.loads(head)
     if "error" in fields:
         raise ExtractionError(fields["error"], fields["kind"])
     fields["spans"] = [(start, end) for start, end in fields["spans"]]
-    return Extracted(text=text.decode(), **fields)
+    size = fields.pop("bytes")
+    return Extracted(text=body[size:].decode(), shown=body[:size], **fields)

@@ -1,0 +1,47 @@
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from accounts.models import User
+from config.workspace.erasing import erase_person
+from core.errors import ProductError
+
+PATIENCE = 60.0  # seconds for answers that are being stopped
+
+
+class Command(BaseCommand):
+    help = (
+        "Erases a person: their account and everything that is theirs, in the database, the storage and Redis. The "
+        "audit keeps what they did, by id. It cannot be undone; hand over first what is to stay."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("user", help="user name")
+        parser.add_argument("--yes", action="store_true", help="do it; without this, only say what would go")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        person = User.objects.filter(username=options["user"]).first()
+        if person is None:
+            raise CommandError(f"There is no user “{options['user']}”.")
+        owned = {
+            "conversations": person.conversations.count(),
+            "files": person.files.count(),
+            "projects": person.projects.count(),
+            "personas": person.personas.count(),
+            "tasks": person.tasks.count(),
+        }
+        said = ", ".join(f"{number} {kind}" for kind, number in owned.items())
+        if not options["yes"]:
+            self.stdout.write(f"This would erase “{person}” with {said}. Repeat it with --yes to do it.")
+            return
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                erase_person(user=None, person=person)
+                break
+            except ProductError as error:
+                if error.code != "still_answering" or time.monotonic() > deadline:
+                    raise CommandError(error.detail) from error
+                time.sleep(0.5)
+        self.stdout.write(f"Erased, with {said}.")

@@ -1,0 +1,84 @@
+"""A person erased: everything that is theirs goes from database, storage and Redis; the audit names them by id alone.
+
+What others have written about them, or quoted of their files in answers of their own, stays with those. Projects and
+personas that are to stay are handed over first.
+"""
+
+from functools import partial
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import AbstractUser
+from django.contrib.contenttypes.models import ContentType
+from django.core.files.storage import default_storage
+from django.db import transaction
+from django.db.models import Q
+
+from accounts.models import User
+from accounts.services import end_all, require_another_admin, require_deletable
+from audit.services import record_erasure
+from chat.models import Conversation, Import, Turn
+from chat.realtime.event_stream import forget
+from chat.turns.services import stop_turn
+from core.errors import ProductError
+from files.models import File
+from files.storage import release
+from personas.models import Reminder
+from projects.models import Invitation
+
+
+def erase_person(*, user: AbstractUser | None, person: User) -> None:
+    """`user` is None for whoever runs commands on the server.
+
+    Raises as `require_deletable`, `yourself`, `legal_hold` (409), and `still_answering` (409) while an answer of theirs
+    is being stopped; from that on nobody signs in to the account.
+    """
+    if user is None:
+        require_another_admin(person)
+    elif user.pk == person.pk:
+        raise ProductError("yourself", "You cannot erase your own account. Ask another administrator.", status=409)
+    else:
+        require_deletable(user, person)
+    if person.legal_hold or Conversation.objects.filter(owner=person, legal_hold=True).exists():
+        sentence = "This person, or a conversation of theirs, is under a legal hold. Take that away first."
+        raise ProductError("legal_hold", sentence, status=409)
+    with transaction.atomic():
+        User.objects.filter(pk=person.pk).update(is_active=False)
+        end_all(person)
+    _require_quiet(person)
+    with transaction.atomic():
+        files = list(File.objects.filter(owner=person).values_list("sha256", flat=True))
+        uploads = list(Import.objects.filter(owner=person).exclude(blob="").values_list("blob", flat=True))
+        turns = list(Turn.objects.filter(conversation__owner=person).values_list("pk", flat=True))
+        number = Conversation.objects.filter(owner=person).count()
+        tokens = list(person.api_tokens.values_list("pk", flat=True))
+        changes = {"conversations": number, "files": len(files)}
+        record_erasure(user=user, person=person, tokens=tokens, changes=changes)
+        _delete(person)
+        transaction.on_commit(partial(_release, set(files), uploads))
+        transaction.on_commit(partial(forget, turns))
+
+
+def _require_quiet(person: User) -> None:
+    live = list(Turn.objects.live().filter(conversation__owner=person).select_related("conversation"))
+    for turn in live:
+        stop_turn(user=person, turn=turn)
+    if live:
+        sentence = "An answer for this person is still being stopped. Try again in a minute."
+        raise ProductError("still_answering", sentence, status=409)
+
+
+def _delete(person: User) -> None:
+    reminders = Reminder.objects.filter(scope=Reminder.Scope.PERSONA, personas__owner=person)
+    chosen = list(reminders.values_list("pk", flat=True))
+    Invitation.objects.filter(Q(person=person) | Q(username=person.get_username())).delete()
+    kind = ContentType.objects.get_for_model(User)
+    LogEntry.objects.filter(content_type=kind, object_id=str(person.pk)).delete()
+    person.delete()
+    Reminder.objects.filter(pk__in=chosen, personas=None).delete()
+
+
+def _release(files: set[str], uploads: list[str]) -> None:
+    for sha256 in files:
+        release(sha256)
+    for name in uploads:
+        default_storage.delete(name)

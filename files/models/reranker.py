@@ -1,0 +1,66 @@
+"""The model that puts what a search has found into its order, as an administrator sets it up."""
+
+from typing import ClassVar
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+from uuid_utils.compat import uuid7
+
+from core.crypto import EncryptedTextField
+from llm.models.provider import validate_base_url
+
+
+class Reranker(models.Model):
+    """A server that reads the question and a passage together. Searches ask the active one; without one, nobody.
+
+    `candidates` is how many of the first passages it orders, `longest` how many tokens of each it is given, `patience`
+    the seconds after which the first order stays.
+    """
+
+    class Kind(models.TextChoices):
+        COHERE = "cohere", "Cohere, Jina, vLLM, llama.cpp or compatible"
+        TEI = "tei", "Text Embeddings Inference"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=20, choices=Kind, default=Kind.COHERE)
+    base_url = models.CharField(
+        "base URL",
+        max_length=200,
+        validators=[validate_base_url],
+        help_text="/rerank is added to it. For example https://api.cohere.com/v2, https://api.jina.ai/v1, "
+        "http://127.0.0.1:8001/v1 for vLLM or llama.cpp, http://127.0.0.1:8080 for Text Embeddings Inference.",
+    )
+    api_key = EncryptedTextField("API key", blank=True, default="")
+    model = models.CharField(max_length=200, blank=True, help_text="Empty for a server that has one model alone.")
+    candidates = models.PositiveSmallIntegerField(
+        "passages",
+        default=30,
+        validators=[MinValueValidator(2), MaxValueValidator(100)],
+        help_text="So many of the first passages of a search get its order.",
+    )
+    longest = models.PositiveIntegerField(
+        "longest passage",
+        default=1_024,
+        validators=[MinValueValidator(32)],
+        help_text="Tokens of a passage that it is given. What a search cuts is said in its note.",
+    )
+    patience = models.PositiveSmallIntegerField(
+        "longest wait",
+        default=5,
+        validators=[MinValueValidator(1), MaxValueValidator(15)],
+        help_text="Seconds after which the first order stays.",
+    )
+    active = models.BooleanField(default=False, editable=False)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = "re-ranker"
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["active"], condition=Q(active=True), name="one_active_reranker")
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,124 @@
+"""After a person is erased no byte of what was theirs is left; the audit stays whole and names them by id alone."""
+
+from uuid import uuid4
+
+import pytest
+from django.conf import settings
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from accounts.models import User
+from accounts.services import create_token
+from audit.chain import Checked, verify
+from audit.models import Entry
+from chat.models import Import, ModelCall, Turn
+from config.workspace.erasing import erase_person
+from core.errors import ProductError
+from files.models import File
+from personas.models import Persona
+from projects.models import Project
+from tests.application import Application
+from tests.chat.documents import asked, upload
+from tests.config.household import PRIVATE, Household, signed_in
+from tests.conftest import Person
+from tests.leftovers import held, kept
+from tests.product import until
+
+
+@pytest.fixture
+def admin(committed: None) -> User:
+    return User.objects.create_user(f"admin-{uuid4().hex}", is_staff=True, is_superuser=True)
+
+
+def broken() -> list[object]:
+    return list(verify(Checked()))
+
+
+def test_of_everything_that_can_be_theirs_nothing_is_left(household: Household, admin: User) -> None:
+    owner = next(row for row in household.rows if isinstance(row, User))
+    brought = Import.objects.get(owner=owner)
+    uploaded = default_storage.save(f"imports/{uuid4()}", ContentFile(b"[]"))
+    Import.objects.filter(pk=brought.pk).update(blob=uploaded)
+    before = broken()
+    assert len(kept(PRIVATE)) > 15 and kept(owner.username)
+    erase_person(user=admin, person=User.objects.get(pk=owner.pk))
+    assert (kept(PRIVATE), kept(owner.username)) == ([], [])
+    assert not default_storage.exists(uploaded)
+    acts = Entry.objects.filter(object_id=str(owner.pk)).order_by("sequence")
+    last = acts.last()
+    assert last is not None and (last.action, last.actor_id, last.object_name) == ("person.erased", admin.pk, "")
+    assert broken() == before
+
+
+def test_files_answers_and_sessions_go_and_what_was_used_stays(
+    application: Application, person: Person, admin: User
+) -> None:
+    said, own, named = (f"{word}{uuid4().hex}" for word in ("said", "filed", "named"))
+    browser = signed_in(person.user)
+    _, token = create_token(user=person.user, name=named)
+    file = upload(person, f"{named}.txt", f"The secret is {own}.".encode())
+    place = person.caller.conversation()
+    turn = asked(person, place, f'Remember {said}\nscript: {{"text": "{said} it is."}}', files=[file["id"]])
+    blob = File.objects.get(pk=file["id"]).blob.name
+    assert all(kept(each) for each in (said, own, named, person.username)) and default_storage.exists(blob)
+    assert any(turn["id"] in key for key in held(settings.STREAMS_URL, said))
+    call = ModelCall.objects.get(person=person.user, purpose="answer")
+    erase_person(user=admin, person=User.objects.get(pk=person.user.pk))
+    assert [kept(each) for each in (said, own, named, person.username)] == [[], [], [], []]
+    assert not default_storage.exists(blob)
+    assert browser.get("/").status_code == 302
+    assert application.http("/api/v1/", headers={"Authorization": f"Bearer {token}"}).get("me/").status_code == 401
+    call.refresh_from_db()
+    assert (call.person_id, call.conversation_id) == (None, None) and call.output
+    made = Entry.objects.filter(actor_id=person.user.pk, action="token.made")
+    assert set(made.values_list("actor_name", "token_name", "object_name", "address")) == {("", "", "", "")}
+
+
+def test_while_an_answer_is_being_written_it_is_stopped_first(
+    application: Application, person: Person, admin: User
+) -> None:
+    turn = person.caller.ask("Go on for long", {"text": "word " * 2_000, "interval": 0.02})
+    until(lambda: Turn.objects.filter(pk=turn["id"], status="running"), "it is answered")
+    erased = User.objects.get(pk=person.user.pk)
+    with pytest.raises(ProductError, match="being stopped") as refused:
+        erase_person(user=admin, person=erased)
+    assert refused.value.code == "still_answering" and not User.objects.get(pk=erased.pk).is_active
+    until(lambda: not Turn.objects.live().filter(pk=turn["id"]), "the answer has ended")
+    erase_person(user=admin, person=erased)
+    assert not User.objects.filter(pk=person.user.pk).exists()
+
+
+def test_who_may_not_is_refused(person: Person, stranger: Person, admin: User) -> None:
+    for user, whom, code in ((person.user, stranger.user, "staff_only"), (admin, admin, "yourself")):
+        with pytest.raises(ProductError) as refused:
+            erase_person(user=user, person=User.objects.get(pk=whom.pk))
+        assert refused.value.code == code
+    assert User.objects.filter(pk__in=[stranger.user.pk, admin.pk], is_active=True).count() == 2
+
+
+def test_the_command_says_what_would_go_and_does_it_with_yes(
+    person: Person, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Project.objects.create(owner=person.user, name="Mine")
+    Persona.objects.create(owner=person.user, name=uuid4().hex)
+    call_command("erase", person.username)
+    said = capsys.readouterr().out
+    assert "0 conversations, 0 files, 1 projects, 1 personas" in said and "--yes" in said
+    assert User.objects.filter(pk=person.user.pk).exists()
+    call_command("erase", person.username, "--yes")
+    assert not User.objects.filter(pk=person.user.pk).exists()
+    assert Entry.objects.get(action="person.erased", object_id=str(person.user.pk)).actor_id is None
+    with pytest.raises(CommandError, match="no user"):
+        call_command("erase", person.username, "--yes")
+
+
+def test_the_admin_asks_first(person: Person, admin: User) -> None:
+    browser, url = signed_in(admin), reverse("admin:accounts_user_erase", args=[person.user.pk])
+    assert "Erase" in browser.get(f"/admin/accounts/user/{person.user.pk}/change/").content.decode()
+    assert browser.get(url).status_code == 200
+    browser.post(url, {"_form_submitted": "on"})  # without having said that it cannot be undone
+    assert User.objects.filter(pk=person.user.pk).exists()
+    browser.post(url, {"_form_submitted": "on", "sure": "on"})
+    assert not User.objects.filter(pk=person.user.pk).exists()

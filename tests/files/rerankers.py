@@ -1,0 +1,83 @@
+"""A re-ranker on loopback that refuses what real ones refuse: the more points a text has (`7 points`), the better."""
+
+import asyncio
+import json
+import re
+from typing import Any
+
+from files.models import Reranker
+from tests.llm.raw_server import RawServer, answer
+
+NOT_ORDERED = "The re-ranker “Ours” did not order the passages (“"
+KEY = "key-of-the-re-ranker"
+LONGEST = 512  # words of a text with its query
+BATCH = 32
+COHERE = {"model", "query", "documents", "top_n", "max_tokens_per_doc", "priority"}
+
+
+class ScriptedReranker(RawServer):
+    """Speaks Text Embeddings Inference's protocol with `tei`, else Cohere's. `broken`: the whole answer instead of a
+    right one; None answers nothing. `asked`: what came, as the bodies of the requests that were good."""
+
+    def __init__(self, *, tei: bool = False, broken: bytes | None = b"") -> None:
+        super().__init__(self._judge)
+        self.tei, self.broken = tei, broken
+        self.asked: list[dict[str, Any]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.2:{self.port}"
+
+    async def _judge(self, head: str, writer: asyncio.StreamWriter) -> None:
+        body = json.loads(self.bodies[-1]) if self.bodies else {}
+        if self.broken is None:
+            await asyncio.Event().wait()
+        writer.write(self.broken or self._answer_to(head, body))
+
+    def _answer_to(self, head: str, body: dict[str, Any]) -> bytes:
+        if not head.startswith("POST /rerank HTTP"):
+            return answer("{}", status="404 Not Found")
+        if f"authorization: bearer {KEY}" not in head.lower():
+            return _json({"message": "invalid api token"}, "401 Unauthorized")
+        refusal = self._refusal_by_tei(body) if self.tei else self._refusal_by_cohere(body)
+        if refusal is not None:
+            return refusal
+        self.asked.append(body)
+        texts = body["texts"] if self.tei else body["documents"]
+        name = "score" if self.tei else "relevance_score"
+        found = [{"index": at, name: int((re.findall(r"(\d+) points", text) or [0])[0]) / 10}
+                 for at, text in enumerate(texts)]  # fmt: skip
+        found.sort(key=lambda each: -each[name])
+        return _json(found if self.tei else {"id": "1", "results": found, "meta": {}})
+
+    def _refusal_by_tei(self, body: dict[str, Any]) -> bytes | None:
+        for field, kind in (("query", str), ("texts", list)):
+            if not isinstance(body.get(field), kind):
+                said = f"Failed to deserialize the JSON body into the target type: missing field `{field}`"
+                return answer(said, status="422 Unprocessable Entity", media_type="text/plain")
+        if not 0 < len(body["texts"]) <= BATCH:
+            said = f"batch size {len(body['texts'])} > maximum allowed batch size {BATCH}"
+            return _json({"error": said, "error_type": "Validation"}, "422 Unprocessable Entity")
+        words = max(len(f"{body['query']} {text}".split()) for text in body["texts"])
+        if words >= LONGEST and not body.get("truncate"):
+            said = f"Input validation error: `inputs` must have less than {LONGEST} tokens. Given: {words}"
+            return _json({"error": said, "error_type": "Validation"}, "413 Payload Too Large")
+        return None
+
+    def _refusal_by_cohere(self, body: dict[str, Any]) -> bytes | None:
+        unknown = sorted(set(body) - COHERE)
+        missing = [name for name in ("model", "query", "documents") if not body.get(name)]
+        if unknown or missing:
+            said = f"invalid request: {f'unknown field {unknown[0]}' if unknown else f'{missing[0]} is required'}"
+            return _json({"message": said}, "400 Bad Request")
+        return None
+
+
+def row_of(server: ScriptedReranker, **more: Any) -> Reranker:
+    fields: dict[str, Any] = {"kind": "tei" if server.tei else "cohere", "base_url": server.url, "api_key": KEY}
+    fields |= {"name": "Ours", "model": "" if server.tei else "rank-1", "active": True}
+    return Reranker(**fields | more)
+
+
+def _json(value: Any, status: str = "200 OK") -> bytes:
+    return answer(json.dumps(value), status=status, media_type="application/json")

@@ -1,0 +1,40 @@
+"""Where a text still is: every table of the database, and every key of Redis."""
+
+from collections.abc import Iterator
+
+import redis
+from django.conf import settings
+from django.db import connection
+from psycopg import sql
+
+
+def kept(marker: str) -> list[str]:
+    """Where a text is: the tables of the database, and the keys of Redis."""
+    with connection.cursor() as cursor:
+        tables = connection.introspection.table_names(cursor)
+        found = []
+        for table in tables:
+            query = sql.SQL("SELECT 1 FROM {table} row WHERE row::text LIKE %s LIMIT 1").format(
+                table=sql.Identifier(table)
+            )
+            cursor.execute(query, [f"%{marker}%"])
+            found += [table] if cursor.fetchone() else []
+    return found + [
+        each for url in (settings.STREAMS_URL, settings.CACHES["default"]["LOCATION"]) for each in held(url, marker)
+    ]
+
+
+def held(url: str, marker: str) -> Iterator[str]:
+    """The keys of a Redis in whose values the text is."""
+    read = {
+        "string": lambda key: store.get(key),
+        "stream": lambda key: store.xrange(key),
+        "hash": lambda key: store.hgetall(key),
+        "zset": lambda key: store.zrange(key, 0, -1),
+        "set": lambda key: store.smembers(key),
+        "list": lambda key: store.lrange(key, 0, -1),
+    }
+    store = redis.Redis.from_url(url, protocol=2)
+    for key in store.scan_iter():
+        if marker in repr((key, read.get(store.type(key).decode(), lambda key: None)(key))):
+            yield repr(key)
