@@ -22,7 +22,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm
 from unfold.widgets import (
-    UnfoldAdminCheckboxSelectMultipleWidget,
     UnfoldAdminFileFieldWidget,
     UnfoldAdminTextareaWidget,
 )
@@ -31,7 +30,7 @@ from accounts import people, services
 from accounts.access.delegation import outranks, require_held
 from accounts.models import User
 from core import i18n
-from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display
+from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display
 from core.errors import ProductError
 
 RIGHTS = {  # what each of Django's lets one do with the rows of a table
@@ -172,7 +171,7 @@ class RightsAdmin(RowAdmin):
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         # Not Django's two lists: boxes fit a phone, and speak the reader's language.
-        kwargs["widget"] = UnfoldAdminCheckboxSelectMultipleWidget()
+        kwargs["widget"] = Boxes()
         if db_field.remote_field.model is Permission:
             shown = ContentType.objects.get_for_models(*self.admin_site._registry).values()
             held = Q(user__isnull=False) | Q(group__isnull=False)
@@ -234,7 +233,8 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         return super().has_change_permission(request, person) and not (person and outranks(person, acting(request)))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return super().has_delete_permission(request, obj) and not (obj and outranks(obj, acting(request)))
+        person = self._person(obj)
+        return super().has_delete_permission(request, person) and not (person and outranks(person, acting(request)))
 
     def has_invite_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_add_permission(request) and super().has_change_permission(request)

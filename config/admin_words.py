@@ -16,6 +16,7 @@ from django.forms import ChoiceField, ModelChoiceField
 from django.forms.utils import pretty_name
 from django.utils.translation import pgettext_lazy
 
+from audit.words import WORDS
 from core.i18n import ADMIN
 
 APPS = ("audit", "llm", "accounts", "files", "personas", "projects", "chat")
@@ -34,7 +35,8 @@ def translatable(word: Any) -> Any:
 
 
 def translate() -> None:
-    """Of all pages that are registered."""
+    """Of all pages that are registered, and of the acts that they tell of."""
+    known.update(WORDS.values())
     for app in APPS:
         _change(apps.get_app_config(app), NAMES[:1])
     go_with_people = {relation.related_model for relation in get_user_model()._meta.related_objects}

@@ -7,7 +7,8 @@ import json
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +30,8 @@ from redis.exceptions import RedisError
 from chat.models import Import, ModelCall, Run, Turn
 from chat.usage import overview
 from chat.usage.overview import Day, Days
+from chat.usage.services import midnight
+from chat.usage.sums import Figures
 from config.management.commands.doctor import findings
 from core import background, i18n
 from core.admin import acting
@@ -56,11 +59,18 @@ FOUND_FOR = 300  # seconds; the checks ask providers
 FOUND = "admin:doctor"  # the key of what they found
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Of a table of who and what was used most; `url` leads to the calls."""
+
+    name: str
+    figures: Figures
+    url: str
+
+
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """What the template of the start page shows beside what Django gives it; a part that is not to be seen is None."""
-    asked = request.GET.get("days", "")
-    days = Days(int(asked) if asked in map(str, CHOICES) else CHOICES[1], timezone.get_default_timezone())
-    user = acting(request)
+    days, user = _days(request), acting(request)
     parts = {
         "usage": _usage(days) if has_right(user, "view", ModelCall) else None,
         "turns": _turns(days) if has_right(user, "view", Turn) else None,
@@ -78,6 +88,11 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _days(request: HttpRequest) -> Days:
+    asked = request.GET.get("days", "")
+    return Days(int(asked) if asked in map(str, CHOICES) else CHOICES[1], timezone.get_default_timezone())
+
+
 def calls(**filters: object) -> str:
     return _list("chat_modelcall", filters)
 
@@ -90,63 +105,62 @@ def _list(name: str, filters: Mapping[str, object]) -> str:
     return reverse(f"admin:{name}_changelist", query={name: str(value) for name, value in filters.items()})
 
 
-def _midnight(day: date, days: Days) -> datetime:
-    return datetime.combine(day, time.min, days.zone)
-
-
 def _usage(days: Days) -> dict[str, Any]:
     rows, since = overview.by_day(days), days.since.isoformat()
-    priced = [row.money for row in rows if row.money is not None]
-    tables = [
-        (_("Models"), "model__id__exact", overview.most(days, "model")),
-        (_("Personas"), "persona__id__exact", _without_private_names(overview.most(days, "persona"))),
-        (_("People"), "person__id__exact", overview.most(days, "person")),
-    ]
-    for _title, field, found in tables:
-        for row in found:
-            gone = {field.replace("__id__exact", "__isnull"): "True"}
-            row["url"] = calls(created__gte=since, **({field: row["key"]} if row["key"] else gone))
+    total = sum((row.figures for row in rows), Figures())
     return {
         "people": overview.active_people(days),
-        "answers": sum(row.answers for row in rows),
-        "read": sum(row.read for row in rows),
-        "written": sum(row.written for row in rows),
-        "money": sum(priced) if priced else None,
+        "total": total,
         "url": calls(created__gte=since),
         "days": [(row, _calls_of(row.day, days)) for row in reversed(rows)],
         "charts": _charts(rows),
         "chart": CHART,
-        "tables": tables,
+        "models": _models(days),
+        "personas": _personas(days),
+        "people_url": reverse("admin_people_who_used_most", query={"days": days.number}),
         "sums_url": reverse("admin:chat_modelcall_sums"),
     }
 
 
 def _calls_of(day: date, days: Days) -> str:
-    first, last = _midnight(day, days), _midnight(day + timedelta(days=1), days)
+    first, last = midnight(day, days.zone), midnight(day + timedelta(days=1), days.zone)
     return calls(created__gte=first.isoformat(), created__lt=last.isoformat())
 
 
-def _without_private_names(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _models(days: Days) -> list[Row]:
+    found = overview.most(days, "model_id", "provider_name", "model_name")
+    return [
+        Row(f"{provider}: {model}", figures, _calls_with(days, "model", pk)) for (pk, provider, model), figures in found
+    ]
+
+
+def _personas(days: Days) -> list[Row]:
     """What a person called a persona that is theirs alone is not shown."""
-    shared = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE, pk__in=[row["key"] for row in rows])
-    seen = set(shared.values_list("pk", flat=True))
-    for row in rows:
-        if row["key"] is None:
-            row["name"] = _("No persona")
-        elif row["key"] not in seen:
-            row["name"] = _("A private one")
-    return rows
+    found = overview.most(days, "persona_id")
+    shared = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE, pk__in=[pk for pk, _figures in found])
+    names: dict[UUID | None, str] = {None: _("No persona")}
+    names.update(shared.values_list("pk", "name"))
+    return [Row(names.get(pk, _("A private one")), figures, _calls_with(days, "persona", pk)) for pk, figures in found]
+
+
+def _calls_with(days: Days, name: str, pk: UUID | None) -> str:
+    """The list of those that name this row; None is any that is gone, and none."""
+    named = {f"{name}__id__exact": pk} if pk is not None else {f"{name}__isnull": "True"}
+    return calls(created__gte=days.since.isoformat(), **named)
 
 
 def _charts(rows: Sequence[Day]) -> list[tuple[str, str]]:
     """The title of each and what Chart.js draws; the table of days says the same."""
     drawn: dict[str, dict[str, list[float]]] = {
         _("Answers and people by day"): {
-            _("Answers"): [row.answers for row in rows],
+            _("Answers"): [row.figures.answers for row in rows],
             _("People"): [row.people for row in rows],
         },
-        _("Tokens by day"): {_("Read"): [row.read for row in rows], _("Written"): [row.written for row in rows]},
-        _("US dollars by day"): {_("US dollars"): [float(row.money or 0) for row in rows]},
+        _("Tokens by day"): {
+            _("Read"): [row.figures.input for row in rows],
+            _("Written"): [row.figures.output for row in rows],
+        },
+        _("US dollars by day"): {_("US dollars"): [float(row.figures.cost or 0) for row in rows]},
     }
     labels = [date_format(row.day, "j M") for row in rows]
     colours = ("var(--color-primary-600)", "var(--color-base-400)")
@@ -173,6 +187,7 @@ def _turns(days: Days) -> dict[str, Any]:
     waited = (timezone.now() - live.oldest).total_seconds() if live.oldest is not None else None
     return {
         "live": live,
+        "newest": overview.NEWEST,
         "waited": waited,
         "queue": _queue(),
         "queued_url": turns(status__exact=Turn.Status.QUEUED),
@@ -231,6 +246,18 @@ def _storage() -> dict[str, Any]:
     }
 
 
+def people_who_used_most(request: HttpRequest) -> HttpResponse:
+    """A piece of the start page: summing everybody's calls takes longer than the rest of it."""
+    if not has_right(acting(request), "view", ModelCall):
+        raise PermissionDenied
+    days = _days(request)
+    rows = [
+        Row(name or "", figures, _calls_with(days, "person", pk))
+        for pk, name, figures in overview.people_who_used_most(days)
+    ]
+    return TemplateResponse(request, "admin/overview/most.html", {"rows": rows})
+
+
 def doctor(request: HttpRequest) -> HttpResponse:
     """What `manage.py doctor` finds, as a piece of the start page; “again” in the address checks anew."""
     if not acting(request).is_superuser:
@@ -250,3 +277,4 @@ def doctor(request: HttpRequest) -> HttpResponse:
 
 
 doctor_page = admin.site.admin_view(doctor)
+people_page = admin.site.admin_view(people_who_used_most)

@@ -24,7 +24,7 @@ CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
     "daphne",
-    "unfold",
+    "config.apps.LeanUnfoldConfig",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -125,6 +125,7 @@ CELERY_BEAT_SCHEDULE = {
     "sweep-blobs": {"task": "files.tasks.sweep_blobs", "schedule": 15.0, "options": {"expires": 15.0}},
     "sweep-files": {"task": "files.tasks.sweep_files", "schedule": 5.0, "options": {"expires": 5.0}},
     "tidy-conversations": {"task": "chat.tasks.tidy_conversations", "schedule": 60.0, "options": {"expires": 60.0}},
+    "sum-usage": {"task": "chat.tasks.sum_usage", "schedule": 600.0, "options": {"expires": 600.0}},
     "sweep-webhooks": {"task": "accounts.webhooks.tasks.sweep_webhooks", "schedule": 5.0, "options": {"expires": 5.0}},
     "sweep-turns": {"task": "chat.tasks.sweep_turns", "schedule": 5.0, "options": {"expires": 5.0}},
 }

@@ -21,7 +21,7 @@ from chat.runs import api as run_api
 from chat.summaries import api as summary_api
 from chat.usage.api import UsageView
 from config.api_docs import contracts, examples, schema
-from config.dashboard_admin import doctor_page
+from config.dashboard_admin import doctor_page, people_page
 from config.http import app, health, metrics
 from config.setup.views import SignInView
 from config.workspace.api import LogoView, WorkspaceView
@@ -81,6 +81,7 @@ urlpatterns = [
     path("admin/login/", limited("sign-in", sign_in(admin.site.login))),
     path("admin/password_change/", admin.site.admin_view(RedirectView.as_view(pattern_name="settings:password"))),
     path("admin/doctor/", doctor_page, name="admin_doctor"),
+    path("admin/people-who-used-most/", people_page, name="admin_people_who_used_most"),
     path("admin/", admin.site.urls),
     path("api/v1/conversations/chosen/", conversations_api.ChosenView.as_view(), name="chosen"),
     path("api/v1/conversations/<uuid:pk>/next/", chat_api.NextMessageView.as_view(), name="next-message"),

@@ -7,6 +7,8 @@ from itertools import chain
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
+from django import forms
+from django.apps import apps
 from django.contrib import messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
@@ -16,8 +18,12 @@ from django.core.paginator import Paginator
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.functional import cached_property
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from unfold.admin import ModelAdmin
 from unfold.decorators import action
 from unfold.decorators import display as unfold_display
@@ -27,9 +33,10 @@ from unfold.paginator import InfinitePaginator
 from audit.models import Entry
 from audit.origin import origin
 from audit.services import record
+from audit.words import WORDS
 from core import i18n
 
-MOST_OF_HISTORY = 500  # acts of a row on its page, the newest
+HISTORY_PAGE = 100  # acts of a row on a page of its history
 MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
 _action = cast("Callable[..., Callable[..., Any]]", action)  # annotated by unfold as if it were applied already
 
@@ -94,14 +101,60 @@ class Act:
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
         self.action_time = entry.at
+        self.code = entry.action
         self.user, self.get_full_name = self, ""
 
     def get_username(self) -> str:
         return self._entry.actor_name or str(self._entry.get_how_display())
 
     def get_change_message(self) -> str:
-        fields = ", ".join(self._entry.changes)
-        return f"{self._entry.action}: {fields}" if fields else self._entry.action
+        fields = [(field_in_words(self._entry.object_type, name),) for name in self._entry.changes]
+        said = act_in_words(self._entry.action)
+        return format_html("{}: {}", said, format_html_join(", ", "{}", fields)) if fields else said
+
+
+def act_in_words(action: str) -> str:
+    """Such as “Token made” for `token.made`, in the reader's language."""
+    return i18n.label(WORDS[action]) if action in WORDS else action
+
+
+def kind_in_words(object_type: str) -> str:
+    """Such as “API token” for `accounts.apitoken`; of a kind of row that is no more, this."""
+    try:
+        return capfirst(str(apps.get_model(object_type)._meta.verbose_name)) if object_type else ""
+    except (LookupError, ValueError):
+        return object_type
+
+
+def field_in_words(object_type: str, name: str) -> str:
+    """What pages call this field of such a row; as code, where it is none that they show."""
+    try:
+        field: Any = apps.get_model(object_type)._meta.get_field(name)
+        words = field.verbose_name
+    except (LookupError, ValueError, FieldDoesNotExist, AttributeError):
+        words = name
+    return format_html('<code class="quiet">{}</code>', name) if type(words) is str else str(words)
+
+
+class History:
+    """The acts of a row, the newest first, and below them what Django's own log has of before there was an audit."""
+
+    def __init__(self, acts: QuerySet[Entry], log: QuerySet[LogEntry]) -> None:
+        self._acts, self._log = acts, log
+
+    @cached_property
+    def _recorded(self) -> int:
+        return self._acts.count()
+
+    def __len__(self) -> int:
+        return self._recorded + self._log.count()
+
+    def __getitem__(self, part: slice) -> list[Act | LogEntry]:
+        first, last = (max(0, place - self._recorded) for place in (part.start, part.stop))
+        before = list(self._log[first:last])
+        for entry in before:
+            entry.change_message = in_words(entry.change_message)
+        return [*map(Act, self._acts[part]), *before]
 
 
 class RowAdmin(ModelAdmin):
@@ -176,12 +229,14 @@ class RowAdmin(ModelAdmin):
         acts = Entry.objects.filter(object_id=object_id, object_type=self.opts.label_lower).order_by("-id")
         log = LogEntry.objects.filter(object_id=object_id, content_type__app_label=self.opts.app_label)
         log = log.filter(content_type__model=self.opts.model_name).select_related("user").order_by("-action_time")
-        before = list(reversed(log[:MOST_OF_HISTORY]))
-        for entry in before:
-            entry.change_message = in_words(entry.change_message)
-        listed = [*before, *map(Act, reversed(acts[:MOST_OF_HISTORY]))]
-        page = Paginator(listed, 2 * MOST_OF_HISTORY).get_page(1)
-        context = {"action_list": page, "pagination_required": False, **(extra_context or {})}
+        listed: Paginator[Any] = Paginator(History(acts, log), HISTORY_PAGE)  # type: ignore[arg-type]  # has length and parts
+        page = listed.get_page(request.GET.get("p"))
+        context = {
+            "action_list": page,
+            "pagination_required": page.has_other_pages(),
+            "page_range": page.paginator.get_elided_page_range(page.number),
+            **(extra_context or {}),
+        }
         return super().history_view(request, object_id, context)
 
     @transaction.atomic
@@ -203,6 +258,13 @@ class RowAdmin(ModelAdmin):
         """The end of a dialog: the row's page, which says this."""
         self.message_user(request, said, level)
         return go(reverse(f"admin:{self.opts.label_lower.replace('.', '_')}_change", args=[row.pk]))
+
+
+class Boxes(forms.CheckboxSelectMultiple):
+    """What may be ticked, in columns, each in a few bytes: of rights there are more than a hundred."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        return render_to_string("admin/boxes.html", self.get_context(name, value, attrs))
 
 
 def in_words(entry: str) -> str:

@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 from django import forms
 from django.utils.translation import gettext as _
 from unfold.widgets import (
-    UnfoldAdminCheckboxSelectMultipleWidget,
     UnfoldAdminNullBooleanSelectWidget,
     UnfoldAdminPasswordWidget,
     UnfoldBooleanSwitchWidget,
 )
 
+from core.admin import Boxes
 from core.crypto import LOST, state_of
 from core.i18n import translated
 from core.net.url_safety import is_http, origin
@@ -133,7 +133,7 @@ class ModelForm(forms.ModelForm[Model]):
             old = self.fields["efforts"]
             self.fields["efforts"] = forms.MultipleChoiceField(
                 choices=Effort.choices, label=old.label, help_text=old.help_text, required=False,
-                widget=UnfoldAdminCheckboxSelectMultipleWidget(),
+                widget=Boxes(),
             )  # fmt: skip
         if self.instance._state.adding and window is not None:
             self._ask_for_new()

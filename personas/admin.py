@@ -19,10 +19,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
-from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from accounts.models import User
-from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display, go
+from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display, go
 from personas import services, tools
 from personas.forms import PersonaForm, PromptForm, ReminderForm
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SummaryPrompt, SystemPrompt
@@ -90,7 +89,7 @@ class PersonaAdmin(RowAdmin):
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "reminders":
             kwargs["queryset"] = reminders_for(request)
-            kwargs["widget"] = UnfoldAdminCheckboxSelectMultipleWidget()
+            kwargs["widget"] = Boxes()
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:

@@ -49,8 +49,9 @@ REMINDER = "At the end of the prompt"
 TITLES = "When a title is asked for"
 SUMMARIES = "When a summary is asked for"
 RUNS = "When a run asks"
+CITATIONS = "When citations are checked"
 # The order in which they stand in a prompt, then what is asked beside a conversation.
-GROUPS = (SYSTEM, TASKS, SUMMARY, FILES, CONVERSATION, REMINDER, TITLES, SUMMARIES, RUNS)
+GROUPS = (SYSTEM, TASKS, SUMMARY, FILES, CONVERSATION, REMINDER, TITLES, SUMMARIES, RUNS, CITATIONS)
 IN_PROMPTS = GROUPS[:6]  # of a person's turn
 
 DATE = {"date": "the day, such as 2026-11-21"}
@@ -385,6 +386,16 @@ TEXTS = {
         "Where the model has answered without marking the item.",
         "{code} is not marked yet. If it is complete, call mark_item now; else say what is missing.",
         needs=CODE,
+    ),
+    "citation_check": Text(
+        CITATIONS,
+        "Check of citations",
+        "What the model that checks citations is told, where the workspace's settings name one. Its answer must have a "
+        "line for each number.",
+        "You check citations. You get numbered sentences of an answer, each with the passage that it cites. Write one "
+        "line for each: its number, then yes if the passage carries everything that the sentence says, else no and in "
+        "a few words what it does not carry. Judge by the passage alone. Write nothing else. For example:\n"
+        "1: yes\n2: no, the passage says 500 euros",
     ),
 }
 

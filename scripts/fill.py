@@ -19,7 +19,8 @@ from django.db import connection, models, transaction  # noqa: E402 - models can
 from django.utils import timezone  # noqa: E402
 
 from accounts.models import User  # noqa: E402
-from chat.models import Conversation, Message, ModelCall, Turn  # noqa: E402
+from chat.models import Conversation, Message, ModelCall, Turn, UsageDay  # noqa: E402
+from chat.usage.sums import sum_days  # noqa: E402
 from llm.models import Model, Provider  # noqa: E402
 from personas.models import Persona  # noqa: E402
 from projects.models import Project  # noqa: E402
@@ -153,6 +154,8 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
             " AND place.title LIKE 'Conversation %%'",
             [each - 1],
         )
+    UsageDay.objects.all().delete()  # calls of days that had been summed were added
+    sum_days()
     return found
 
 

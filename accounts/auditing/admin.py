@@ -11,6 +11,8 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
@@ -18,9 +20,14 @@ from accounts.auditing.services import KINDS, export
 from audit.actions import ACTIONS
 from audit.models import Entry
 from audit.reading import Asked, by
-from core.admin import RecordAdmin, acting, button, display
+from core.admin import RecordAdmin, act_in_words, acting, button, display, field_in_words, kind_in_words
 
 SEARCHED = ("actor_name", "object_name", "object_id", "request_id", "address")
+
+
+def _actions() -> list[tuple[str, str]]:
+    """Each by what it is called, with the code that programs have for it."""
+    return [(action, f"{act_in_words(action)} · {action}") for action in ACTIONS]
 
 
 class ActionFilter(admin.SimpleListFilter):
@@ -28,7 +35,7 @@ class ActionFilter(admin.SimpleListFilter):
     parameter_name = "action"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(action, action) for action in ACTIONS]
+        return _actions()
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(action=self.value()) if self.value() else queryset
@@ -43,7 +50,7 @@ class ExportForm(forms.Form):
     action = forms.ChoiceField(
         label=_("Action"),
         required=False,
-        choices=[("", _("All")), *((action, action) for action in ACTIONS)],
+        choices=lambda: [("", _("All")), *_actions()],
         widget=UnfoldAdminSelectWidget,
     )
     kind = forms.ChoiceField(
@@ -61,15 +68,22 @@ class ExportForm(forms.Form):
         )
 
 
+def _change(change: Any) -> str:
+    if change is None:
+        return ""
+    pair = change if isinstance(change, list) and len(change) == 2 else [change]
+    return format_html("<code>{}</code>", " → ".join(json.dumps(each, ensure_ascii=False) for each in pair))
+
+
 @admin.register(Entry)
 class EntryAdmin(RecordAdmin):
-    list_display = ("at", "actor", "how", "action", "object_type", "called", "address")
+    list_display = ("at", "actor", "how", "act", "kind_of_row", "called", "address")
     list_filter = ("how", ActionFilter, "at")
     search_fields = tuple(f"={name}" for name in SEARCHED)
     search_help_text = "A user name, what a row is called, an id, the id of a request, or an address, to the letter"
     fields = (
         *("sequence", "at", "actor", "actor_id", "how", "token_name", "token_id", "address", "request_id"),
-        *("action", "object_type", "object_id", "object_name", "what_changed", "previous", "hash"),
+        *("act", "kind_of_row", "object_id", "object_name", "what_changed", "previous", "hash"),
     )
     actions_list: Any = ("take_along",)
 
@@ -84,13 +98,23 @@ class EntryAdmin(RecordAdmin):
     def actor(self, entry: Entry) -> str:
         return entry.actor_name or "–"
 
+    @display(description="Action", ordering="action")
+    def act(self, entry: Entry) -> str:
+        return format_html('{} <code class="quiet">{}</code>', act_in_words(entry.action), entry.action)
+
+    @display(description="Kind of row", ordering="object_type")
+    def kind_of_row(self, entry: Entry) -> str:
+        return kind_in_words(entry.object_type) or "–"
+
     @display(description="Called")
     def called(self, entry: Entry) -> str:
         return entry.object_name or entry.object_id or "–"
 
     @display(description="What changed")
     def what_changed(self, entry: Entry) -> str:
-        return json.dumps(entry.changes, ensure_ascii=False) if entry.changes else "–"
+        """A line for each field; of texts and secrets only that they changed."""
+        lines = [(field_in_words(entry.object_type, name), _change(change)) for name, change in entry.changes.items()]
+        return format_html_join(mark_safe("<br>"), "{} {}", lines) or "–"
 
     @button("Take along", icon="download", permission="view")
     def take_along(self, request: HttpRequest) -> HttpResponseBase:

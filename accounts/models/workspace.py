@@ -106,6 +106,16 @@ class Workspace(models.Model):
         default=True,
         help_text="Every prompt lists the person's tasks of the day. Off: only tasks that they mention with @ID.",
     )
+    citation_model = models.ForeignKey(
+        "llm.Model",
+        verbose_name="model that checks citations",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="Empty: citations are checked by rules alone. It is asked once more for each answer that cites; the "
+        "answer ends when it has said of each sentence whether its passage carries it.",
+    )
     sharing = models.BooleanField(
         "links to conversations",
         default=True,

@@ -28,6 +28,7 @@ from chat.runs import state_machine as runs
 from chat.sending import services as sending
 from chat.summaries import jobs
 from chat.turns import runner, store
+from chat.usage.sums import sum_days
 from core import background
 from core.background import TURNS, enqueue, on_database, tell_queues
 from core.consumer import Hearing
@@ -140,6 +141,12 @@ async def _recover(turn_id: UUID) -> None:
 def forget_requests() -> None:
     create_turn.forget_old()
     erasing.erase_old()
+
+
+@shared_task(name="chat.tasks.sum_usage")
+def sum_usage() -> None:
+    """Runs every ten minutes; there is something to do once a day, and at first for all days before."""
+    sum_days()
 
 
 @shared_task(name="chat.tasks.import_conversations")

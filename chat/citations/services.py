@@ -25,12 +25,13 @@ Part = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Of the text that is the `part`-th of the answer: how many sentences were compared, and those not carried, in the
-    form of the event `CITATION_CHECK`."""
+    """Of the text that is the `part`-th of the answer: how many sentences were compared, those not carried, and the
+    others, in the form of the event `CITATION_CHECK`."""
 
     part: int
     checked: int
     doubts: list[dict[str, Any]]
+    carried: list[dict[str, Any]]
 
 
 def check(conversation: Conversation, parts: Sequence[Part], sources: Mapping[int, Source]) -> list[Check]:
@@ -42,9 +43,10 @@ def check(conversation: Conversation, parts: Sequence[Part], sources: Mapping[in
         if part["type"] != "text" or not (said := claims(part["text"], sources)):
             continue
         verdicts = [(claim, verdict) for claim in said if (verdict := passages.verdict(claim, sources)) is not None]
-        doubts = [_doubt(claim, verdict) for claim, verdict in verdicts if not verdict.carried]
+        doubts = [_compared(claim, verdict) for claim, verdict in verdicts if not verdict.carried]
+        carried = [_compared(claim, verdict) for claim, verdict in verdicts if verdict.carried]
         if verdicts:
-            found.append(Check(at, len(verdicts), doubts))
+            found.append(Check(at, len(verdicts), doubts, carried))
     return found
 
 
@@ -68,7 +70,7 @@ def contents_in(result: str) -> dict[int, str]:
         return {}
 
 
-def _doubt(claim: Claim, verdict: Verdict) -> dict[str, Any]:
+def _compared(claim: Claim, verdict: Verdict) -> dict[str, Any]:
     return {
         "citation": claim.citation,
         "numbers": list(claim.numbers),

@@ -45,6 +45,7 @@ class Reason(StrEnum):
     OPPOSITE = "opposite"
     ORDER = "order"
     ABSENT = "absent"
+    MODEL = "model"  # of `chat.turns.judging`
 
 
 @dataclass(frozen=True, slots=True)

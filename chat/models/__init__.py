@@ -5,15 +5,15 @@ from chat.models.conversation import (
     Conversation,
     LastPrompt,
     Message,
-    ModelCall,
     NextMessage,
+    RenderedAnswer,
     StepReasoning,
     Tag,
     Turn,
 )
 from chat.models.import_job import Import
+from chat.models.ledger import ModelCall, UsageDay, UsageSum
 from chat.models.permission import ToolPermission
-from chat.models.rendered import RenderedAnswer
 from chat.models.replay import Replay, ReplayedTurn
 from chat.models.run import Mention, Run, RunStep
 from chat.models.share import Share
@@ -43,4 +43,6 @@ __all__ = [
     "Tag",
     "ToolPermission",
     "Turn",
+    "UsageDay",
+    "UsageSum",
 ]

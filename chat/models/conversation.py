@@ -1,24 +1,19 @@
 """The conversation: a tree of messages, and the turns that grow it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Q
 from django.db.models.functions import Lower
 from django.utils import timezone
-from django.utils.translation import gettext_lazy
 from uuid_utils.compat import uuid7
 
-from llm.models import Model
 from llm.models.provider import effort_field
-from llm.types.model_call import Usage
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
 RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes what was deleted
@@ -386,93 +381,6 @@ class LastPrompt(models.Model):
         return f"{self.conversation_id} {self.model_id}"
 
 
-class ModelCallQuerySet(models.QuerySet["ModelCall"]):
-    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ModelCallQuerySet":
-        return self.filter(person_id=user.pk)
-
-
-def _named(to: Any) -> Any:
-    """What a call names, while that is there. The database enforces nothing: a call has cost what it has cost, also
-    where the model or the project is removed in the moment in which it is written down."""
-    return models.ForeignKey(to, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False)
-
-
-class ModelCall(models.Model):
-    """What one model call took and cost, at the prices of its moment; the ledger of all usage. Rows are never changed.
-
-    `number` counts the calls of a turn from 1. Tokens are the provider's; where it said nothing, such as of a call that
-    was cut off, our own, and then `counted` is true. `cached_input` and `cache_written` are parts of `input`,
-    `reasoning` of `output`. `cost` is in US dollars, exact; null where the model had no price.
-    """
-
-    class Purpose(models.TextChoices):
-        ANSWER = "answer", gettext_lazy("Answer")
-        RUN = "run", gettext_lazy("Run")
-        SUMMARY = "summary", gettext_lazy("Summary")
-        TITLE = "title", gettext_lazy("Title")
-        REPLAY = "replay", gettext_lazy("Prompt lab")
-
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    person = _named(settings.AUTH_USER_MODEL)
-    conversation = _named(Conversation)
-    turn = _named(Turn)
-    project = _named("projects.Project")
-    persona = _named("personas.Persona")
-    model = _named("llm.Model")
-    model_name = models.CharField(max_length=200)
-    provider_name = models.CharField(max_length=100)
-    purpose = models.CharField(max_length=10, choices=Purpose)
-    number = models.PositiveSmallIntegerField(default=1)
-    input = models.PositiveIntegerField()
-    cached_input = models.PositiveIntegerField(default=0)
-    cache_written = models.PositiveIntegerField(default=0)
-    output = models.PositiveIntegerField()
-    reasoning = models.PositiveIntegerField(default=0)
-    counted = models.BooleanField(default=False)
-    cost = models.DecimalField(max_digits=26, decimal_places=12, null=True)
-    created = models.DateTimeField(auto_now_add=True)
-
-    objects = ModelCallQuerySet.as_manager()
-
-    class Meta:
-        ordering: ClassVar = ["-id"]
-        indexes: ClassVar = [
-            models.Index(fields=["person", "-created"], name="model_call_of_person"),
-            models.Index(fields=["-created"], name="model_call_created"),
-        ]
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["turn", "number"], name="one_row_per_call_of_a_turn"),
-            models.CheckConstraint(
-                condition=Q(cached_input__lte=F("input") - F("cache_written")) & Q(reasoning__lte=F("output")),
-                name="parts_of_a_call_within_it",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.model_name}: {self.input} / {self.output}"
-
-    @classmethod
-    def of(cls, model: Model, said: Usage, counted: Usage, **named: Any) -> Self:
-        """A row, not stored yet, of what the provider `said`; where that is nothing, of what we `counted`."""
-        read = said if said.input else replace(counted, reasoning=said.reasoning)
-        usage = replace(read, output=said.output or counted.output).sensible()
-        return cls(
-            **named,
-            **asdict(usage),
-            model_id=model.pk,
-            model_name=model.name,
-            provider_name=model.provider.name,
-            counted=(usage.input, usage.output) != (said.input, said.output),
-            cost=model.prices.cost(usage) if model.prices is not None else None,
-        )
-
-
-def total_cost(calls: "Iterable[ModelCall]") -> Decimal | None:
-    """US dollars; None where no call has a price."""
-    priced = [call.cost for call in calls if call.cost is not None]
-    return sum(priced, Decimal(0)) if priced else None
-
-
 class StepReasoning(models.Model):
     """What the provider wants back of the reasoning of one step of a turn; see `llm.types.model_call.ReasoningState`.
 
@@ -496,3 +404,27 @@ class StepReasoning(models.Model):
 
     def __str__(self) -> str:
         return f"{self.turn_id} {self.number}"
+
+
+class RenderedAnswer(models.Model):
+    """The HTML of a complete answer in one language; `chat.rendering.kept` writes and reads it, and says when it holds.
+
+    `linked`: a citation in it leads to a file or page, which is the owner's to open. What a stranger is shown by a
+    link has another row then, without. `numbers`: of the citations that stand in it, leading somewhere or not.
+    `blocks`: of each text part in order, the HTML of its blocks.
+    """
+
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="rendered")
+    language = models.CharField(max_length=10)
+    linked = models.BooleanField()
+    digest = models.CharField(max_length=64, help_text="Of all that it was made from; another one: it no longer holds.")
+    numbers = models.JSONField(default=list)
+    blocks = models.JSONField(default=list)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["message", "language", "linked"], name="one_rendering_per_reader"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.message_id} ({self.language})"

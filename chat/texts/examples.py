@@ -17,9 +17,10 @@ from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, line_of, listing_tex
 from chat.prompts.wording import SECTIONS
 from chat.runs import prompts
 from chat.summaries.writing import DEFAULT_PROMPT, form_of
+from chat.turns import judging
 from llm import tokens
 from llm.types.model_call import ToolCall
-from personas.texts import IN_PROMPTS, SUMMARIES, TEXTS, TITLES, Own, Texts
+from personas.texts import CITATIONS, IN_PROMPTS, SUMMARIES, TEXTS, TITLES, Own, Texts
 from projects.models.task import Task
 from projects.planner.queries import PromptTasks, render
 
@@ -67,6 +68,9 @@ def example(name: str, texts: Texts) -> list[Shown]:
         made = [(sent.section, sent.role, sent.text or _called(sent)) for sent in _prompt(name, marked)]
     elif group == TITLES:
         made = [("", "system", marked["title"]), ("", "user", f"{OLDER[4].text}\n\nGianduja, Rocher and Nocciola.")]
+    elif group == CITATIONS:
+        sentence = {"sentence": "A box holds twelve.", "evidence": "A box holds nine."}
+        made = [("", "system", marked[name]), ("", "user", judging.asked([sentence]))]
     elif group == SUMMARIES:
         made = list(_summary(name, marked))
     else:

@@ -29,6 +29,7 @@ from chat.summaries import due
 from chat.tools.files import SEARCH_GUIDANCE
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
+from chat.turns.judging import judged
 from chat.turns.keeper import keep
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_event
 from core.background import completed, first_on_database, on_database, persistently
@@ -348,6 +349,10 @@ class _Run:
         except Exception:
             logger.exception("turn %s: its citations could not be checked", self.turn.pk)
             return
+        named = self.context.workspace.citation_model_id
+        if found and named is not None:
+            found, note = await judged(found, self.turn.conversation, self.context.texts, named)
+            self.reports[-1]["notes"] += [note] if note else []
         for each in found:
             self.answer.emit(EventType.CITATION_CHECK, part=each.part, checked=each.checked, doubts=each.doubts)
         if doubts := sum(len(each.doubts) for each in found):

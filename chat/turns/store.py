@@ -26,8 +26,8 @@ from chat.models import (
     Turn,
     queries,
 )
-from chat.models.conversation import total_cost
 from chat.models.conversation_state import list_changed, scope_of, settle
+from chat.models.ledger import total_cost
 from chat.prompts.history import known_by
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType

@@ -1,33 +1,34 @@
 """What the workspace did in the last days and does now, for the start page of the admin.
 
-Each is one query over these days alone, or over the newest rows of theirs. Turns are found by the time inside their
-ids.
+Each is a few queries over the sums of these days (`chat.usage.sums`), or over the newest rows of theirs. Turns are
+found by the time inside their ids.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, F, Min, Q, QuerySet, Sum
-from django.db.models.functions import TruncDate
+from django.contrib.auth import get_user_model
+from django.db.models import Count, F, Min, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from chat.models import Message, ModelCall, Run, Turn
-from chat.usage.services import summed
+from chat.usage.services import midnight
+from chat.usage.sums import OF_CALLS, Figures, Used
 from core.ids import id_at
 
 SHOWN = 8  # rows of a table
-MOST_FAILURES = 5_000
-MOST_TIMED = 5_000  # turns
+NEWEST = 500  # turns that are looked at
 ASKING = [{"approval": "waiting"}]  # is among the parts of an answer whose person is asked for leave
 LONGEST = 1000  # characters of a failure's sentence
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Days:
     """The last `number` days of `zone`, today included."""
 
@@ -40,7 +41,7 @@ class Days:
 
     @property
     def since(self) -> datetime:
-        return datetime.combine(self.first, time.min, self.zone)
+        return midnight(self.first, self.zone)
 
     def __iter__(self) -> Iterator[date]:
         return (self.first + timedelta(days=each) for each in range(self.number))
@@ -49,6 +50,10 @@ class Days:
     def calls(self) -> QuerySet[ModelCall]:
         return ModelCall.objects.filter(created__gte=self.since)
 
+    @cached_property
+    def used(self) -> Used:
+        return Used(self.first, self.zone)
+
     @property
     def turns(self) -> QuerySet[Turn]:
         return Turn.objects.filter(pk__gte=id_at(self.since))
@@ -56,39 +61,42 @@ class Days:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """`read` and `written` are tokens; `money` is None where nothing had a price."""
+    """`people`: how many asked a model."""
 
     day: date
-    people: int = 0
-    answers: int = 0
-    read: int = 0
-    written: int = 0
-    money: Decimal | None = None
+    people: int
+    figures: Figures
 
 
 def by_day(days: Days) -> list[Day]:
     """Every day, also those without a call. Answers are counted by their first calls, runs' included."""
-    answers = Q(number=1, purpose__in=[ModelCall.Purpose.ANSWER, ModelCall.Purpose.RUN])
-    rows = days.calls.order_by().values(day=TruncDate("created", tzinfo=days.zone))
-    found = rows.annotate(
-        people=Count("person", distinct=True),
-        answers=Count("pk", filter=answers),
-        read=Sum("input"),
-        written=Sum("output"),
-        money=Sum("cost"),
-    )
-    by = {row["day"]: Day(**row) for row in found}
-    return [by.get(day, Day(day)) for day in days]
+    figures, people = days.used.by("day_id"), days.used.people()
+    return [Day(day, people.get(day, 0), figures.get(day, Figures())) for day in days]
 
 
 def active_people(days: Days) -> int:
-    return days.calls.aggregate(people=Count("person", distinct=True))["people"] or 0
+    """How many of those who are there have asked a model. Of each the index has the newest call first."""
+    calls = ModelCall.objects.filter(person=OuterRef("pk")).order_by("-created")
+    people = get_user_model().objects.alias(asked=Subquery(calls.values("created")[:1]))
+    return people.filter(asked__gte=days.since).count()
 
 
-def most(days: Days, kind: str) -> list[dict[str, Any]]:
-    """The dearest of a kind of `chat.usage.services.KINDS`, or, without prices, those with the most calls."""
-    dearest = F("money").desc(nulls_last=True)
-    return list(summed(days.calls, kind, days.zone).order_by(dearest, "-calls")[:SHOWN])
+def most(days: Days, *names: str) -> list[tuple[Any, Figures]]:
+    """By columns of `UsageSum`: the dearest, or, without prices, those with the most calls."""
+
+    def dearest(found: tuple[Any, Figures]) -> tuple[Decimal, int]:
+        figures = found[1]
+        return (figures.cost if figures.cost is not None else Decimal(-1), figures.calls)
+
+    return sorted(days.used.by(*names).items(), key=dearest, reverse=True)[:SHOWN]
+
+
+def people_who_used_most(days: Days) -> list[tuple[UUID | None, str | None, Figures]]:
+    """As `most`, with key and name; from the calls themselves."""
+    calls: QuerySet[Any, Any] = days.calls.order_by()
+    rows = calls.values_list("person_id", "person__username").annotate(**OF_CALLS)
+    found = rows.order_by(F("cost").desc(nulls_last=True), "-calls")[:SHOWN]
+    return [(pk, name, Figures(*figures)) for pk, name, *figures in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +112,12 @@ class Failure:
 
 
 def failures(days: Days) -> list[Failure]:
-    """Most frequent first, of the newest `MOST_FAILURES`; interrupted answers are among them."""
+    """Most frequent first, of the newest `NEWEST`; interrupted answers are among them."""
     rows = days.turns.filter(status__in=Turn.BROKEN).order_by("-pk")
     named = rows.values_list("model__provider__name", "model__name", "model_id", "answer__error_code", "answer_id")
     counts: Counter[tuple[Any, ...]] = Counter()
     newest: dict[tuple[Any, ...], UUID] = {}
-    for *alike, answer in named[:MOST_FAILURES]:
+    for *alike, answer in named[:NEWEST]:
         counts[tuple(alike)] += 1
         newest.setdefault(tuple(alike), answer)
     shown = counts.most_common(SHOWN)
@@ -140,12 +148,12 @@ def _waits(name: str, seconds: Iterable[float], model_id: UUID | None = None) ->
 
 
 def waits(days: Days) -> tuple[list[Waits], Waits]:
-    """From asking to the first token by model, and from asking to stop to its end: of the newest `MOST_TIMED` turns."""
+    """From asking to the first token by model, and from asking to stop to its end: of the newest `NEWEST` turns."""
     rows = days.turns.order_by("-pk")
     timed = rows.values_list("model_id", "model__name", "first_token_ms", "stop_asked", "finished")
     first: dict[tuple[UUID | None, str], list[float]] = {}
     stopped = []
-    for model_id, model, milliseconds, asked, finished in timed[:MOST_TIMED]:
+    for model_id, model, milliseconds, asked, finished in timed[:NEWEST]:
         if milliseconds is not None:
             first.setdefault((model_id, model or ""), []).append(milliseconds / 1_000)
         if asked is not None and finished is not None:

@@ -72,13 +72,13 @@ def summed(rows: QuerySet[ModelCall], by: str, zone: tzinfo) -> QuerySet[Any, di
 def between(rows: QuerySet[ModelCall], zone: tzinfo, first: date | None, last: date | None) -> QuerySet[ModelCall]:
     """From the first to the last day, both included; None leaves that end open."""
     if first is not None:
-        rows = rows.filter(created__gte=_midnight(first, zone))
+        rows = rows.filter(created__gte=midnight(first, zone))
     if last is not None:
-        rows = rows.filter(created__lt=_midnight(min(last, LAST_DAY) + timedelta(days=1), zone))
+        rows = rows.filter(created__lt=midnight(min(last, LAST_DAY) + timedelta(days=1), zone))
     return rows
 
 
-def _midnight(day: date, zone: tzinfo) -> datetime:
+def midnight(day: date, zone: tzinfo) -> datetime:
     return datetime.combine(max(day, FIRST_DAY), time.min, zone)
 
 

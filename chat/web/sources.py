@@ -14,7 +14,7 @@ from django.db.models.functions import Substr
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy as _lazy
+from django.utils.translation import gettext_lazy
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
@@ -34,12 +34,13 @@ AROUND = 60  # characters of the answer on either side of a citation
 MOST_ANSWERS = 200  # of a conversation, the newest
 MOST_PASSAGES = 40  # in one list; what comes after them can still be opened
 REASONS = {
-    Reason.NUMBER: _lazy("What the passage says of this does not have the number “%(words)s”."),
-    Reason.NAME: _lazy("What the passage says of this does not name “%(words)s”."),
-    Reason.NEGATION: _lazy("One of the two says no where the other does not: “%(words)s”."),
-    Reason.OPPOSITE: _lazy("The passage says the opposite of “%(words)s”."),
-    Reason.ORDER: _lazy("The passage has these the other way round: “%(words)s”."),
-    Reason.ABSENT: _lazy("The passage speaks of something else."),
+    Reason.NUMBER: gettext_lazy("What the passage says of this does not have the number “%(words)s”."),
+    Reason.NAME: gettext_lazy("What the passage says of this does not name “%(words)s”."),
+    Reason.NEGATION: gettext_lazy("One of the two says no where the other does not: “%(words)s”."),
+    Reason.OPPOSITE: gettext_lazy("The passage says the opposite of “%(words)s”."),
+    Reason.ORDER: gettext_lazy("The passage has these the other way round: “%(words)s”."),
+    Reason.ABSENT: gettext_lazy("The passage speaks of something else."),
+    Reason.MODEL: gettext_lazy("The model that checks citations says that the passage does not carry it: “%(words)s”."),
 }
 _MARKS = re.compile(r"[*_`#>|]+")
 

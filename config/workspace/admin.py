@@ -24,7 +24,7 @@ class WorkspaceAdmin(RowAdmin):
         ("Languages", {"fields": ("languages", "default_language")}),
         (
             "Prompts",
-            {"fields": ("default_profile", "layout", "date_awareness", "today_tasks", "task_tools")},
+            {"fields": ("default_profile", "layout", "date_awareness", "today_tasks", "task_tools", "citation_model")},
         ),
         ("Sharing", {"fields": ("sharing",)}),
         ("Signing in", {"fields": ("session_days", "password_length")}),

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 from django import forms
 from django.conf import settings
 from unfold.widgets import (
-    UnfoldAdminCheckboxSelectMultipleWidget,
     UnfoldAdminFileFieldWidget,
     UnfoldAdminSelectWidget,
     UnfoldAdminTextareaWidget,
@@ -14,6 +13,7 @@ from unfold.widgets import (
 
 from accounts.models import Workspace
 from accounts.workspace import FIELDS, logo_of
+from core.admin import Boxes
 from core.errors import ProductError
 from personas.models import BudgetProfile
 from personas.services import default_profile
@@ -26,7 +26,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         label="Languages offered",
         help_text=Workspace._meta.get_field("languages").help_text,
         choices=settings.LANGUAGES,
-        widget=UnfoldAdminCheckboxSelectMultipleWidget(),
+        widget=Boxes(),
     )
     picture = forms.FileField(
         label="Logo",

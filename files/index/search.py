@@ -207,7 +207,8 @@ def _deviations(values: npt.NDArray[np.float64]) -> list[float]:
 
 def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]]) -> list[Hit]:
     """`best`: score and cosine by chunk id, the best first."""
-    rows = Chunk.objects.select_related("file").defer("embedding").in_bulk(best)
+    names = ("ordinal", "page", "start", "end", "text", "heading", "table_head", "file__name", "file__language")
+    rows = Chunk.objects.select_related("file").only(*names).in_bulk(best)
     chunks = [rows[chunk] for chunk in best if chunk in rows]  # a file may have been deleted meanwhile
     marks: dict[int, Spans] = {}  # by chunk id; what stands above a chunk is under the negative one
     for language, found in lexemes.items():
@@ -237,9 +238,10 @@ def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]])
 
 def _highlights(texts: Mapping[int, str], language: str, lexemes: Group[str]) -> dict[int, Spans]:
     """By the keys of `texts`, [start, end) of the matches, ascending and apart. `language` is that of the texts."""
-    words = sorted({word for text in texts.values() for word in _WORD.findall(text) if not UNSPACED_RUN.search(word)})
     if not texts or not lexemes:
         return {}
+    said = {word for text in texts.values() for word in _WORD.findall(text)}
+    words = sorted(word for word in said if not UNSPACED_RUN.search(word))
     with connection.cursor() as cursor:
         cursor.execute(FORMS, [words, [readable(word) for word in words], language, list(lexemes)])
         forms = {word for (word,) in cursor.fetchall()}

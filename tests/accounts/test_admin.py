@@ -195,7 +195,8 @@ def test_what_a_deleted_administrator_did_is_kept(admin_client: Client, client: 
     LogEntry.objects.create(user=staff, action_flag=2, change_message=said, **of_row)
     client.force_login(User.objects.get(username="admin"))
     history = client.get(reverse("admin:accounts_user_history", args=[friend.pk])).content.decode()
-    assert "Changed Email address" in history and "person.changed: email" in history
+    assert "Changed Email address" in history
+    assert "Person changed: email address" in history
     client.post(reverse("admin:accounts_user_delete", args=[staff.pk]), {"post": "yes"})
     assert not User.objects.filter(username="staff").exists()
     assert Entry.objects.get(action="person.changed").actor_name == "staff"

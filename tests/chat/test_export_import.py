@@ -437,9 +437,9 @@ def test_programs_import_and_take_everything_out_again(product: Product, person:
         assert content.headers["content-type"] == "application/zip"
         with zipfile.ZipFile(io.BytesIO(content.content)) as archive:
             assert archive.testzip() is None
-            kinds = sorted(name.rpartition(".")[2] for name in archive.namelist())
-            assert kinds == ["csv"] + ["json"] * 3 + ["md"] * 3
-            bodies = [json.loads(archive.read(name)) for name in archive.namelist() if name.endswith("json")]
+            kinds = sorted(name.partition("/")[0] for name in archive.namelist() if "/" in name)
+            assert kinds == ["json"] * 3 + ["md"] * 3
+            bodies = [json.loads(archive.read(name)) for name in archive.namelist() if name.startswith("json/")]
         place = next(body["id"] for body in bodies if body["title"] == "With Claude")
         assert api.get(f"/conversations/{place}/export/").json()["id"] == place
         assert api.get(f"/conversations/{place}/export/?kind=md").text.startswith("# With Claude")

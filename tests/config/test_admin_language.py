@@ -32,10 +32,10 @@ SAME = re.compile(
     r"|cl100k_base|o200k_base|GPT|citations|none|standard|seccomp|landlock|testserver|redis\+socket|utf|log"
 )
 # What the rows of the test are called, what is quoted, such as what a provider said, ids, addresses, and the audit's
-# codes, such as `person.changed: email`.
+# codes, such as `person.changed`.
 DATA = re.compile(
     r"“[^”]*”|access-\w+|[0-9a-f]{24,}|[0-9a-f]{8}-[0-9a-f-]{27}|https?://\S+|/\S*/\S+|words-that-\S+|\S+@\S+"
-    r"|[a-z_]+\.[a-z_]+(: [a-z_, ]+| notebook)?|\b[a-z][a-z0-9]*(_[a-z0-9]+)+\b|\{.*\}",
+    r"|[a-z_]+\.[a-z_]+( notebook)?|\b[a-z][a-z0-9]*(_[a-z0-9]+)+\b|\{.*\}",
     re.IGNORECASE,
 )
 OWN = {

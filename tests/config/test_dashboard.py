@@ -19,7 +19,7 @@ from accounts.models import User
 from chat.models import Conversation, Message, ModelCall, Run, Turn
 from chat.usage import overview
 from chat.usage.overview import Days
-from config.dashboard_admin import FOUND
+from config.dashboard_admin import FOUND, Row
 from core.ids import id_at
 from files.models import File
 from llm.models import Model, Provider
@@ -75,20 +75,26 @@ def used(admin_user: User, model: Model) -> Model:
     return model
 
 
+def named(rows: list[Row]) -> list[tuple[str, int]]:
+    return [(row.name, row.figures.calls) for row in rows]
+
+
 def page_of(client: Client, **query: Any) -> str:
     return client.get("/admin/", query).content.decode()
 
 
 def test_it_says_what_was_used_by_whom_and_what_it_cost(admin_client: Client, used: Model) -> None:
     context = admin_client.get("/admin/", {"days": 30}).context
-    usage = context["usage"]
-    assert (usage["people"], usage["answers"], usage["read"], usage["money"]) == (2, 3, 3_005, Decimal("1.75"))
-    assert (len(usage["days"]), usage["days"][0][0].people, usage["days"][0][0].answers) == (30, 2, 2)
-    tables = {title: [(row["name"], row["calls"]) for row in rows] for title, _, rows in usage["tables"]}
-    assert tables["People"] == [("admin", 1), ("olga", 3)]
-    assert tables["Personas"] == [("No persona", 3), ("A private one", 1)]
+    usage, total = context["usage"], context["usage"]["total"]
+    assert (usage["people"], total.answers, total.input, total.cost) == (2, 3, 3_005, Decimal("1.75"))
+    newest = usage["days"][0][0]
+    assert (len(usage["days"]), newest.people, newest.figures.answers) == (30, 2, 2)
+    assert named(usage["models"]) == [(f"{used.provider.name}: tiny", 4)]
+    assert named(usage["personas"]) == [("No persona", 3), ("A private one", 1)]
+    people = admin_client.get("/admin/people-who-used-most/", {"days": 30}).context["rows"]
+    assert named(people) == [("admin", 1), ("olga", 3)]
     week = admin_client.get("/admin/", {"days": 7}).context["usage"]
-    assert (week["read"], len(week["days"])) == (3_000, 7)
+    assert (week["total"].input, len(week["days"])) == (3_000, 7)
     assert admin_client.get("/admin/", {"days": "x"}).context["days"] == 30
 
 
@@ -108,12 +114,13 @@ def test_it_says_what_failed_how_long_people_wait_and_what_goes_on(admin_client:
 def test_every_number_leads_to_the_rows_it_counts(admin_client: Client, used: Model) -> None:
     context = admin_client.get("/admin/").context
     usage, turns = context["usage"], context["turns"]
-    by_person = {row["name"]: row["url"] for row in usage["tables"][2][2]}
+    people = admin_client.get("/admin/people-who-used-most/").context["rows"]
     expected = {
         usage["url"]: 4,
         usage["days"][0][1]: 3,
-        by_person["olga"]: 3,
-        next(row["url"] for row in usage["tables"][1][2] if row["key"] is None): 3,
+        usage["models"][0].url: 4,
+        next(row.url for row in people if row.name == "olga"): 3,
+        next(row.url for row in usage["personas"] if row.name == "No persona"): 3,
         turns["failures"][0][1]: 2,
         turns["failures_url"]: 2,
         turns["running_url"]: 1,
@@ -152,6 +159,7 @@ def test_staff_see_what_they_may_view_and_nothing_else(client: Client, used: Mod
     context = client.get("/admin/").context
     assert {name for name in PARTS if context[name] is not None} == {part}
     assert client.get("/admin/doctor/").status_code == 403
+    assert client.get("/admin/people-who-used-most/").status_code == (200 if part == "usage" else 403)
 
 
 def test_it_makes_as_many_queries_for_much_as_for_nothing(

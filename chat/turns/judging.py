@@ -1,0 +1,105 @@
+"""A second look at citations, by the model that the workspace names for it. The rules have looked first.
+
+It finds what the rules do not, and may clear what they only found to speak of something else; a wrong number, name or
+negation that they found stays. Whatever goes wrong with it leaves what the rules found, and a note.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from chat.citations.services import Check
+from chat.citations.support import Reason
+from chat.models import Conversation, ModelCall
+from chat.prompts.asking import Charge, ask
+from core.background import on_database
+from core.errors import ModelError, ProductError
+from llm.models import Model
+from llm.services import with_fallbacks
+from llm.types.model_call import Message, ModelRequest
+from personas.texts import Texts
+
+TIMEOUT = 20.0  # seconds for all sentences of an answer
+AT_ONCE = 10  # sentences of one call
+LONGEST_LINE = 60  # tokens of what is said of one sentence
+ROOM_TO_THINK = 1_024  # tokens for a model that reasons first
+MOST_WORDS = 200  # characters kept of why it says no
+GONE = "The model that checks citations was removed or switched off, so they were checked without it."
+
+_LINE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(yes|no)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
+
+Sentence = Mapping[str, Any]
+
+
+async def judged(found: list[Check], conversation: Conversation, texts: Texts, named: UUID) -> tuple[list[Check], str]:
+    """The checks with what the model of this id says; and a sentence that says why it said nothing, else empty."""
+    model = await on_database(lambda: Model.objects.usable().filter(pk=named).first())
+    if model is None:
+        return found, GONE
+    sentences = [sentence for each in found for sentence in (*each.doubts, *each.carried)]
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            said = await with_fallbacks(model, partial(_answers, sentences, conversation, texts))
+    except TimeoutError:
+        return found, _without(model.name, "The model took too long to answer.")
+    except ProductError as error:
+        return found, _without(model.name, error.detail)
+    answers = iter(said)
+    return [combined(each, [next(answers) for _ in (*each.doubts, *each.carried)]) for each in found], ""
+
+
+def _without(name: str, why: str) -> str:
+    return f"The model {name}, which checks citations, did not (“{why}”), so they were checked without it."
+
+
+async def _answers(
+    sentences: Sequence[Sentence], conversation: Conversation, texts: Texts, model: Model, patience: float | None
+) -> list[str | None]:
+    """Of each sentence why it is not carried, None where it is. Raises `ProductError`."""
+    answers: list[str | None] = []
+    for first in range(0, len(sentences), AT_ONCE):
+        batch = sentences[first : first + AT_ONCE]
+        request = ModelRequest(
+            model=model.name,
+            messages=(Message("system", texts["citation_check"]), Message("user", asked(batch))),
+            max_output=min(ROOM_TO_THINK + LONGEST_LINE * len(batch), model.max_output or model.window, model.window),
+            window=model.window,
+        )
+        charge = Charge(conversation, ModelCall.Purpose.CITATIONS, conversation.owner_id)
+        said = await ask(model, request, charge, longest=400 * AT_ONCE, patience=patience)
+        answers += read("" if said.unread else said.text, len(batch))
+    return answers
+
+
+def asked(sentences: Iterable[Sentence]) -> str:
+    """What the model is given: each sentence, numbered from 1, with the passage that it was held against."""
+    return "\n\n".join(
+        f"{number}.\nSentence: {each['sentence']}\nPassage: {each['evidence']}"
+        for number, each in enumerate(sentences, 1)
+    )
+
+
+def read(said: str, count: int) -> list[str | None]:
+    """What `said` has of each of so many sentences, as `_answers` gives it. Raises `ModelError` unless it has all."""
+    found = {int(number): (word.lower(), why.strip()) for number, word, why in _LINE.findall(said)}
+    if not set(range(1, count + 1)) <= found.keys():
+        sentence = "It did not say yes or no of every sentence."
+        raise ModelError("citations_not_judged", sentence, retryable=False)
+    return [None if found[at][0] == "yes" else found[at][1][:MOST_WORDS] for at in range(1, count + 1)]
+
+
+def combined(check: Check, answers: Sequence[str | None]) -> Check:
+    """What the rules and the model have found together; `answers` are of the doubted sentences, then of the others."""
+    doubts, carried = list[dict[str, Any]](), list[dict[str, Any]]()
+    for sentence, why in zip((*check.doubts, *check.carried), answers, strict=True):
+        reasons = list(sentence["reasons"])
+        if why is not None:
+            reasons.append({"reason": str(Reason.MODEL), "words": why})
+        elif all(each["reason"] == Reason.ABSENT for each in reasons):
+            reasons = []
+        (doubts if reasons else carried).append({**sentence, "reasons": reasons})
+    return replace(check, doubts=sorted(doubts, key=lambda each: int(each["citation"])), carried=carried)
