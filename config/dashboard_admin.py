@@ -25,6 +25,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 from redis.exceptions import RedisError
 
 from chat.models import Import, ModelCall, Run, Turn
@@ -162,7 +163,7 @@ def _charts(rows: Sequence[Day]) -> list[tuple[str, str]]:
         },
         _("US dollars by day"): {_("US dollars"): [float(row.figures.cost or 0) for row in rows]},
     }
-    labels = [date_format(row.day, "j M") for row in rows]
+    labels = [date_format(row.day, pgettext("date on an axis", "j M")) for row in rows]
     colours = ("var(--color-primary-600)", "var(--color-base-400)")
     return [
         (

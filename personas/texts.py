@@ -453,8 +453,11 @@ def checked(name: str, text: str) -> str:
         )
     found = _PLACEHOLDER.findall(text)
     if missing := [each for each in about.needs if each not in found]:
-        named = ", ".join(f"{{{each}}}" for each in missing)
-        raise ProductError("placeholder_missing", f"The text lacks {named}. Write each where it is to stand.")
+        placeholder, meaning = f"{{{missing[0]}}}", about.needs[missing[0]]
+        raise ProductError(
+            "placeholder_missing",
+            f"The text lacks {placeholder}, which stands for {meaning}. Write it where that belongs.",
+        )
     if strange := [f"{{{each}}}" for each in found if each not in about.placeholders]:
         known = ", ".join(f"{{{each}}}" for each in about.placeholders)
         raise ProductError(

@@ -19,7 +19,7 @@ from files.models import Chunk, Embedder, File
 
 FEWEST = 100  # visible chunks; among fewer, the best ones are nearly all there are
 BEST, WORDS = 5, 20  # chunks that are listened to, and words that they add
-CANDIDATES = 30  # of these words, before it is known how rare each is
+CANDIDATES = 35  # of these words, before it is known how rare each is
 OWN_SHARE = 0.4  # of the query's own words in the weights
 PULL = 0.3  # of the best chunks' vectors, the query's being 1
 
@@ -66,7 +66,7 @@ def added(
         if at is None:
             at = new[language][lexeme] = max(own, default=0) + 1 + sum(map(len, new.values()))
         weighed[at] += weight
-    found = {**entries, **postings(files, new)}
+    found = {**entries, **postings(files, new, collection)}
     rare = {at: weight * idf_of(collection.chunks, len(found[at])) for at, weight in weighed.items() if at in found}
     chosen = sorted(rare.items(), key=lambda each: (-each[1], each[0]))[:WORDS]
     if not own or not chosen:

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from django.db import connection, transaction
-from django.db.models import Aggregate, BinaryField, F, Func, IntegerField, QuerySet, Sum
+from django.db.models import Aggregate, BinaryField, F, Func, IntegerField, QuerySet, Sum, TextField, Value
 from django.db.models.functions import Cast
+from pgvector import Vector as PgVector
 from pgvector.django import CosineDistance, HalfVectorField
 
 from files.index.embedders import Vector
@@ -31,6 +32,11 @@ MAX_TERMS = 64  # words of a query that count, the first ones
 EXACT_UP_TO = 20_000
 LOOKED_AT = 8
 ENTRY = np.dtype([("chunk", ">i8"), ("frequency", ">u2"), ("length", ">u2")])
+
+TWO_DISTANCES = """
+SELECT id, embedding <=> %s::vector, embedding <=> %s::vector FROM files_chunk
+WHERE id = ANY(%s) AND embedder_id = %s AND embedding IS NOT NULL
+"""
 
 Words = Mapping[str, Mapping[str, int]]
 Postings = Mapping[int, npt.NDArray[np.void]]  # the entries of all files, by the word's position
@@ -106,15 +112,18 @@ class Scores:
 
 def bm25(files: QuerySet[File], words: Words, collection: Collection) -> Scores:
     """Robertson and Zaragoza (2009), with Lucene's idf, which is never negative."""
-    return scored(postings(files, words), collection, {})
+    return scored(postings(files, words, collection), collection, {})
 
 
-def postings(files: QuerySet[File], words: Words) -> Postings:
+def postings(files: QuerySet[File], words: Words, collection: Collection) -> Postings:
     """In how many chunks a word is, is counted over all languages together: else it were rare in a rare language."""
     entries = defaultdict(list)
     lexemes = {lexeme for found in words.values() for lexeme in found}
     rows = Posting.objects.filter(lexeme__in=lexemes, file__in=files.values("pk"))
-    for language, lexeme, joined in rows.values_list("file__language", "lexeme").annotate(joined=_Joined("entries")):
+    only = collection.languages[0] if len(collection.languages) == 1 else None  # then nobody needs to look at the files
+    language_of = F("file__language") if only is None else Value(only, output_field=TextField())
+    named = rows.annotate(language=language_of).values_list("language", "lexeme")
+    for language, lexeme, joined in named.annotate(joined=_Joined("entries")):
         position = words.get(language, {}).get(lexeme)
         if position is not None:
             entries[position].append(np.frombuffer(joined, dtype=ENTRY))
@@ -150,37 +159,35 @@ def saturated(frequency: Any, length: Any, average: float) -> Any:
     return frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * length / average))
 
 
-def vectors(files: QuerySet[File], embedder: Embedder) -> QuerySet[Chunk]:
-    """The chunks of the files that have a vector of this embedder."""
-    return Chunk.objects.filter(file__in=files.values("pk"), embedder=embedder, embedding__isnull=False)
-
-
 def nearest(
-    rows: QuerySet[Chunk], vector: Vector, also: Group[int] = (), *, count: int, visible: int
+    files: QuerySet[File], embedder: Embedder, vector: Vector, also: Group[int] = (), *, count: int, visible: int
 ) -> dict[int, float]:
-    """Cosines by chunk id of the `count` of the `vectors` nearest to this one, or of all there are, and of those of
-    `also` among them; `visible` are in the files.
+    """Cosines by chunk id of the `count` chunks nearest to the vector, or of all there are, and of those of `also`,
+    which somebody has seen to be in the files; `visible` are in them.
 
     Where the index finds too few that pass the filter, all are compared after all.
     """
-    measured = rows.order_by().annotate(distance=CosineDistance("embedding", vector))
-    if visible > EXACT_UP_TO and len(vector) <= LARGEST_INDEXED:
-        found = _proposed(rows, len(vector), vector, count)
+    every = Chunk.objects.filter(embedder=embedder, embedding__isnull=False).order_by()
+    rows, others = every.filter(file__in=files.values("pk")), every.filter(pk__in=also)
+    distance = CosineDistance("embedding", vector)
+    if visible > EXACT_UP_TO and embedder.dimensions <= LARGEST_INDEXED:
+        found = _proposed(rows, embedder.dimensions, vector, count)
         if len(found) == count:
-            missing = [chunk for chunk in also if chunk not in found]
-            return found | _cosines(measured.filter(pk__in=missing).values_list("pk", "distance"))
-    best = measured.order_by("distance", "pk").values_list("pk", "distance")[:count]
-    return _cosines(best.union(measured.filter(pk__in=also).values_list("pk", "distance")) if also else best)
+            others = others.exclude(pk__in=found)
+            return found | _cosines(others.annotate(distance=distance).values_list("pk", "distance"))
+    best = rows.annotate(distance=distance).order_by("distance", "pk").values_list("pk", "distance")[:count]
+    more = others.annotate(distance=distance).values_list("pk", "distance")
+    return _cosines(best.union(more) if also else best)
 
 
 def two_cosines(
     embedder: Embedder, vectors: tuple[Vector, Vector], chunks: Group[int]
 ) -> dict[int, tuple[float, float]]:
     """The cosines to both vectors, of those of the chunks that have a vector of this embedder."""
-    rows = Chunk.objects.filter(pk__in=chunks, embedder=embedder, embedding__isnull=False)
-    one, other = (CosineDistance("embedding", vector) for vector in vectors)
-    found = rows.order_by().annotate(one=one, other=other).values_list("pk", "one", "other")
-    return {chunk: (1 - near, 1 - towards) for chunk, near, towards in found}
+    one, other = (PgVector(vector).to_text() for vector in vectors)
+    with connection.cursor() as cursor:
+        cursor.execute(TWO_DISTANCES, [one, other, list(chunks), embedder.pk])
+        return {chunk: (1 - near, 1 - towards) for chunk, near, towards in cursor.fetchall()}
 
 
 def _cosines(rows: "QuerySet[Chunk, tuple[int, float]]") -> dict[int, float]:

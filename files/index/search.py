@@ -44,9 +44,9 @@ RELATED = 0.2
 Spans = tuple[tuple[int, int], ...]
 
 _WORD = re.compile(r"\w+")
-# The database knows which words are forms of a lexeme.
-FORMS = """
-SELECT word FROM unnest(%s::text[], %s::text[]) AS given (word, content)
+# The database knows which words are forms of a lexeme. They come in lines, which is much less work than an array.
+FORMS = r"""
+SELECT word FROM unnest(string_to_array(%s, E'\n'), string_to_array(%s, E'\n')) AS given (word, content)
 WHERE tsvector_to_array(to_tsvector(%s::regconfig, content)) && %s::text[]
 """
 
@@ -131,7 +131,7 @@ def _cleaned(query: str) -> str:
 
 def _mixed(query: str, words: Words, files: QuerySet[File], collection: Collection) -> dict[int, tuple[float, float]]:
     """(score, cosine) by chunk id, of the union of the two pools."""
-    entries = ranking.postings(files, words)
+    entries = ranking.postings(files, words, collection)
     bm25 = ranking.scored(entries, collection, {})
     meanings = _meanings(query, files, collection.chunks, bm25.best(POOL))
     scores = _scores(bm25, meanings)
@@ -179,7 +179,7 @@ def _meanings(query: str, files: QuerySet[File], visible: int, also: Sequence[in
             continue
         if vector is None:
             continue
-        cosines = ranking.nearest(ranking.vectors(files, embedder), vector, also, count=POOL, visible=visible)
+        cosines = ranking.nearest(files, embedder, vector, also, count=POOL, visible=visible)
         found.append(_Meaning(embedder, vector, cosines, cosines))
     return found
 
@@ -243,7 +243,8 @@ def _highlights(texts: Mapping[int, str], language: str, lexemes: Group[str]) ->
     said = {word for text in texts.values() for word in _WORD.findall(text)}
     words = sorted(word for word in said if not UNSPACED_RUN.search(word))
     with connection.cursor() as cursor:
-        cursor.execute(FORMS, [words, [readable(word) for word in words], language, list(lexemes)])
+        lines = ["\n".join(words), "\n".join(map(readable, words))]
+        cursor.execute(FORMS, [*lines, language, list(lexemes)])
         forms = {word for (word,) in cursor.fetchall()}
     literal = _literal(lexemes)
     return {key: _joined(_spans(text, forms, literal)) for key, text in texts.items()}

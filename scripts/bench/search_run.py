@@ -118,7 +118,7 @@ def _rankings(queries: list[str], files: QuerySet[File]) -> Iterator[tuple[str, 
     def vectors(query: str) -> object:
         vector = client.embed([query])[0]
         assert vector is not None
-        return ranking.nearest(ranking.vectors(files, embedder), vector, count=POOL, visible=collection.chunks)
+        return ranking.nearest(files, embedder, vector, count=POOL, visible=collection.chunks)
 
     yield "words alone", words
     yield "vectors alone", vectors

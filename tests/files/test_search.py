@@ -116,12 +116,11 @@ def test_the_index_of_vectors_finds_as_much_as_comparing_all(owner: User, monkey
     embedder = active_embedder()
     vector = client_of(embedder).embed(["a falcon on an island"])[0]
     assert vector is not None
-    rows = ranking.vectors(visible, embedder)
-    exact = ranking.nearest(rows, vector, count=20, visible=120)
+    exact = ranking.nearest(visible, embedder, vector, count=20, visible=120)
     monkeypatch.setattr(ranking, "EXACT_UP_TO", 0)
-    assert len(exact.keys() & ranking.nearest(rows, vector, count=20, visible=120).keys()) >= 18
-    assert len(ranking.nearest(rows, vector, count=100, visible=120)) == 100
-    assert len(ranking.nearest(rows, vector, count=200, visible=120)) == 120
+    assert len(exact.keys() & ranking.nearest(visible, embedder, vector, count=20, visible=120).keys()) >= 18
+    assert len(ranking.nearest(visible, embedder, vector, count=100, visible=120)) == 100
+    assert len(ranking.nearest(visible, embedder, vector, count=200, visible=120)) == 120
     assert len(search(query="falcon", files=visible, limit=100)) == 100
 
 
@@ -267,9 +266,9 @@ def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User) -> N
     file = indexed(owner, [*others, *both, alone])
     counts = {hit.chunk: 1.0 for hit in search(query="zorblat", files=of(file), limit=5)}
     words, visible = ranking.words_of("zorblat", [file.language]), ranking.Collection.of(of(file))
-    entries, best = ranking.postings(of(file), words), feedback.listened_to(counts)
+    entries, best = ranking.postings(of(file), words, visible), feedback.listened_to(counts)
     added = feedback.added(words, entries, counts, best, of(file), visible)
-    [quimple] = ranking.postings(of(file), {file.language: {"quimple": 1}}).values()
+    [quimple] = ranking.postings(of(file), {file.language: {"quimple": 1}}, visible).values()
     assert [at for at, each in added.entries.items() if np.array_equal(each, quimple)], "it is a word that they add"
     assert added.weights.keys() == added.entries.keys() and 1 < len(added.weights) <= feedback.WORDS
     found = [hit.text for hit in search(query="zorblat", files=of(file), limit=20)]

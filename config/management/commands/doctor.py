@@ -15,7 +15,6 @@ import redis
 from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection, models
-from django.utils.formats import date_format
 from kombu.exceptions import KombuError
 
 from accounts.models import Webhook
@@ -334,8 +333,8 @@ def _facts(model: Model) -> Iterator[Finding]:
     retires_on = model_facts.retirement(model)
     if retires_on is not None and model_facts.retires_soon(model):
         mend = "Choose another for personas and conversations, then switch it off."
-        day = date_format(retires_on, "j F Y")
-        yield Finding("warn", f"Model {model} of {model.provider}", f"retires on {day}", mend)
+        # Not in anybody's language: the admin keeps what was found for whoever looks next.
+        yield Finding("warn", f"Model {model} of {model.provider}", f"retires on {retires_on:%Y-%m-%d}", mend)
     served = model_facts.served_window(model)
     if served is not None and served < model.window:
         mend = "Correct it in the admin (“Take what was found”), or start the server with a larger one."
