@@ -154,6 +154,11 @@ USE_TZ = True
 # The web server collects them when it starts. With DEBUG they are served from where they stand, as they are now.
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "config.static_files.PackagedFiles",
+]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(DATA_DIR / "static")))
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -167,6 +172,7 @@ MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
 LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # of one person: answers being written or waiting; 0 sets no limit
 CONNECTIONS_AT_ONCE = env.int("CONNECTIONS_AT_ONCE", default=100)  # sockets and streams of one person at one process
 STORED_BYTES = env.int("STORED_BYTES", default=10_000_000_000)  # of one person; 0 sets no limit
+PAGE_READER = "chat.background.page_reading.read_page"  # reads pages that are pictures, with a model
 STORED_ROWS = ("files.File", "chat.Import")  # the models whose `owner` has `size` bytes in the storage
 # What is arriving waits on the same disk: /tmp may be memory.
 FILE_UPLOAD_TEMP_DIR = MEDIA_ROOT

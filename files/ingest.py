@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from functools import partial
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
+from accounts.models.workspace import workspace_at
 from accounts.webhooks.services import emit
 from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
 from files import passwords, storage
 from files.extraction.readers.result import Extracted, ExtractionError
-from files.extraction.scans import extract
+from files.extraction.scans import Recogniser, extract
 from files.index import chunking
 from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText
@@ -121,12 +124,25 @@ def _outcome(file: File) -> bool:
     try:
         with storage.local_path(file) as path:
             key = passwords.take(file)
-            extracted = extract(path, file.name, file.chosen_encoding, key, progress=partial(_recognising, file))
+            progress = partial(_recognising, file)
+            extracted = extract(
+                path, file.name, file.chosen_encoding, key, recogniser=_recogniser(file), progress=progress
+            )
     except ExtractionError as error:
         return _fail(file, error.code, error.sentence)
     except FileNotFoundError:
         return _fail(file, "lost", LOST)
     return _store(file, extracted)
+
+
+def _recogniser(file: File) -> Recogniser:
+    """The model that the workspace has chosen to read scans, while it can be used; else the machine's program alone."""
+    chosen = workspace_at().page_reader_id
+    model = Model.objects.usable().filter(pk=chosen, vision=True).first() if chosen else None
+    if model is None:
+        return Recogniser()
+    read_page = import_string(settings.PAGE_READER)
+    return Recogniser(model.name, partial(read_page, model, file.owner_id))
 
 
 def _recognising(file: File, number: int, count: int) -> None:

@@ -343,7 +343,7 @@ class ModelRowAdmin(RowAdmin):
 
     @display(description="Abilities")
     def abilities(self, model: Model) -> str:
-        names = [i18n.label(name) for name in ("vision", "tools", "reasoning") if getattr(model, name)]
+        names = [_(name) for name in ("vision", "tools", "reasoning") if getattr(model, name)]
         return ", ".join(names) or _("text only")
 
     @display(description="$ per million in / out")

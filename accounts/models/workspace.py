@@ -144,6 +144,18 @@ class Workspace(models.Model):
             "as API_CONVERSATION_DAYS says, which is set where the product runs."
         ),
     )
+    page_reader = models.ForeignKey(
+        "llm.Model",
+        verbose_name="model that reads scans",
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text=(
+            "Reads pages that are pictures instead of Tesseract. It must see images; each page is a call of the "
+            "file's owner. Where it fails, Tesseract reads the page, if the machine has it."
+        ),
+    )
     conversation_days = days(
         "days that conversations are kept",
         3650,
@@ -182,6 +194,8 @@ class Workspace(models.Model):
             problems["languages"] = "Offer at least one language."
         elif self.default_language not in self.languages:
             problems["default_language"] = "The default language must be among those that are offered."
+        if self.page_reader is not None and not self.page_reader.vision:
+            problems["page_reader"] = "Choose a model that sees images."
         if problems:
             raise ValidationError(problems)
 

@@ -43,6 +43,7 @@ class ModelCall(models.Model):
         TITLE = "title", gettext_lazy("Title")
         REPLAY = "replay", gettext_lazy("Prompt lab")
         CITATIONS = "citations", gettext_lazy("Check of citations")
+        READING = "reading", gettext_lazy("Pages read")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     person = _named(settings.AUTH_USER_MODEL)

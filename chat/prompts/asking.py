@@ -32,9 +32,10 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """As what a call is written down, and whose it is: `person` is an id, None where a command makes it."""
+    """As what a call is written down, and whose it is: `person` is an id, None where a command makes it; `conversation`
+    is None where it is for none."""
 
-    conversation: Conversation
+    conversation: Conversation | None
     purpose: ModelCall.Purpose
     person: UUID | None
 
@@ -65,8 +66,8 @@ async def ask(
     finally:
         if not refused:  # also when time is up: the provider has read the prompt
             await completed(persistently(partial(_record, model, request, charge, said)))
-    texts = await on_database(_counted, model, request)
-    said.unread = await held_against(model, Sent(texts), said.usage.input) is not None
+    sent = Sent(await on_database(_counted, model, request), plain=not any(each.images for each in request.messages))
+    said.unread = await held_against(model, sent, said.usage.input) is not None
     return said
 
 
@@ -76,7 +77,8 @@ def _counted(model: Model, request: ModelRequest) -> int:
 
 
 def _record(model: Model, request: ModelRequest, charge: Charge, said: Said) -> None:
-    count, scope = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count, scope_of(charge.conversation)
+    count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
+    scope = scope_of(charge.conversation) if charge.conversation is not None else None
     counted = Usage(_counted(model, request), count(said.text))
     ModelCall.of(
         model,
@@ -85,6 +87,6 @@ def _record(model: Model, request: ModelRequest, charge: Charge, said: Said) -> 
         purpose=charge.purpose,
         person_id=charge.person,
         conversation=charge.conversation,
-        project=scope.project,
-        persona=scope.persona,
+        project=scope.project if scope else None,
+        persona=scope.persona if scope else None,
     ).save(force_insert=True)

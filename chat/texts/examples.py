@@ -20,7 +20,7 @@ from chat.summaries.writing import DEFAULT_PROMPT, form_of
 from chat.turns import judging
 from llm import tokens
 from llm.types.model_call import ToolCall
-from personas.texts import CITATIONS, IN_PROMPTS, SUMMARIES, TEXTS, TITLES, Own, Texts
+from personas.texts import CITATIONS, IN_PROMPTS, SCANS, SUMMARIES, TEXTS, TITLES, Own, Texts
 from projects.models.task import Task
 from projects.planner.queries import PromptTasks, render
 
@@ -73,6 +73,8 @@ def example(name: str, texts: Texts) -> list[Shown]:
         made = [("", "system", marked[name]), ("", "user", judging.asked([sentence]))]
     elif group == SUMMARIES:
         made = list(_summary(name, marked))
+    elif group == SCANS:
+        made = [("", "user", marked["page_read"])]
     else:
         made = [("", "user", _of_run(name, marked))]
     return [Shown(section, role, _pieces(text)) for section, role, text in made]

@@ -26,6 +26,7 @@ class WorkspaceAdmin(RowAdmin):
             "Prompts",
             {"fields": ("default_profile", "layout", "date_awareness", "today_tasks", "task_tools", "citation_model")},
         ),
+        ("Files", {"fields": ("page_reader",)}),
         ("Sharing", {"fields": ("sharing",)}),
         ("Signing in", {"fields": ("session_days", "password_length")}),
         ("What is kept", {"fields": ("conversation_days", "api_conversation_days")}),

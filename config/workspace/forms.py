@@ -1,6 +1,6 @@
 """The form of the workspace's settings."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django import forms
 from django.conf import settings
@@ -15,6 +15,7 @@ from accounts.models import Workspace
 from accounts.workspace import FIELDS, logo_of
 from core.admin import Boxes
 from core.errors import ProductError
+from llm.models import Model
 from personas.models import BudgetProfile
 from personas.services import default_profile
 
@@ -59,6 +60,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        cast("forms.ModelChoiceField[Model]", self.fields["page_reader"]).queryset = Model.objects.filter(vision=True)
         profile = default_profile()
         self.initial["layout"] = profile.layout
         self.initial["default_profile"] = None if profile._state.adding else profile.pk

@@ -4,9 +4,10 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from core.errors import ProductError
 from files.extraction import process
 from files.extraction.outside import photos, recognition
 from files.extraction.readers.media_types import HEIC, PDF
@@ -17,29 +18,65 @@ RECOGNISED = "[Recognised on a picture"  # with which the text of such a page be
 # they agree in .95 and more of their words; in one that is not (68 %), in .13, and that is no reason to believe it.
 _SURE, _ENOUGH, _FITS = 80, 20, 0.6  # percent; words; share of them
 _WORD = re.compile(r"[^\W\d_]{3,}")
+_FAILURES = 3  # pages that a model may fail at, one after the other, before it is asked no more
 Progress = Callable[[int, int], None]  # which of the pages to be recognised comes next, and of how many
 
 
+@dataclass(slots=True)
+class Recogniser:
+    """Who reads the picture of a page: a model (`ask` gives its text, empty for none, and raises `ProductError`), else
+    Tesseract. `failed`: pages at which the model did."""
+
+    model: str = ""
+    ask: Callable[[bytes], str] | None = None
+    failed: int = 0
+    in_a_row: int = 0
+
+    @property
+    def available(self) -> bool:
+        return self.ask is not None or recognition.available()
+
+    def text(self, picture: bytes) -> str:
+        """With a line above that says who read it; empty where there is none. Raises `ExtractionError`."""
+        if self.ask is not None and self.in_a_row < _FAILURES:
+            try:
+                found = self.ask(picture)
+            except ProductError:
+                self.in_a_row += 1
+            else:
+                self.in_a_row = 0
+                return f"{RECOGNISED}: {self.model}]\n\n{found}" if found else ""
+        self.failed += self.ask is not None
+        return _said(recognition.recognised(picture)) if recognition.available() else ""
+
+
 def extract(
-    path: Path, name: str, encoding: str = "", password: str = "", *, progress: Progress = lambda number, count: None
+    path: Path,
+    name: str,
+    encoding: str = "",
+    password: str = "",
+    *,
+    recogniser: Recogniser | None = None,
+    progress: Progress = lambda number, count: None,
 ) -> Extracted:
     """As `process.extract`; pages that have no text get the one that is recognised on them, and photos of a phone are
     opened where the machine can do that."""
+    recogniser = recogniser or Recogniser()
     try:
         found = process.extract(path, name, encoding, password)
     except ExtractionError as error:
         if error.kind == "heic" and photos.available():
             return _photo(path)
-        if error.code != "no_text" or not recognition.available() or not (count := _pages(path, password)):
+        if error.code != "no_text" or not recogniser.available or not (count := _pages(path, password)):
             raise
-        return _recognised(path, Extracted(PDF, spans=[(0, 0)] * count), password, progress)
+        return _Pages(path, password, recogniser, progress).of(Extracted(PDF, spans=[(0, 0)] * count))
     if found.shown and found.spans:  # a picture of several pages
         with _written(found.shown) as document:
-            return _recognised(document, found, "", progress)
+            return _Pages(document, "", recogniser, progress).of(found)
     if found.layered and recognition.available():
         found = _relayered(path, found, password)
     if found.media_type == PDF and "scans" in found.left_out:
-        return _recognised(path, found, password, progress)
+        return _Pages(path, password, recogniser, progress).of(found)
     return found
 
 
@@ -58,20 +95,36 @@ def _photo(path: Path) -> Extracted:
     return replace(picture, media_type=HEIC, left_out={"converted": 1}, shown=content)
 
 
-def _recognised(path: Path, found: Extracted, password: str, progress: Progress) -> Extracted:
-    """The same with a text for pages of the PDF at `path` that have none. Raises `no_text` if it has none at all."""
-    texts = [found.text[start:end] for start, end in found.spans]
-    scans = [number for number, text in enumerate(texts) if not text.strip()] if recognition.available() else []
-    recognised = 0
-    for done, number in enumerate(scans[: recognition.MOST_PAGES], 1):
-        progress(done, len(scans[: recognition.MOST_PAGES]))
-        texts[number] = _page(path, number, password)
-        recognised += bool(texts[number])
-    if not any(texts):
-        raise ExtractionError("no_text")
-    left_out = {what: count for what, count in found.left_out.items() if what != "scans"}
-    read = paged(found.media_type, texts, without_text="scans", left_out={"recognised": recognised, **left_out})
-    return replace(read, shown=found.shown)
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """The pages of the PDF at `path`, to be recognised."""
+
+    path: Path
+    password: str
+    recogniser: Recogniser
+    progress: Progress
+
+    def of(self, found: Extracted) -> Extracted:
+        """The same with a text for pages that have none. Raises `no_text` if it has none at all, `scan_unread` if a
+        model has failed at it."""
+        texts = [found.text[start:end] for start, end in found.spans]
+        scans = [number for number, text in enumerate(texts) if not text.strip()] if self.recogniser.available else []
+        scans = scans[: recognition.MOST_PAGES]
+        for done, number in enumerate(scans, 1):
+            self.progress(done, len(scans))
+            texts[number] = self._text(number)
+        if not any(texts):
+            raise ExtractionError("scan_unread" if self.recogniser.failed else "no_text")
+        told = {"recognised": sum(bool(texts[number]) for number in scans), "unread": self.recogniser.failed}
+        left_out = told | {what: count for what, count in found.left_out.items() if what != "scans"}
+        return replace(paged(found.media_type, texts, without_text="scans", left_out=left_out), shown=found.shown)
+
+    def _text(self, number: int) -> str:
+        """Empty for a page on which no word was found, or that failed."""
+        try:
+            return self.recogniser.text(process.page_of(self.path, number, self.password)[1])
+        except ExtractionError:
+            return ""
 
 
 def _relayered(path: Path, found: Extracted, password: str) -> Extracted:
@@ -111,14 +164,6 @@ def _pages(path: Path, password: str) -> int:
         return process.page_of(path, 0, password)[0]
     except ExtractionError:
         return 0
-
-
-def _page(path: Path, number: int, password: str) -> str:
-    """Empty for a page on which no word was found, or that failed."""
-    try:
-        return _said(recognition.recognised(process.page_of(path, number, password)[1]))
-    except ExtractionError:
-        return ""
 
 
 def _said(seen: recognition.Recognised) -> str:

@@ -9,6 +9,7 @@ import pypdfium2
 import pytest
 from PIL import Image
 
+from core.errors import ProductError
 from files.extraction import scans
 from files.extraction.outside import programs, recognition
 from files.extraction.process import layers_that_hold
@@ -126,6 +127,39 @@ def test_pages_without_text_are_recognised_one_by_one(on_the_machine: Path, tmp_
     assert (found.left_out, said) == ({"recognised": 2}, [(1, 2), (2, 2)])
     mixed = scans.extract(scanned(tmp_path, words="Typed."), "scan.pdf")
     assert (texts(mixed), mixed.left_out) == (["Typed.", expected], {"recognised": 1})
+
+
+def test_a_model_reads_pages_where_one_is_chosen_and_gives_way_where_it_fails(
+    on_the_machine: Path, tmp_path: Path
+) -> None:
+    tesseract(on_the_machine, f"cat <<'END'\n{TABLE}END")
+    answers = iter(["# Read by the model", None])
+
+    def ask(picture: bytes) -> str:
+        assert picture.startswith(b"\x89PNG")
+        if (answer := next(answers)) is None:
+            raise ProductError("provider_unreachable", "It is away.")
+        return answer
+
+    found = scans.extract(scanned(tmp_path), "scan.pdf", recogniser=scans.Recogniser("sees", ask))
+    first, second = texts(found)
+    assert first == "[Recognised on a picture: sees]\n\n# Read by the model"
+    assert second.startswith("[Recognised on a picture: eng, vie, 88 % sure]")
+    assert found.left_out == {"recognised": 2, "unread": 1}
+
+
+def test_a_model_that_fails_three_times_is_asked_no_more() -> None:
+    asked = []
+
+    def ask(picture: bytes) -> str:
+        asked.append(picture)
+        raise ProductError("provider_unreachable", "It is away.")
+
+    recogniser = scans.Recogniser("sees", ask)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "")
+        assert [recogniser.text(bytes([number])) for number in range(5)] == [""] * 5
+    assert (len(asked), recogniser.failed) == (3, 5)
 
 
 def test_what_is_not_recognised_is_said_as_before(on_the_machine: Path, tmp_path: Path) -> None:

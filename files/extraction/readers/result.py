@@ -25,6 +25,7 @@ SENTENCES = {
     "empty": "There is nothing in it.",
     "too_large": "It holds more than 5,000 pages, 20 million characters or 100 million pixels. Upload it in parts.",
     "no_text": "It has no text, like a scan made of pictures. Run text recognition (OCR) on it, then upload it again.",
+    "scan_unread": "It is a scan, and the model that reads scans failed at its pages. Try again in some minutes.",
     "unsupported": "Files of this kind cannot be read. Save it as PDF, DOCX, XLSX, PPTX or plain text and upload that.",
     "unknown_encoding": "There is no such text encoding. Choose another one, or let it be found.",
     "took_too_long": "Reading it took too long. Upload it in parts.",
@@ -34,6 +35,7 @@ SENTENCES = {
 LEFT_OUT = {
     "scans": "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs.",
     "recognised": "The text of {count} of its {pages} pages was recognised on pictures (OCR). It may have errors.",
+    "unread": "The model that reads scans failed at {count} of its {pages} pages. Read it again to try once more.",
     "layer": "The text that {count} of its {pages} pages brought along does not fit what they show, so it was "
     "recognised anew (OCR). It may have errors.",
     "pictures": "Pictures that were left out: {count}.",
@@ -48,8 +50,7 @@ LEFT_OUT = {
 }
 # What is said of an unsupported file whose kind is known.
 KINDS = {
-    "doc": "This is a document of Word 97 to 2003 (.doc). Save it as DOCX in Word or LibreOffice and upload that.",
-    "ppt": "This is a presentation of PowerPoint 97 to 2003 (.ppt). Save it as PPTX, and upload that.",
+    "doc": "This is a document of a Word that is older than Word 97. Save it as DOCX in LibreOffice and upload that.",
     "iwork": "This is a document of Pages, Numbers or Keynote. Export it there as PDF or for Office and upload that.",
     "archive": "This is an archive of files. Unpack it and upload the files in it.",
     "heic": "This is a picture of a phone (HEIC), which this machine cannot open. Save it as JPEG and upload that.",
