@@ -5,7 +5,7 @@ from chat.conversations import views as conversations
 from chat.runs import views as run_views
 from chat.summaries import views as summary_views
 from chat.usage import views as usage_views
-from chat.web import branches, conversation, file_picker, palette, persona_and_project, sources
+from chat.web import branches, conversation, diagrams, file_picker, palette, persona_and_project, sources
 from core.permissions import signed_in
 from core.requests import DayConverter
 
@@ -40,6 +40,7 @@ urlpatterns = [
     path("import/<uuid:pk>/remove/", conversations.remove_import, name="remove_import"),
     path("search/", conversations.search, name="search"),
     path("palette/", palette.palette, name="palette"),
+    path("diagram/", diagrams.frame, name="diagram"),
     path("usage/", usage_views.my_usage, name="usage"),
     path("usage.csv", usage_views.my_usage_csv, name="usage_csv"),
     path("projects/<uuid:pk>/meter/", persona_and_project.meter, name="project_meter"),

@@ -70,15 +70,13 @@ def project(request: Request, found: Project) -> HttpResponse:
         based_on = whole_number(request.POST, "version")
         services.update_project(user=request.user, project=found, fields=_fields(request, found), based_on=based_on)
         return _go(request, reverse("projects:project", args=[found.pk]))
-    query = request.GET.get("q", "")
     context = {
         **_context(request, found),
         "section": "projects",
         **_members(request, found),
         "personas": choices(Persona.objects.visible_to(request.user), found.persona),
         "addable": File.objects.owned_by(request.user).exclude(project_entries__project=found)[:CHOICES],
-        "query": query,
-        "results": _results(found, query),
+        **_results(found, request.GET.get("q", "")),
     }
     return render(request, "projects/project.html", context)
 

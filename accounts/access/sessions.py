@@ -48,6 +48,7 @@ class SignedInRequest(HttpRequest):
 
     user: User
     htmx: HtmxDetails
+    csp_nonce: object  # of its content security policy
 
 
 class SessionStore(db.SessionStore[Session]):

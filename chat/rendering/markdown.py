@@ -240,7 +240,8 @@ def _code_block(code: str, language: str) -> str:
     label = f'<span class="lang">{escape(language or "text")}</span>'
     button = f'<button type="button" class="copy" data-copy>{_("Copy")}</button>'
     head = f'<div class="code-head">{label}{button}</div>'
-    return f'<div class="code">{head}<pre tabindex="0"><code>{code}</code></pre></div>'
+    kind = "code diagram-source" if language == "mermaid" else "code"  # scripts draw it
+    return f'<div class="{kind}">{head}<pre tabindex="0"><code>{code}</code></pre></div>'
 
 
 def _host(source: str) -> str:

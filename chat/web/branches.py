@@ -93,5 +93,5 @@ def _form(request: Request, message: Message, status: int = 200, **more: object)
 
 def _to(conversation: UUID, message: UUID | None) -> HttpResponseRedirect:
     """The conversation, at a message: switching branches does not lose the place."""
-    place = f"#m-{message}" if message else ""
+    place = f"?at={message}#m-{message}" if message else ""
     return HttpResponseRedirect(reverse("chat:conversation", args=[conversation]) + place)

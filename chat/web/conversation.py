@@ -76,6 +76,9 @@ def conversation(request: Request, found: Conversation) -> HttpResponse:
     if "since" in request.GET:
         asked = pages.first_since(found, request.GET["since"])
         return redirect(reverse("chat:conversation", args=[found.pk]) + f"?at={asked}#m-{asked}")
+    if "whole" in request.GET:  # a page that takes over what has changed may show more than it has begun with
+        messages, older = pages.branch_page(found, newest=pages.PAGE)
+        return page(request, found, messages=messages, older=older)
     place = request.GET.get("at") or request.GET.get("before")
     if place is None:
         return page(request, found)

@@ -31,7 +31,8 @@ from personas.models import Persona
 from personas.services import model_for
 
 OFFERED = 12  # models that a page brings along; each weighs some 100 bytes
-PAGE = 40  # messages of one page of a conversation
+FIRST = 8  # messages that a conversation opens with, the newest: a screen or some; those above come with scrolling
+PAGE = 24  # messages of one page further up
 BELOW = 12  # messages that are shown below the one it opens at
 
 # Why a fallback was asked, by the error's code.
@@ -168,12 +169,14 @@ def _parts(parts: list[dict[str, Any]], blocks: Sequence[list[str]]) -> list[dic
     return shown
 
 
-def branch_page(conversation: Conversation, before: Message | None = None) -> tuple[list[MessageView], UUID | None]:
-    """The newest messages of the branch on show, or those above `before`; and where to go on upwards, if anywhere."""
+def branch_page(
+    conversation: Conversation, before: Message | None = None, *, newest: int = FIRST
+) -> tuple[list[MessageView], UUID | None]:
+    """The newest messages of the branch on show, or a page above `before`; and where to go on upwards, if anywhere."""
     end = conversation.leaf if before is None else before.parent
     if end is None:
         return [], None
-    messages = branch(end.pk, newest=PAGE, leaf_depth=end.depth)
+    messages = branch(end.pk, newest=PAGE if before else newest, leaf_depth=end.depth)
     older = messages[0].pk if messages and messages[0].depth > 0 else None
     views = placed(messages, conversation, beside=before is None)
     summary, failed = of_branch(conversation)
@@ -251,7 +254,7 @@ def page_at(conversation: Conversation, message: Message) -> dict[str, Any]:
     if leaf and other and message.parent_id == leaf.parent_id:
         other = message.pk not in {each.pk for each in side_by_side(leaf)}
     if not other and len(path) <= PAGE // 2:
-        messages, older = branch_page(conversation)
+        messages, older = branch_page(conversation, newest=PAGE)
         return {"messages": messages, "older": older}
     if other:
         path = ids_down_to(newest_leaf(message.pk) or message.pk, message.depth)

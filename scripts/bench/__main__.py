@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.bench import bench_context, files, hanging, page, search, shares, turn
+from scripts.bench import bench_context, files, hanging, looks, page, search, shares, turn
 from scripts.bench.peers.client import Clients
 from scripts.bench.retrieval import table as retrieval
 from scripts.services import Services
@@ -51,6 +51,8 @@ def with_services(wanted: list[str]) -> None:
                 show("Files (upload to readable and searchable)", files.rows(caller))
             if "page" in wanted:
                 show("Page (a long answer in Chromium)", page.rows(product, caller, PASSWORD))
+            if "looks" in wanted:
+                show("Looks (the first one at a page, and scrolling)", looks.rows(product, caller, PASSWORD))
             if "turn" in wanted:
                 with Clients() as clients:
                     rows = turn.first_token(product, caller, clients) + turn.stop(product, caller)
@@ -77,7 +79,7 @@ def with_limits() -> None:
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
     wanted = wanted or [
-        *("context", "rendering", "plan", "replay", "files", "page", "turn", "hanging", "shares", "search"),
+        *("context", "rendering", "plan", "replay", "files", "page", "looks", "turn", "hanging", "shares", "search"),
         "retrieval",
     ]
     if "context" in wanted:
@@ -90,7 +92,7 @@ def main(wanted: list[str]) -> None:
         show("Retrieval (how well search ranks, and how long that takes)", retrieval.rows())
     if "shares" in wanted:
         with_limits()
-    if {"plan", "replay", "files", "page", "turn", "hanging"} & set(wanted):
+    if {"plan", "replay", "files", "page", "looks", "turn", "hanging"} & set(wanted):
         with_services(wanted)
 
 

@@ -44,11 +44,14 @@ def long_text() -> str:
     return f"{text}{words * 17}\n\n```python\n{code}```\n"
 
 
-def _signed_in(page: Page, product: Product, password: str) -> None:
+def sign_in(page: Page, product: Product, password: str) -> None:
+    """As the admin; the page is that of a new conversation then."""
     page.goto(product.url + "/")
     page.fill("[name=username]", "admin")
     page.fill("[name=password]", password)
     page.click("button[type=submit]")
+    page.wait_for_url(lambda there: "/login" not in there)
+    page.goto(product.url + "/")  # the first administrator is led to setting up
     page.wait_for_selector(".plan-line")
 
 
@@ -59,7 +62,7 @@ def rows(product: Product, caller: Caller, password: str) -> list[dict[str, Any]
     with chromium() as browser:
         page = browser.new_page()
         page.set_default_timeout(WAIT * 1000)
-        _signed_in(page, product, password)
+        sign_in(page, product, password)
         page.goto(f"{product.url}/c/{place}/")
         page.wait_for_selector(".plan-line")
         script = {"steps": [{"text": text, "interval": 0.004}]}

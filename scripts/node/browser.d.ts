@@ -21,10 +21,16 @@ interface HtmxExtension {
 }
 
 declare const htmx: {
+  logger: (element: Element, event: string, detail: { error?: string }) => void;
   ajax(method: string, url: string, context: object): Promise<void>;
   defineExtension(name: string, extension: HtmxExtension): void;
   process(element: Element): void;
   trigger(element: Element | string, event: string): void;
+};
+
+declare const mermaid: {
+  initialize(config: object): void;
+  render(id: string, source: string): Promise<{ svg: string }>;
 };
 
 interface HTMLElementEventMap {

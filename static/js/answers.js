@@ -10,6 +10,7 @@ import { all, around, beside, find, need, opensElsewhere, say } from "./page.js"
 
 const NIL = "00000000-0000-0000-0000-000000000000"; // stands for the turn in the address of an approval
 const ENDS = "pre > code, p, li, td, h1, h2, h3, h4, h5, h6"; // where a text in the middle of a block goes on
+const DONE = ".answer:not([data-status=pending])";
 /** @type {WeakMap<Element, string>} */
 const rendered = new WeakMap();
 /** @type {Record<string, string>} */
@@ -150,6 +151,7 @@ function grow(part, { blocks, delta }) {
   if (blocks.length) {
     part.querySelector("[data-raw]")?.remove();
     for (const [index, html] of blocks) put(part, index, html);
+    offerDiagrams(all(HTMLElement, ":scope > .block:not(:last-child) .diagram-source", part));
   } else if (delta.trim()) {
     raw(part).append(delta);
   }
@@ -160,6 +162,7 @@ function complete(part, { blocks, count }) {
   part.querySelector("[data-raw]")?.remove();
   for (const [index, html] of blocks) put(part, index, html);
   for (const block of [...part.children].slice(count)) block.remove();
+  offerDiagrams(all(HTMLElement, ".diagram-source", part));
 }
 
 /** @param {HTMLElement} part @param {number} index @param {string} html */
@@ -289,6 +292,14 @@ export function equip(root) {
   for (const button of all(HTMLElement, "[data-again]", root)) button.hidden = !again;
   for (const table of all(HTMLElement, ".prose .table:not(:has(+ .table-acts))", root)) offerTable(table);
   showTabs(root);
+  offerDiagrams(all(HTMLElement, `${DONE} .diagram-source`, root));
+}
+
+/** What draws them is fetched where there are some. @param {HTMLElement[]} found whose source is complete */
+async function offerDiagrams(found) {
+  if (!found.length) return;
+  const { offer } = await import("./diagrams.js");
+  for (const each of found) offer(each);
 }
 
 document.addEventListener("click", ({ target }) => {

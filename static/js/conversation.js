@@ -230,11 +230,13 @@ function sync() {
 async function takeOver() {
   await atRest(messages);
   const before = begun;
-  const response = await fetch(location.pathname).catch(() => null);
-  const theirs = response?.ok ? all(HTMLElement, "#messages > [id]", parse(await response.text())) : [];
+  const response = await fetch(`${location.pathname}?whole`).catch(() => null);
+  const found = response?.ok ? all(HTMLElement, "#messages > [id]", parse(await response.text())) : [];
   await new Promise((resolve) => whenReleased(() => resolve(null)));
   if (begun !== before) return takeOver(); // what came may be older than what this tab has asked for since
-  if (!theirs.length) return;
+  if (!found.length) return;
+  const from = found.findIndex((each) => document.getElementById(each.id)); // before are some further up than this page
+  const theirs = found.slice(Math.max(0, from));
   const known = new Set(theirs.map((each) => each.id));
   const mine = all(HTMLElement, ":scope > [id]", messages);
   const first = mine.findIndex((each) => known.has(each.id));

@@ -382,6 +382,13 @@ document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
   }
 });
 
+// A request that is given up, because its page is left or another takes its place, is no error; htmx would write it to the
+// console as two. What is wrong with one that fails is said by the event after `htmx:afterRequest`.
+const NO_ERRORS = new Set(["htmx:sendAbort", "htmx:afterRequest"]);
+htmx.logger = (_element, name, detail) => {
+  if (NO_ERRORS.has(name)) delete detail.error;
+};
+
 htmx.defineExtension("morph", {
   isInlineSwap: (style) => style === "outerMorph",
   handleSwap(style, target, fragment, settleInfo) {

@@ -400,9 +400,19 @@ document.addEventListener("keydown", (event) => {
   keys[key]();
 });
 
-// A conversation opened at one of its messages, by an address without a place in it.
+// A conversation opened at one of its messages, by an address without a place in it, or at a place further up than
+// the page reaches.
 const at = new URLSearchParams(location.search).get("at");
 if (at && !location.hash) location.replace(`#m-${at}`);
+
+function goFurtherUp() {
+  const message = /^#m-([0-9a-f-]{36})$/.exec(location.hash)?.[1];
+  if (message && message !== at && find(HTMLElement, "#messages") && !document.getElementById(`m-${message}`))
+    location.replace(`?at=${message}#m-${message}`);
+}
+
+addEventListener("hashchange", goFurtherUp);
+goFurtherUp();
 
 // --- runs: fragments that htmx keeps as they are on the server ---
 

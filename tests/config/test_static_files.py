@@ -41,7 +41,9 @@ def manifest(root: Path) -> dict[str, str]:
 def test_a_stylesheet_is_served_whole_under_a_name_made_of_its_content(collected: Path) -> None:
     name = manifest(collected)["css/app.css"]
     assert re.fullmatch(r"css/app\.[0-9a-f]{12}\.css", name)
-    text = (collected / name).read_text()
+    hashed = (collected / name).read_text()
+    assert f'url("../{manifest(collected)["fonts/DejaVuSans.ttf"]}")' in hashed
+    text = re.sub(r"\.[0-9a-f]{12}\.ttf", ".ttf", hashed)
     assert "@import" not in text
     for part in (ROOT / "static" / "css").glob("*.css"):
         assert part.name in ("app.css", "admin.css") or part.read_text() in text

@@ -137,14 +137,15 @@ def test_earlier_messages_come_in_above_what_is_read(visit: OpenBrowser) -> None
     opened = visit()
     caller = opened.person.caller
     conversation = caller.conversation()
-    for number in range(22):
-        caller.ended(caller.ask(f"Question {number}.", {"text": f"Answer {number}."}, conversation)["id"])
+    for number in range(16):
+        said = "\n\n".join([f"Answer {number}.", *("More of it.",) * 8])
+        caller.ended(caller.ask(f"Question {number}.", {"text": said}, conversation)["id"])
     page = opened.sign_in()
     page.goto(f"{opened.product.url}/c/{conversation}/")
-    expect(answer(page)).to_contain_text("Answer 21.")
-    expect(page.locator("article")).to_have_count(40)
+    expect(answer(page)).to_contain_text("Answer 15.")
+    expect(page.locator("article")).to_have_count(8)
     page.locator("#transcript").evaluate("each => { each.scrollTop = -each.scrollHeight }")
-    expect(page.locator("article")).to_have_count(44)
+    expect(page.locator("article")).to_have_count(32)
     expect(page.locator("article").first).to_contain_text("Question 0.")
     expect(page.get_by_role("link", name="Earlier messages")).to_have_count(0)
     # Messages far from the screen are not laid out; what is read moves by as much as one scrolls, and by nothing else.
@@ -156,8 +157,12 @@ def test_earlier_messages_come_in_above_what_is_read(visit: OpenBrowser) -> None
     at = top_of(read)
     caller.ended(caller.ask("One more.", {"text": MARKDOWN}, conversation)["id"])
     expect(answer(page)).to_have_attribute("data-status", "done")
-    expect(page.locator("article")).to_have_count(46)
+    expect(page.locator("article")).to_have_count(34)
     assert top_of(read) == pytest.approx(at, abs=1)
+    first = page.locator("article").first.get_attribute("id")
+    page.goto(f"{opened.product.url}/c/{conversation}/")
+    page.evaluate("place => { location.hash = place }", first)  # further up than the page reaches
+    expect(page.locator(f"#{first}")).to_be_in_viewport()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

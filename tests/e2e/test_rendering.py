@@ -51,6 +51,48 @@ def test_huge_nesting_is_shown_and_the_page_still_works(page: Page) -> None:
     expect(answer(page, 1)).to_contain_text("Yes.")
 
 
+FLOW = """```mermaid
+flowchart LR
+  accTitle: Two steps
+  A[Ask] --> B[<img src=x onerror="parent.hacked=1">Answer]
+  click B "javascript:parent.hacked=1"
+```
+"""
+
+
+def test_diagrams_are_drawn_in_a_frame_that_can_do_nothing_else(visit: OpenBrowser) -> None:
+    opened = visit(permissions=["clipboard-read", "clipboard-write"])
+    opened.expected.append("Content Security Policy")  # which the frame is tried against
+    page = opened.sign_in()
+    broken = "```mermaid\nflowchart LR\n  A --> [what\n```"
+    ask(page, "Draw", text=f"{FLOW}\n\n{'And so on. ' * 1_000}", interval=0.05)
+    shown = page.frame_locator("iframe[title='Diagram: Two steps']").locator("svg")
+    expect(shown).to_contain_text("Ask")  # while the answer goes on
+    expect(answer(page)).to_have_attribute("data-status", "pending")
+    page.get_by_role("button", name="Stop the answer").click()
+    expect(answer(page)).to_have_attribute("data-status", "stopped")
+    expect(shown).to_be_visible()
+    ask(page, "Draw this", text=f"{FLOW}\n\n{broken}")
+    expect_complete(page)
+    expect(answer(page).get_by_text("This is no diagram that can be drawn: Parse error")).to_be_visible()
+    expect(answer(page).get_by_text("A --> [what")).to_be_visible()
+    frame = answer(page).locator("iframe")
+    expect(frame).to_have_attribute("sandbox", "allow-scripts")
+    expect(frame.content_frame.locator("svg")).to_contain_text("Answer")
+    inside = page.frames[-1]
+    assert inside.evaluate("origin") == "null"
+    assert inside.evaluate("fetch('/').then(() => 'asked', () => 'refused')") == "refused"
+    assert page.evaluate("window.hacked") is None
+    answer(page).get_by_role("button", name="Show the source").press("Enter")
+    expect(frame).to_be_hidden()
+    expect(answer(page).get_by_text("accTitle: Two steps")).to_be_visible()
+    answer(page).get_by_role("button", name="Show the diagram").click()
+    expect(frame).to_be_visible()
+    answer(page).get_by_role("button", name="Copy", exact=True).first.click()
+    expect(answer(page).get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("flowchart LR")
+
+
 def test_a_question_is_text_whatever_it_holds(page: Page) -> None:
     ask(page, f"{HOSTILE}\n", text="Well.")
     expect_complete(page)
@@ -102,6 +144,8 @@ def test_everything_that_markdown_can_hold_is_shown_on_a_phone(visit: OpenBrowse
     )
     expect_complete(page)
     expect(answer(page).locator("math")).to_have_count(2)
+    # Where the reader has no face for them, one comes along.
+    assert page.evaluate("document.fonts.load('16px Formulas').then(([face]) => face.status)") == "loaded"
     assert answer(page).locator("mfrac").bounding_box()
     boxes = answer(page).get_by_role("checkbox")
     expect(boxes.nth(0)).to_be_checked()

@@ -1,13 +1,17 @@
 """Files in other files, and files behind a password."""
 
+import gzip
 import io
 import struct
 import zipfile
+from contextlib import suppress
 from email.message import EmailMessage
+from pathlib import Path
 
 import pytest
 
 from files.extraction.nested.outlook import unpacked
+from files.extraction.readers.result import ExtractionError
 from tests.files import samples
 from tests.files.reading import Read, pages, read, refusal
 
@@ -95,7 +99,35 @@ def test_a_packed_body_of_outlook_is_unpacked() -> None:
     assert unpacked(struct.pack("<4I", 30, 4, 0x414C454D, 0) + b"{\\rtf1}") == b"{\\rtf1}"
 
 
+def older(name: str) -> bytes:
+    return gzip.decompress((Path(__file__).parent / f"{name}.gz").read_bytes())
+
+
+def test_a_document_of_word_97_keeps_headings_lists_and_tables(read: Read) -> None:
+    result = read(older("harbour.doc"))
+    table = "| Name | Berth |\n| --- | --- |\n| Ada | 12 |"
+    expected = f"# The harbour\n\nShips come in at noon.\n\n- First point\n\n{table}\n\nGrüße – Việt Nam."
+    assert (result.media_type, result.text) == ("application/msword", expected)
+
+
+def test_a_presentation_of_powerpoint_97_gives_its_slides_and_notes(read: Read) -> None:
+    result = read(older("deck.ppt"))
+    first, second = (result.text[start:end] for start, end in result.spans)
+    assert first == "# The harbour\n\nShips\nBoats\n\nNotes:\n\nSay hello."
+    assert second == "# The end\n\nThanks"
+
+
+@pytest.mark.parametrize("name", ["harbour.doc", "deck.ppt"])
+def test_a_document_of_old_office_that_is_cut_off_or_altered_is_damaged_at_most(read: Read, name: str) -> None:
+    content = bytearray(older(name))
+    assert refusal(read, bytes(content[: len(content) // 2])).code in ("damaged", "unsupported")
+    for at in range(1_536, len(content), len(content) // 12):
+        content[at : at + 8] = b"\xff" * 8
+        with suppress(ExtractionError):
+            read(bytes(content))
+
+
 @pytest.mark.parametrize("name", ["WordDocument", "PowerPoint Document"])
-def test_old_documents_are_named(read: Read, name: str) -> None:
+def test_what_only_calls_itself_an_old_document_is_damaged(read: Read, name: str) -> None:
     mark = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + name.encode("utf-16-le") + bytes(4)
-    assert refusal(read, mark).kind in ("doc", "ppt")
+    assert refusal(read, mark).code == "damaged"

@@ -9,6 +9,7 @@ from pathlib import Path
 from files.extraction.nested import memory
 from files.extraction.readers.media_types import (
     CONVERTED,
+    DOC,
     DOCX,
     EPUB,
     HTML,
@@ -20,6 +21,7 @@ from files.extraction.readers.media_types import (
     ODT,
     OPEN_DOCUMENTS,
     PDF,
+    PPT,
     PPTX,
     RTF,
     WORKBOOKS,
@@ -36,6 +38,8 @@ MOST_INNER_BYTES = 200_000_000
 
 _READERS = {
     PDF: "readers.pdf",
+    DOC: "older.word",
+    PPT: "older.slides",
     DOCX: "readers.word",
     PPTX: "readers.slides",
     XLSX: "readers.sheets",
@@ -51,7 +55,7 @@ _READERS |= dict.fromkeys(WORKBOOKS, "readers.workbooks")
 _READERS |= dict.fromkeys((*IMAGES, *CONVERTED), "readers.images")
 _OTHERS = "readers.plain"
 _OF_TEXT = ("readers.markup", "readers.plain")  # what has an encoding
-_MAY_BE_PICTURES = (PDF, DOCX, PPTX, EPUB, RTF, ODT, ODP)
+_MAY_BE_PICTURES = (PDF, DOC, PPT, DOCX, PPTX, EPUB, RTF, ODT, ODP)
 
 
 @dataclass(slots=True)
@@ -128,7 +132,7 @@ def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]
         with memory.opened(memory.decrypted(path, password)) as opened:
             yield opened, media_type(opened, name)
     else:
-        if kind == XLS and password:  # which says only inside whether it is protected
+        if kind in (DOC, PPT, XLS) and password:  # which say only inside whether it is protected
             with memory.opened(memory.decrypted(path, password)) as opened:
                 yield opened, kind
         else:

@@ -34,6 +34,7 @@ def opened(content: bytes) -> Iterator[Path]:
 def decrypted(path: Path, password: str) -> bytes:
     """What Office has encrypted (MS-OFFCRYPTO). Raises `wrong_password`, `protected`, `damaged`."""
     out = io.BytesIO()
+    tempfile.TemporaryFile = io.BytesIO  # type: ignore[assignment]  # the library asks for a file, which a confined process may not write
     with path.open("rb") as source:
         try:
             document = msoffcrypto.OfficeFile(source)

@@ -11,6 +11,8 @@ PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+DOC = "application/msword"
+PPT = "application/vnd.ms-powerpoint"
 XLS = "application/vnd.ms-excel"
 XLSB = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
 WORKBOOKS = (XLS, XLSB)
@@ -67,7 +69,7 @@ _STREAMS = (
     ("Workbook", "xls"),
     ("Book", "xls"),
 )
-_COMPOUNDS = {"xls": XLS, "msg": MSG}
+_COMPOUNDS = {"doc": DOC, "ppt": PPT, "xls": XLS, "msg": MSG}
 _HTML_MARK = re.compile(
     rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
 )

@@ -50,8 +50,7 @@ LEFT_OUT = {
 }
 # What is said of an unsupported file whose kind is known.
 KINDS = {
-    "doc": "This is a document of Word 97 to 2003 (.doc). Save it as DOCX in Word or LibreOffice and upload that.",
-    "ppt": "This is a presentation of PowerPoint 97 to 2003 (.ppt). Save it as PPTX, and upload that.",
+    "doc": "This is a document of a Word that is older than Word 97. Save it as DOCX in LibreOffice and upload that.",
     "iwork": "This is a document of Pages, Numbers or Keynote. Export it there as PDF or for Office and upload that.",
     "archive": "This is an archive of files. Unpack it and upload the files in it.",
     "heic": "This is a picture of a phone (HEIC), which this machine cannot open. Save it as JPEG and upload that.",
