@@ -1,6 +1,7 @@
 """Where a text still is: every table of the database, and every key of Redis."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -26,15 +27,16 @@ def kept(marker: str) -> list[str]:
 
 def held(url: str, marker: str) -> Iterator[str]:
     """The keys of a Redis in whose values the text is."""
-    read = {
-        "string": lambda key: store.get(key),
-        "stream": lambda key: store.xrange(key),
-        "hash": lambda key: store.hgetall(key),
-        "zset": lambda key: store.zrange(key, 0, -1),
-        "set": lambda key: store.smembers(key),
-        "list": lambda key: store.lrange(key, 0, -1),
+    store: Any = redis.Redis.from_url(url, protocol=2)
+    read: dict[bytes, Callable[[bytes], Any]] = {
+        b"string": store.get,
+        b"stream": store.xrange,
+        b"hash": store.hgetall,
+        b"zset": lambda key: store.zrange(key, 0, -1),
+        b"set": store.smembers,
+        b"list": lambda key: store.lrange(key, 0, -1),
     }
-    store = redis.Redis.from_url(url, protocol=2)
     for key in store.scan_iter():
-        if marker in repr((key, read.get(store.type(key).decode(), lambda key: None)(key))):
+        kind = store.type(key)
+        if marker in repr((key, read[kind](key) if kind in read else None)):  # it may be gone meanwhile
             yield repr(key)

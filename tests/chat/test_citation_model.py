@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.test import Client
@@ -78,7 +78,7 @@ def test_what_it_does_not_find_carried_is_marked_and_it_is_a_call_in_the_ledger(
     words = "the passage speaks of another clause"
     assert (check["checked"], check["doubts"][0]["reasons"]) == (1, [{"reason": "model", "words": words}])
     assert "Sentence: The fee is limited by clause 7." in body["messages"][1]["content"]
-    [call] = ModelCall.objects.filter(conversation=place, purpose="citations")
+    [call] = ModelCall.objects.filter(conversation_id=UUID(place), purpose="citations")
     assert (call.model, call.person) == (model, person.user)
     client = Client()
     client.force_login(person.user)

@@ -41,8 +41,9 @@ def aged(conversation: Conversation, days: int, **fields: object) -> Conversatio
 
 
 def attached(conversation: Conversation, *files: File) -> None:
+    message = conversation.messages.earliest("pk")
     for ordinal, file in enumerate(files):
-        Attachment.objects.create(message=conversation.messages.first(), file=file, name=file.name, ordinal=ordinal)
+        Attachment.objects.create(message=message, file=file, name=file.name, ordinal=ordinal)
 
 
 def file_of(owner: User, days: int = DAYS + 5) -> File:

@@ -4,7 +4,7 @@ import io
 import re
 import zipfile
 from datetime import timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.conf import settings
@@ -43,13 +43,13 @@ def test_after_it_is_closed_nothing_of_it_is_left_but_what_it_cost(application: 
     file = upload(person, f"{name}.txt", f"The secret is {own}.".encode())
     script = f'\nscript: {{"text": "{marker} is what you said."}}'
     turn = asked(person, place, f"Remember {marker}{script}", files=[file["id"], before["id"]])
-    row = File.objects.get(pk=file["id"])
-    assert default_storage.exists(row.blob.name)
+    blob = str(File.objects.get(pk=file["id"]).blob.name)
+    assert default_storage.exists(blob)
     assert any(turn["id"] in key for key in held(settings.STREAMS_URL, marker))
     assert "chat_message" in kept(marker) and "files_file" in kept(name)
     person.caller._checked(person.caller.http.delete(f"conversations/{place}/"), 204)
     assert [kept(each) for each in (marker, own, name)] == [[], [], []]
-    assert not default_storage.exists(row.blob.name)
+    assert not default_storage.exists(blob)
     assert [each.pk for each in File.objects.filter(owner=person.user)] == [File.objects.get(pk=before["id"]).pk]
     assert ModelCall.objects.filter(person=person.user, purpose="answer").count() == 1
     acts = Entry.objects.filter(object_id=place).values_list("action", flat=True)
@@ -72,7 +72,7 @@ def test_no_list_search_day_or_export_shows_it_and_no_model_is_asked_for_its_tit
     assert "Temporary conversation" in browser.get(f"/c/{place}/").content.decode()
     shown = caller.get(f"conversations/{place}/")
     assert (shown["temporary"], shown["origin"], shown["title"]) == (True, "temporary", "")
-    assert not ModelCall.objects.filter(conversation=place, purpose="title").exists()
+    assert not ModelCall.objects.filter(conversation_id=UUID(place), purpose="title").exists()
     assert word in caller.http.get(f"conversations/{place}/export/?kind=md").text
 
 

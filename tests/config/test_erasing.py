@@ -61,7 +61,7 @@ def test_files_answers_and_sessions_go_and_what_was_used_stays(
     file = upload(person, f"{named}.txt", f"The secret is {own}.".encode())
     place = person.caller.conversation()
     turn = asked(person, place, f'Remember {said}\nscript: {{"text": "{said} it is."}}', files=[file["id"]])
-    blob = File.objects.get(pk=file["id"]).blob.name
+    blob = str(File.objects.get(pk=file["id"]).blob.name)
     assert all(kept(each) for each in (said, own, named, person.username)) and default_storage.exists(blob)
     assert any(turn["id"] in key for key in held(settings.STREAMS_URL, said))
     call = ModelCall.objects.get(person=person.user, purpose="answer")
