@@ -109,6 +109,7 @@ def _cold(context: BrowserContext, url: str, path: str) -> list[dict[str, Any]]:
     page.goto(url + path, wait_until="commit")
     page.wait_for_selector("#text")
     usable = (time.perf_counter() - began) * 1000
+    page.focus("#text")
     page.keyboard.type("At once")
     page.keyboard.press("Enter")
     page.wait_for_selector("article.question:has-text('At once')")
