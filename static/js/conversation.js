@@ -178,7 +178,7 @@ async function onTurn(turn) {
 /** The model has named the conversation. @param {string} name */
 function onTitle(name) {
   const heading = need(HTMLElement, "#title");
-  const { textContent: before } = heading;
+  const before = heading.textContent.trim();
   if (before === name) return;
   title = title.replace(before, () => name);
   document.title = document.title.replace(before, () => name);

@@ -13,7 +13,7 @@
  * @typedef {{seq: number, receive: (event: WireEvent) => void}} Follower
  * @typedef {{resolve: () => void, reject: (error: Error) => void, timer: number}} Asked
  */
-import { focusNear, isWritten, morph, settle, surroundings } from "./morph.js";
+import { focusNear, isWritten, KEEPS_FOCUS, morph, settle, surroundings } from "./morph.js";
 import { all, find } from "./page.js";
 
 const EVERY = 1_000; // ms
@@ -409,7 +409,7 @@ let left = null;
 document.body.addEventListener("htmx:beforeRequest", ({ detail: { elt } }) => {
   const { activeElement: pressed } = document;
   if (pressed instanceof HTMLElement && elt.contains(pressed))
-    left = { pressed, around: surroundings(pressed, document.body) };
+    left = pressed.closest(KEEPS_FOCUS) ? null : { pressed, around: surroundings(pressed, document.body) };
 });
 for (const type of /** @type {const} */ (["htmx:afterRequest", "htmx:afterSettle"]))
   document.body.addEventListener(type, () => {
@@ -418,3 +418,6 @@ for (const type of /** @type {const} */ (["htmx:afterRequest", "htmx:afterSettle
     if (document.activeElement === document.body && type === "htmx:afterSettle") focusNear(left.around);
   });
 document.addEventListener("pointerdown", () => (left = null));
+document.addEventListener("focusin", ({ target }) => {
+  if (target !== left?.pressed) left = null;
+});

@@ -25,12 +25,13 @@ export function morph(target, content, sender = null, waiting = []) {
   if (document.activeElement !== focused && focused.isConnected) {
     focused.focus({ preventScroll: true }); // it was moved, by a browser that has no moveBefore
     if (selectionStart !== null) focused.setSelectionRange?.(selectionStart, selectionEnd);
-  } else if (!focused.isConnected) {
+  } else if (!focused.isConnected && !target.closest(KEEPS_FOCUS)) {
     focusNear(around);
   }
   return morphing.made;
 }
 
+export const KEEPS_FOCUS = "[data-keeps-focus]"; // a part of a page that sees to its focus itself
 const MOST_CONTROLS = 500; // of which it is looked whether they are visible; beyond that nothing is near
 
 /** What keys reach. @param {Element} place */

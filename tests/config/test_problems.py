@@ -139,4 +139,4 @@ def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(
         await asyncio.wait([asked])
 
     asyncio.run(give_up())
-    assert lent() == before
+    assert lent() <= before  # what threads of other tests had may have come back meanwhile

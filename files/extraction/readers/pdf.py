@@ -53,6 +53,9 @@ def read(path: Path, media_type: str, password: str = "") -> Extracted:
         document.init_forms()
     pages = list(_pages(document))
     shown, repeated = once([page.lines for page in pages])
+    for number, page in enumerate(pages):
+        if page.lines and not shown[number] and not page.scan:  # a page that has nothing else is no empty one
+            shown[number], repeated = page.lines, repeated - len(page.lines)
     above = marked(shown, _outline(document))
     texts = (text + page.below for text, page in zip(above, pages, strict=True))
     left_out = {"repeated": repeated, "unmapped": sum(page.unmapped for page in pages)}
