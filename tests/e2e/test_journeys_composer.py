@@ -147,7 +147,7 @@ def test_an_answer_opens_into_what_its_model_saw_and_what_it_did_not(look: Look,
     ask(page, "Second question", text="Second answer.")
     expect(answer(page)).to_contain_text("Second answer.")
     expect_complete(page)
-    page.locator("#messages > .more-link").evaluate("each => each.scrollIntoView()")  # where the model's sight begins further up
+    page.evaluate("document.querySelector('#messages > .more-link')?.scrollIntoView()")  # its sight begins further up
     expect(page.get_by_role("link", name="Earlier messages")).to_have_count(0)
     link = answer(page).get_by_role("link", name="What it saw")
     expect(link).to_contain_text("left out")
