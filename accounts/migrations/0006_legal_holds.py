@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='user',
             name='legal_hold',
-            field=models.BooleanField(db_default=False, default=False, help_text='Nothing of theirs is erased, also what they delete: it is hidden from them and kept.', verbose_name='legal hold'),
+            field=models.BooleanField(db_default=False, default=False, help_text='No conversation of theirs is erased, also none that they delete: it is hidden from them and kept.', verbose_name='legal hold'),
         ),
         migrations.AddField(
             model_name='workspace',

@@ -41,7 +41,7 @@ class User(AbstractUser):
         "legal hold",
         default=False,
         db_default=False,
-        help_text="Nothing of theirs is erased, also what they delete: it is hidden from them and kept.",
+        help_text="No conversation of theirs is erased, also none that they delete: it is hidden from them and kept.",
     )
 
     @property
