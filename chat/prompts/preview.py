@@ -53,7 +53,7 @@ def plan_ahead(
     files = chosen_files(user=user, ids=draft.files)
     text, conversation = draft.text.strip(), scope.conversation
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
-    leaf = Message.objects.get(pk=conversation.leaf_id) if conversation and conversation.leaf_id else None
+    leaf = conversation.leaf if conversation else None
     allowed = _line(context, scope, _summary(scope)) if files else None
     plan = partial(builder.plan, leaf=leaf, added=[builder.draft_message(text)], files=files)
     try:
