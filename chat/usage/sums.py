@@ -122,8 +122,8 @@ class Used:
 
     def by_person(self) -> dict[UUID | None, Figures]:
         """By key; None is everybody who is gone."""
-        later = self._calls.values("person_id").annotate(**OF_CALLS)
-        return _together(["person_id"], self._sums_of_people.values("person_id").annotate(**OF_SUMS), later)
+        stored: Iterable[dict[str, Any]] = self._sums_of_people.values("person_id").annotate(**OF_SUMS)
+        return _together(["person_id"], stored, self._calls.values("person_id").annotate(**OF_CALLS))
 
     def people(self) -> dict[date, int]:
         """How many asked a model, by day."""
