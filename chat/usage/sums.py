@@ -122,8 +122,9 @@ class Used:
 
     def by_person(self) -> dict[UUID | None, Figures]:
         """By key; None is everybody who is gone."""
-        stored: Iterable[dict[str, Any]] = self._sums_of_people.values("person_id").annotate(**OF_SUMS)
-        return _together(["person_id"], stored, self._calls.values("person_id").annotate(**OF_CALLS))
+        names = ["person_id"]
+        stored, later = (rows.values(*names) for rows in (self._sums_of_people, self._calls))
+        return _together(names, stored.annotate(**OF_SUMS), later.annotate(**OF_CALLS))
 
     def people(self) -> dict[date, int]:
         """How many asked a model, by day."""
