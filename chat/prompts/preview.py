@@ -9,7 +9,7 @@ from uuid import UUID
 from accounts.models import User
 from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget, Reserves, document_budget
-from chat.models import Conversation, LastPrompt, Message, Summary
+from chat.models import Conversation, LastPrompt, Summary
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import in_force
 from chat.prompts import builder, report

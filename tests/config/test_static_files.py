@@ -191,7 +191,8 @@ def test_scripts_are_asked_for_after_the_stylesheet() -> None:
     html = Template(source).render(Context({"request": request}))
     [written] = re.findall(r'^<script nonce="once">document\.write\((".*")\);</script>$', html, re.DOTALL)
     assert "<" not in written
-    assert json.loads(written) == Template("{% load modules %}{% modules 'js/page.js' %}").render(Context()) + '<b>"</b>'
+    tags = Template("{% load modules %}{% modules 'js/page.js' %}").render(Context())
+    assert json.loads(written) == tags + '<b>"</b>'
 
 
 def test_a_module_that_is_not_there_is_named() -> None:
