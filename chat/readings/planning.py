@@ -92,14 +92,19 @@ class Coverage:
     missing: list[Missing]
 
 
-def passages_of(chunks: Iterable[tuple[int, int, str]], length: int) -> list[Passage]:
-    """Of (end, tokens, heading) of a file's chunks: neighbours that overlap are told apart, and every character is in
-    one of them. So many chunks that there are no numbers for them are put together."""
-    ends = [each for each in chunks if each[0] <= length]
-    together = -(-len(ends) // MOST_PASSAGES) or 1
+def passages_of(chunks: Iterable[tuple[int, int, int, str]], length: int) -> list[Passage]:
+    """Of (start, end, tokens, heading) of a file's chunks: neighbours that overlap are told apart, and every character
+    is in one of them. So many chunks that there are no numbers for them are put together."""
+    apart, before = list[tuple[int, int, str]](), 0
+    for start, end, tokens, heading in chunks:
+        if before < end <= length:
+            new = end - max(start, before)
+            apart.append((end, -(-tokens * new // (end - start)), heading))
+            before = end
+    together = -(-len(apart) // MOST_PASSAGES) or 1
     found = []
-    for first in range(0, len(ends), together):
-        group = ends[first : first + together]
+    for first in range(0, len(apart), together):
+        group = apart[first : first + together]
         found.append(Passage(group[-1][0], sum(tokens for _, tokens, _ in group) + MARK, group[0][2]))
     if found:
         found[-1] = Passage(length, found[-1].tokens, found[-1].heading)

@@ -297,9 +297,10 @@ def _divided(file: File) -> tuple[str, list[Passage]]:
     """The file's text and its passages. Raises `nothing_to_read` (409)."""
     content = FileText.objects.filter(file=file).first()
     text = content.text if content is not None else ""
-    rows = list(Chunk.objects.filter(file=file).order_by("ordinal").values_list("end", "tokens", "heading"))
+    rows = list(Chunk.objects.filter(file=file).order_by("ordinal").values_list("start", "end", "tokens", "heading"))
     if not rows and content is not None:  # search does not know it yet
-        rows = [(row.end, row.tokens, row.heading) for row in chunks_of(file, file.media_type, text, content.spans)]
+        made = chunks_of(file, file.media_type, text, content.spans)
+        rows = [(row.start, row.end, row.tokens, row.heading) for row in made]
     passages = planning.passages_of(rows, len(text))
     if not passages:
         detail = "This file has no text that could be read. Wait until it is ready, or choose another file."

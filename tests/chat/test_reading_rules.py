@@ -6,6 +6,7 @@ import pytest
 
 from chat.readings.asking import numbered
 from chat.readings.planning import (
+    MARK,
     MOST_PASSAGES,
     Budget,
     Missing,
@@ -38,13 +39,13 @@ def passages(*sizes: int, headings: str = "") -> list[Passage]:
 
 
 def test_passages_hold_every_character_once_and_have_numbers() -> None:
-    found = passages_of([(10, 5, "A"), (18, 5, "B"), (25, 5, "")], 30)
-    assert [each.end for each in found] == [10, 18, 30]
+    found = passages_of([(0, 10, 50, "A"), (8, 18, 50, "B"), (20, 25, 50, "")], 30)
+    assert [(each.end, each.tokens - MARK) for each in found] == [(10, 50), (18, 40), (30, 50)]
     ends = [each.end for each in found]
     assert [span_of(ends, number) for number in (1, 2, 3)] == [(0, 10), (10, 18), (18, 30)]
     assert (list(numbers_in(ends, 0, 30)), list(numbers_in(ends, 10, 18))) == ([1, 2, 3], [2])
     assert numbered("0123456789abcdefghABCDEFGHIJKL", 10, 30, ends) == "[2]\nabcdefgh\n\n[3]\nABCDEFGHIJKL"
-    many = passages_of([(end, 1, "") for end in range(1, 25_001)], 25_000)
+    many = passages_of([(end - 1, end, 1, "") for end in range(1, 25_001)], 25_000)
     assert len(many) <= MOST_PASSAGES and many[-1].end == 25_000 and many[0].end == 3
     assert passages_of([], 0) == []
 
