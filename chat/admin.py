@@ -376,7 +376,7 @@ class ReadingAdmin(RecordAdmin):
     search_fields = ("=id", "=person__username", "=conversation__id")
     search_help_text = "The id of a reading or conversation, or a user name"
     fields = (
-        *("id", "person", "of_conversation", "model_name", "status_label", "code", "said", "calls_and_asked"),
+        *("id", "person", "of_conversation", "model_name", "status_label", "code", "calls_and_asked"),
         *("parts_read", "tokens", "cost", "created", "heartbeat", "finished", "attempt"),
     )
     of_conversation = column("conversation_id", "Conversation")
@@ -388,10 +388,6 @@ class ReadingAdmin(RecordAdmin):
     @display(description="Status", ordering="status", label=STATES)
     def status_label(self, reading: Reading) -> str:
         return reading.status
-
-    @display(description="Detail")
-    def said(self, reading: Reading) -> str:
-        return translated(reading.detail) or "–"
 
     @display(description="Model calls, of those agreed to")
     def calls_and_asked(self, reading: Reading) -> str:

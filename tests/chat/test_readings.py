@@ -12,7 +12,7 @@ from django.utils import timezone
 from chat.conversations.export import _lists
 from chat.models import Conversation, ModelCall, Reading, ReadingPart
 from chat.readings import jobs, services
-from core.background import submit
+from core.background import on_database, submit
 from core.errors import ProductError
 from files.models import File
 from llm.models import Model, Provider
@@ -204,7 +204,7 @@ def test_after_a_crash_another_worker_goes_on_where_it_was(
 
 
 async def _claimed(reading: Reading) -> Reading | None:
-    return await jobs.on_database(jobs.claim, reading.pk)
+    return await on_database(jobs.claim, reading.pk)
 
 
 def test_a_provider_that_is_down_is_given_up(application: Application, person: Person, model: Model) -> None:
