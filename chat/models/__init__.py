@@ -13,7 +13,7 @@ from chat.models.conversation import (
     Turn,
 )
 from chat.models.import_job import Import
-from chat.models.ledger import ModelCall, UsageDay, UsageSum
+from chat.models.ledger import ModelCall, PersonSum, UsageDay, UsageSum
 from chat.models.reading import Reading, ReadingPart
 from chat.models.replay import Replay, ReplayedTurn
 from chat.models.run import Mention, Run, RunStep
@@ -32,6 +32,7 @@ __all__ = [
     "Message",
     "ModelCall",
     "NextMessage",
+    "PersonSum",
     "Reading",
     "ReadingPart",
     "RenderedAnswer",

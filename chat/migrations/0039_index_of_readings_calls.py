@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     atomic = False
 
     dependencies = [
-        ("chat", "0037_readings"),
+        ("chat", "0038_readings"),
     ]
 
     operations = [

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0036_calls_for_pages'),
+        ('chat', '0037_sums_of_people'),
         ('files', '0005_rerankers'),
         ('llm', '0016_labels'),
         ('personas', '0011_shared_prompts'),
