@@ -129,17 +129,14 @@ def test_more_calls_than_were_agreed_to_are_asked_for_first(
     application: Application, person: Person, model: Model
 ) -> None:
     file = book(person, *[notes(number) for number in range(1, 7)])
-    question = asked(file, model)
-    reading = begun(person, question)
-    ended(reading)
-    Reading.objects.filter(pk=reading.pk).update(status="stopped", answer="")
+    reading = ended(begun(person, asked(file, model)))
     reading.parts.update(state="waiting", findings="")
-    reading.refresh_from_db()
-    calls = services.plan_again(reading=reading).plan.calls
-    services.resume_reading(user=person.user, reading=reading, calls=calls)
-    Reading.objects.filter(pk=reading.pk).update(asked=1_000)
+    Reading.objects.filter(pk=reading.pk).update(status="queued", answer="", asked=1_000)
+    submit(jobs.run(reading.pk)).result()
     assert (ended(reading).status, reading.code) == (Reading.Status.STOPPED, "calls_used_up")
-    assert ended(gone_on(person, reading)).status == Reading.Status.DONE
+    found = services.coverage(reading, list(reading.parts.filter(level=0)), [])
+    assert (found.percent, [each.code for each in found.missing]) == (0, ["calls_used_up"])
+    assert gone_on(person, reading).status == Reading.Status.DONE
 
 
 def test_a_part_at_which_the_provider_fails_is_named_and_can_be_asked_again(
