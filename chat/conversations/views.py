@@ -41,6 +41,7 @@ MAX_PROJECTS = 200  # to choose from
 SHARES = 200  # on the page of all links
 IMPORTS = 20  # on the page of imports
 RESULTS = 1_000  # of one import
+READINGS = 20  # of a conversation
 DAY_PAGE = 40  # messages of a day
 LONGEST_PASSWORD = 200  # characters that are looked at
 OPENED = "opened"  # the cookie that stands for the password of a link
@@ -51,13 +52,13 @@ OPEN_FOR = 12 * 60 * 60  # seconds
 def conversations(request: Request) -> HttpResponse:
     """A page of the list (`after`), or what is there now of all that is shown (`through`: the last is the deepest).
 
-    204 when that is what is shown already, by its tag (`seen`).
+    204 when that is what is shown already, by its tag and the conversation that is marked in it (`seen`).
     """
     after, through = request.GET.get("after"), request.GET.getlist("through")
     shown = asked_side(request, after=after, through=through[-1] if through else None)
-    if request.GET.get("seen") == shown.tag:
-        return HttpResponse(status=204)
     current = request.GET.get("current", "")
+    if request.GET.get("seen") == f"{shown.tag}-{current}":
+        return HttpResponse(status=204)
     return render(request, "chat/_conversations.html", {"side": shown, "current": current, "more": bool(after)})
 
 
@@ -65,8 +66,8 @@ def conversations(request: Request) -> HttpResponse:
 def organise(request: Request, found: Conversation) -> HttpResponse:
     """What can be done with a conversation: in a menu, or without scripts as a page."""
     template = "chat/_organise.html" if request.htmx else "chat/organise.html"
-    context = {"conversation": found, "permissions": found.permissions.all(), **_places(request.user)}
-    return render(request, template, context)
+    beside = {"permissions": found.permissions.all(), "readings": found.readings.all()[:READINGS]}
+    return render(request, template, {"conversation": found, **beside, **_places(request.user)})
 
 
 def _places(user: User) -> dict[str, Any]:
