@@ -3,19 +3,20 @@
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from llm.models import Model
 from personas.models import BudgetProfile
 from tests.conftest import Person
 from tests.e2e.axe_steps import violations
-from tests.e2e.conftest import DESKTOP, PHONE, OpenBrowser, ask, elsewhere, expect_complete, ready, status
+from tests.e2e.conftest import DESKTOP, PHONE, TOO_WIDE, OpenBrowser, ask, elsewhere, expect_complete, ready, status
 from tests.e2e.key_steps import FOCUSED
 from tests.house import PROFILE, House
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
+ZOOMED: ViewportSize = {"width": 320, "height": 256}  # 1280 x 1024 at 400 %
 COLOURS = ["color-contrast"]  # the one rule of them that asks for colours
 
 
@@ -43,7 +44,7 @@ def faults(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_no_page_breaks_a_rule_of_wcag(
-    visit: OpenBrowser, product: Product, person: Person, size: dict[str, int]
+    visit: OpenBrowser, product: Product, person: Person, size: ViewportSize
 ) -> None:
     opened = visit(viewport=size)
     opened.expected.append("404")  # the page that is not there is one of them
@@ -56,6 +57,9 @@ def test_no_page_breaks_a_rule_of_wcag(
             page.locator("details.summary > summary").click()
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
         found[name] = faults(page)
+        page.set_viewport_size(ZOOMED)
+        found[name] += [f"too wide at 400 %: {each}" for each in page.evaluate(TOO_WIDE, ZOOMED["width"])]
+        page.set_viewport_size(size)
     assert {name: each for name, each in found.items() if each} == {}
 
 
