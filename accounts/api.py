@@ -105,8 +105,9 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
     def create(self, request: Request) -> Response:
         """Makes a token. One made with a token has no scope that this lacks, and ends no later.
 
-        A session sends the person's password along; that of somebody with a second factor must be fresh. The `token` of the answer is shown this once: a repeat with the
-        same `Idempotency-Key` has null there and says so in `left_out`.
+        A session sends the person's password along; that of somebody with a second factor must be fresh, too. The
+        `token` of the answer is shown this once: a repeat with the same `Idempotency-Key` has null there and says so in
+        `left_out`.
         """
         asking = request.auth if isinstance(request.auth, ApiToken) else None
         wanted = {"expires": services.usual_end(asking), **valid(AskForTokenSerializer, request)}

@@ -212,9 +212,9 @@ def _held_up(user: User) -> bool:
 
 
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """Closes with 4401 for strangers, who get no `user`, and who must set up a second factor first, and once the session or token it was opened with has ended, or
-    the token has lost a scope, by whatever way; with 4430 where its person has too many open. What a client sends is
-    looked at only while that holds.
+    """Closes with 4401 for strangers, who get no `user`, for whoever must set up a second factor first, and once the
+    session or token it was opened with has ended, or the token has lost a scope, by whatever way; with 4430 where its
+    person has too many open. What a client sends is looked at only while that holds.
 
     With `?since=…`, Unix time in seconds, it tells at once what there was to tell since then.
     """

@@ -19,7 +19,7 @@ LONGEST = 20_000  # characters of what a browser sends
 
 
 def creation_options(request: HttpRequest, user: User) -> dict[str, Any]:
-    """What the browser is to make, as `PublicKeyCredential.parseCreationOptionsFromJSON` takes it."""
+    """What the browser is to make, as `parseCreationOptionsFromJSON` takes it."""
     with context.request_context(request):
         return dict(auth.begin_registration(user, passwordless=True)["publicKey"])
 
@@ -41,7 +41,7 @@ def created(request: HttpRequest, text: str) -> dict[str, Any]:
 
 
 def request_options(request: HttpRequest, user: User | None) -> dict[str, Any]:
-    """For one of `user`'s passkeys, or of whoever the device knows. As `PublicKeyCredential.parseRequestOptionsFromJSON`."""
+    """For a passkey of `user`, or of whoever the device knows; as `parseRequestOptionsFromJSON` takes it."""
     with context.request_context(request):
         options = auth.get_server().authenticate_begin(
             credentials=auth.get_credentials(user) if user is not None else [],

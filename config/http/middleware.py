@@ -131,7 +131,7 @@ class UserPreferencesMiddleware:
 class SecondFactorMiddleware:
     """Whoever must have a second factor and has none gets no further than to the page on which they set one up.
 
-    A program's token goes on; it is looked at where there is one, and the browser's session beside it counts for nothing.
+    A program's token goes on: where one is sent along, the session beside it counts for nothing.
     """
 
     OPEN = (
