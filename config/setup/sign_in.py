@@ -55,6 +55,6 @@ class AdminSignInView(SignInView):
         return super().dispatch(request, *args, **kwargs)
 
     def get_context_data(self, **more: Any) -> dict[str, Any]:
-        shown = {"title": _("Log in"), "subtitle": None, "app_path": self.request.get_full_path()}
+        shown = {"title": _("Sign in"), "subtitle": None, "app_path": self.request.get_full_path()}
         shown["username"] = self.request.user.get_username()
         return {**super().get_context_data(**more), **admin.site.each_context(self.request), **shown}

@@ -222,7 +222,6 @@ def test_a_sensitive_page_asks_who_signed_in_long_ago_to_do_it_again(
     _, token = create_token(user=olga, name="backup")
     with_token = Client(headers={"Authorization": f"Bearer {token}"}).get("/api/v1/export/")
     assert with_token.status_code == 200
-    with_token.close()
     monkeypatch.undo()
     key = here.session.session_key
     wrong = here.post(asked, {"password": "guess", "next": address})
