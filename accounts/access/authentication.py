@@ -89,7 +89,8 @@ def holding(credentials: Collection[Credential]) -> set[Credential]:
     passwords = {
         row.session_key: row.user.get_session_auth_hash()
         for row in rows.select_related("user").annotate(secured=Exists(factors))
-        if row.user and (row.secured or not is_required(row.user, workspace_at(row.workspace_version)))
+        if row.user
+        and (row.secured or not is_required(row.user, workspace_at(getattr(row, "workspace_version", None))))
     }
     return {
         each

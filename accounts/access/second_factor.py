@@ -8,7 +8,7 @@ FACTORS = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)  # recovery cod
 
 
 def has_second_factor(user: User) -> bool:
-    return Authenticator.objects.filter(user=user, type__in=FACTORS).exists()
+    return bool(Authenticator.objects.filter(user=user, type__in=FACTORS).exists())
 
 
 def is_required(user: User, workspace: Workspace) -> bool:

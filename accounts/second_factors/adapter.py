@@ -7,7 +7,7 @@ from core.crypto import decrypt, encrypt, is_lost
 from core.errors import ProductError
 
 
-class SecondFactorAdapter(DefaultMFAAdapter):
+class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no types
     """Named by `MFA_ADAPTER`."""
 
     def encrypt(self, text: str) -> str:

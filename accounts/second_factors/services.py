@@ -83,7 +83,7 @@ def _added(user: User, row: Authenticator, *, first: bool, session: str | None) 
         end_sessions(user=user, but=session)
     if Authenticator.objects.filter(user=user, type=Type.RECOVERY_CODES).exists():
         return []
-    return RecoveryCodes.activate(user).get_unused_codes()
+    return list(RecoveryCodes.activate(user).get_unused_codes())
 
 
 @transaction.atomic
@@ -94,7 +94,7 @@ def make_codes(*, user: User) -> list[str]:
         raise ProductError("no_second_factor", sentence, status=409)
     Authenticator.objects.filter(user=user, type=Type.RECOVERY_CODES).delete()
     record(user=user, action="second_factor.codes_made", row=user, name=user.get_username())
-    return RecoveryCodes.activate(user).get_unused_codes()
+    return list(RecoveryCodes.activate(user).get_unused_codes())
 
 
 @transaction.atomic
@@ -160,5 +160,5 @@ def _step_of(secret: str, code: str) -> int | None:
     """The step of time, of those around now, whose code it is."""
     for step in yield_hotp_counters_from_time():
         if compare_digest(format_hotp_value(hotp_value(secret, step)).encode(), "".join(code.split()).encode()):
-            return step
+            return int(step)
     return None

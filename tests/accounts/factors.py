@@ -13,7 +13,7 @@ STEP = 30  # seconds
 
 def code_of(secret: str, later: int = 0) -> str:
     """What the app shows now, or so many steps later; of before, with a negative number."""
-    return format_hotp_value(hotp_value(secret, int(time.time()) // STEP + later))
+    return str(format_hotp_value(hotp_value(secret, int(time.time()) // STEP + later)))
 
 
 def with_app(person: User) -> tuple[str, list[str]]:

@@ -1,6 +1,7 @@
 """Second factors: set up, asked for on every way in, required by the workspace, lost."""
 
 from collections.abc import Iterator
+from functools import partial
 from io import StringIO
 from random import SystemRandom
 from typing import Any
@@ -340,8 +341,8 @@ def test_codes_of_a_secret_that_cannot_be_read_are_not_taken(olga: User, setting
 def test_many_passkeys_are_too_many(olga: User) -> None:
     rows = [Authenticator(user=olga, type="webauthn", data={"name": "x"}) for _ in range(services.MOST_PASSKEYS)]
     Authenticator.objects.bulk_create(rows)
-    add = {"name": "x", "credential": {}, "session": None}
-    refused("too_many_passkeys", lambda: services.add_passkey(user=olga, **add))
+    add = partial(services.add_passkey, user=olga, name="x", credential={}, session=None)
+    refused("too_many_passkeys", add)
 
 
 def test_a_wrong_code_sets_nothing_up(olga: User) -> None:

@@ -54,7 +54,7 @@ def _(w: World) -> None:
 
 def app_of(w: World) -> str:
     """The secret of an app that olga has set up just now."""
-    secret = generate_totp_secret()
+    secret: str = generate_totp_secret()
     add_app(user=w.olga, secret=secret, code=code_of(secret), session=w.page.session.session_key)
     return secret
 

@@ -8,7 +8,6 @@ from tests.conftest import Person
 from tests.e2e.conftest import elsewhere
 from tests.product import Product
 
-
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 KEY = {
     "protocol": "ctap2",
