@@ -97,7 +97,10 @@ def require_fresh(request: HttpRequest) -> None:
 
 
 def fresh_sign_in(view: View) -> View:
-    """A page that opens only to who has signed in a short while ago; others are asked to, and led back."""
+    """A page that opens only to who has signed in a short while ago; others are asked to, and led back.
+
+    What they send instead is refused, as `require_fresh` does.
+    """
     return _fresh(view, lambda request: True)
 
 
@@ -111,6 +114,8 @@ def _fresh(view: View, concerns: Callable[[Any], bool]) -> View:
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if is_fresh(request) or not concerns(request):
             return view(request, *args, **kwargs)
+        if request.method != "GET":
+            require_fresh(request)
         return HttpResponseRedirect(reverse("login-again", query={"next": request.get_full_path()}))
 
     return answer

@@ -25,7 +25,7 @@ def creation_options(request: HttpRequest, user: User) -> dict[str, Any]:
 
 
 def created(request: HttpRequest, text: str) -> dict[str, Any]:
-    """What the browser made, verified. Raises `passkey_refused` (422)."""
+    """What the browser made, verified. Raises `passkey_refused` (403)."""
     credential = _read(text)
     with context.request_context(request):
         state = auth.get_state()
@@ -52,7 +52,7 @@ def request_options(request: HttpRequest, user: User | None) -> dict[str, Any]:
 
 
 def owner(request: HttpRequest, text: str, user: User | None) -> User:
-    """Whose passkey has signed the challenge; of `user` alone, where one is given. Raises `passkey_refused` (422)."""
+    """Whose passkey has signed the challenge; of `user` alone, where one is given. Raises `passkey_refused` (403)."""
     credential = _read(text)
     with context.request_context(request):
         state = auth.get_state()
@@ -83,4 +83,4 @@ def _read(text: str) -> dict[str, Any]:
 
 def _refused() -> ProductError:
     sentence = "The passkey was not taken: it is not known here, or the page was open for too long. Try again."
-    return ProductError("passkey_refused", sentence, status=422)
+    return ProductError("passkey_refused", sentence, status=403)

@@ -162,16 +162,16 @@ def _app(request: Request, secret: str, *, problem: str = "", status: int = 200)
     return _page(request, status=status, begun=begun, problem=problem)
 
 
-@fresh_sign_in
-@never_cache
 @require_POST
+@never_cache
+@fresh_sign_in
 def creation_options(request: Request) -> HttpResponse:
     return JsonResponse(passkeys.creation_options(request, request.user))
 
 
-@fresh_sign_in
-@never_cache
 @require_POST
+@never_cache
+@fresh_sign_in
 def add_passkey(request: Request) -> HttpResponse:
     try:
         made = passkeys.created(request, request.POST.get("credential", ""))
@@ -183,16 +183,16 @@ def add_passkey(request: Request) -> HttpResponse:
     return _page(request, made="passkey", codes="\n".join(codes))
 
 
-@fresh_sign_in
-@never_cache
 @require_POST
+@never_cache
+@fresh_sign_in
 def codes(request: Request) -> HttpResponse:
     """Makes recovery codes and shows them, this once."""
     return _page(request, codes="\n".join(services.make_codes(user=request.user)))
 
 
-@fresh_sign_in
 @require_POST
+@fresh_sign_in
 def remove(request: Request, pk: int) -> HttpResponse:
     services.remove(user=request.user, pk=pk, session=request.session.session_key)
     request.session.pop(SECURED, None)  # looked at anew
