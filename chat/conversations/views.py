@@ -53,13 +53,13 @@ OPEN_FOR = 12 * 60 * 60  # seconds
 def conversations(request: Request) -> HttpResponse:
     """A page of the list (`after`), or what is there now of all that is shown (`through`: the last is the deepest).
 
-    204 when that is what is shown already, by its tag (`seen`).
+    204 when that is what is shown already, by its tag and the conversation that is marked in it (`seen`).
     """
     after, through = request.GET.get("after"), request.GET.getlist("through")
     shown = asked_side(request, after=after, through=through[-1] if through else None)
-    if request.GET.get("seen") == shown.tag:
-        return HttpResponse(status=204)
     current = request.GET.get("current", "")
+    if request.GET.get("seen") == f"{shown.tag}-{current}":
+        return HttpResponse(status=204)
     return render(request, "chat/_conversations.html", {"side": shown, "current": current, "more": bool(after)})
 
 

@@ -12,7 +12,7 @@ from chat.models.conversation import (
     Turn,
 )
 from chat.models.import_job import Import
-from chat.models.ledger import ModelCall, UsageDay, UsageSum
+from chat.models.ledger import ModelCall, PersonSum, UsageDay, UsageSum
 from chat.models.permission import ToolPermission
 from chat.models.replay import Replay, ReplayedTurn
 from chat.models.run import Mention, Run, RunStep
@@ -31,6 +31,7 @@ __all__ = [
     "Message",
     "ModelCall",
     "NextMessage",
+    "PersonSum",
     "RenderedAnswer",
     "Replay",
     "ReplayedTurn",

@@ -109,33 +109,50 @@ def total_cost(calls: Iterable[ModelCall]) -> Decimal | None:
 class UsageDay(models.Model):
     """A day that is over, whose calls `chat.usage.sums` has summed. `zone`: that in which it was a day.
 
-    `people`: how many asked a model; who is deleted later was there all the same.
+    `people`: how many asked a model; who is deleted later was there all the same. `by_person` is false where nobody's
+    own sums were kept yet: such a day is summed anew.
     """
 
     day = models.DateField(primary_key=True)
     zone = models.CharField(max_length=64)
     people = models.PositiveIntegerField()
+    by_person = models.BooleanField(db_default=False)
 
     def __str__(self) -> str:
         return f"{self.day:%Y-%m-%d}"
 
 
-class UsageSum(models.Model):
-    """The sums of a day's calls of one model for one persona; where these are gone, several rows may be of nobody's.
+class SumOfCalls(models.Model):
+    """`answers`: turns, by their first calls. `cost` is in US dollars, exact; null where no call had a price."""
 
-    `answers`: turns, by their first calls. `cost` is in US dollars, exact; null where no call had a price.
-    """
-
-    day = models.ForeignKey(UsageDay, on_delete=models.CASCADE, related_name="sums")
-    model = _named(Model)
-    model_name = models.CharField(max_length=200)
-    provider_name = models.CharField(max_length=100)
-    persona = _named("personas.Persona")
     calls = models.PositiveIntegerField()
     answers = models.PositiveIntegerField()
     input = models.PositiveBigIntegerField()
     output = models.PositiveBigIntegerField()
     cost = models.DecimalField(max_digits=26, decimal_places=12, null=True)
 
+    class Meta:
+        abstract = True
+
+
+class UsageSum(SumOfCalls):
+    """The sums of a day's calls of one model for one persona; where these are gone, several rows may be of nobody's."""
+
+    day = models.ForeignKey(UsageDay, on_delete=models.CASCADE, related_name="sums")
+    model = _named(Model)
+    model_name = models.CharField(max_length=200)
+    provider_name = models.CharField(max_length=100)
+    persona = _named("personas.Persona")
+
     def __str__(self) -> str:
         return f"{self.day_id} {self.model_name}: {self.calls}"
+
+
+class PersonSum(SumOfCalls):
+    """The sums of a day's calls of one person; of those who are gone, several rows may be of nobody's."""
+
+    day = models.ForeignKey(UsageDay, on_delete=models.CASCADE, related_name="people_sums")
+    person = _named(settings.AUTH_USER_MODEL)
+
+    def __str__(self) -> str:
+        return f"{self.day_id} {self.person_id}: {self.calls}"

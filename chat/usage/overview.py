@@ -4,6 +4,7 @@ Each is a few queries over the sums of these days (`chat.usage.sums`), or over t
 found by the time inside their ids.
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db.models import Count, F, Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Min, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from chat.models import Message, ModelCall, Run, Turn
 from chat.usage.services import midnight
-from chat.usage.sums import OF_CALLS, Figures, Used
+from chat.usage.sums import Figures, Used
 from core.ids import id_at
 
 SHOWN = 8  # rows of a table
@@ -83,20 +84,22 @@ def active_people(days: Days) -> int:
 
 def most(days: Days, *names: str) -> list[tuple[Any, Figures]]:
     """By columns of `UsageSum`: the dearest, or, without prices, those with the most calls."""
+    return _dearest(days.used.by(*names))
 
+
+def people_who_used_most(days: Days) -> list[tuple[UUID | None, str | None, Figures]]:
+    """As `most`, with key and name; those who are gone are one."""
+    found = _dearest(days.used.by_person())
+    names = dict(get_user_model().objects.filter(pk__in=[pk for pk, _ in found]).values_list("pk", "username"))
+    return [(pk, names.get(pk), figures) for pk, figures in found]
+
+
+def _dearest(used: Mapping[Any, Figures]) -> list[tuple[Any, Figures]]:
     def dearest(found: tuple[Any, Figures]) -> tuple[Decimal, int]:
         figures = found[1]
         return (figures.cost if figures.cost is not None else Decimal(-1), figures.calls)
 
-    return sorted(days.used.by(*names).items(), key=dearest, reverse=True)[:SHOWN]
-
-
-def people_who_used_most(days: Days) -> list[tuple[UUID | None, str | None, Figures]]:
-    """As `most`, with key and name; from the calls themselves."""
-    calls: QuerySet[Any, Any] = days.calls.order_by()
-    rows = calls.values_list("person_id", "person__username").annotate(**OF_CALLS)
-    found = rows.order_by(F("cost").desc(nulls_last=True), "-calls")[:SHOWN]
-    return [(pk, name, Figures(*figures)) for pk, name, *figures in found]
+    return heapq.nlargest(SHOWN, used.items(), key=dearest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,19 +5,21 @@ every figure is that of the calls at any time.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta, tzinfo
 from decimal import Decimal
 from functools import cached_property
+from itertools import chain
 from typing import Any, Self
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from chat.models import ModelCall, UsageDay, UsageSum
+from chat.models import ModelCall, PersonSum, UsageDay, UsageSum
 from chat.usage.services import between, midnight
 from core.locks import lock
 
@@ -65,7 +67,8 @@ def sum_days() -> int:
 @transaction.atomic
 def _sum_next_day(zone: tzinfo) -> bool:
     lock("usage-days")
-    UsageDay.objects.exclude(zone=str(zone)).delete()  # of before the workspace was given another time zone
+    # Of before the workspace was given another time zone, and of before sums of people were kept.
+    UsageDay.objects.exclude(zone=str(zone), by_person=True).delete()
     day = _next_day(zone)
     if day is None:
         return False
@@ -73,8 +76,9 @@ def _sum_next_day(zone: tzinfo) -> bool:
         return False
     calls = between(ModelCall.objects.order_by(), zone, day, day)
     people = calls.aggregate(people=Count("person", distinct=True))["people"]
-    row = UsageDay.objects.create(day=day, zone=str(zone), people=people)
+    row = UsageDay.objects.create(day=day, zone=str(zone), people=people, by_person=True)
     UsageSum.objects.bulk_create(UsageSum(day=row, **sums) for sums in calls.values(*NAMES).annotate(**OF_CALLS))
+    PersonSum.objects.bulk_create(PersonSum(day=row, **sums) for sums in calls.values("person_id").annotate(**OF_CALLS))
     return True
 
 
@@ -87,7 +91,7 @@ def _next_day(zone: tzinfo) -> date | None:
 
 
 def _last_day(zone: tzinfo) -> date | None:
-    found: date | None = UsageDay.objects.filter(zone=str(zone)).aggregate(last=Max("day"))["last"]
+    found: date | None = UsageDay.objects.filter(zone=str(zone), by_person=True).aggregate(last=Max("day"))["last"]
     return found
 
 
@@ -97,8 +101,10 @@ class Used:
     def __init__(self, first: date, zone: tzinfo) -> None:
         last = _last_day(zone)
         self._later = first if last is None else max(first, last + timedelta(days=1))  # the first day without sums
-        self._sums = UsageSum.objects.filter(day__gte=first, day__lt=self._later)
-        self._days = UsageDay.objects.filter(day__gte=first, day__lt=self._later)
+        summed = {"day__gte": first, "day__lt": self._later}
+        self._sums = UsageSum.objects.filter(**summed)
+        self._sums_of_people = PersonSum.objects.filter(**summed)
+        self._days = UsageDay.objects.filter(**summed)
         self._zone = zone
 
     @cached_property
@@ -112,14 +118,23 @@ class Used:
 
     def by(self, *names: str) -> dict[Any, Figures]:
         """By what stands in these columns of `UsageSum`, the value or a tuple of several."""
-        found: defaultdict[Any, Figures] = defaultdict(Figures)
-        stored: Iterable[dict[str, Any]] = self._sums.values(*names).annotate(**OF_SUMS)
-        for row in (*stored, *self._called):
-            key = tuple(row[name] for name in names)
-            found[key if len(key) > 1 else key[0]] += Figures(**{name: row[name] for name in OF_CALLS})
-        return dict(found)
+        return _together(names, self._sums.values(*names).annotate(**OF_SUMS), self._called)
+
+    def by_person(self) -> dict[UUID | None, Figures]:
+        """By key; None is everybody who is gone."""
+        names = ["person_id"]
+        stored, later = (rows.values(*names) for rows in (self._sums_of_people, self._calls))
+        return _together(names, stored.annotate(**OF_SUMS), later.annotate(**OF_CALLS))
 
     def people(self) -> dict[date, int]:
         """How many asked a model, by day."""
         later = self._calls.values_list("day_id").annotate(Count("person", distinct=True))
         return dict(self._days.values_list("day", "people")) | dict(later)
+
+
+def _together(names: Sequence[str], *rows: Iterable[dict[str, Any]]) -> dict[Any, Figures]:
+    found: defaultdict[Any, Figures] = defaultdict(Figures)
+    for row in chain.from_iterable(rows):
+        key = tuple(row[name] for name in names)
+        found[key if len(key) > 1 else key[0]] += Figures(**{name: row[name] for name in OF_CALLS})
+    return dict(found)

@@ -306,6 +306,7 @@ document.body.addEventListener("htmx:beforeOnLoad", (event) => {
 
 /** @param {Document} page of the conversation, as the server has it */
 function become(page) {
+  htmx.trigger("#side-list", "htmx:abort"); // a list that is on its way marks no conversation
   for (const theirs of all(HTMLElement, READDRESSED, page)) {
     const mine = need(HTMLElement, `#${theirs.id}`);
     for (const name of ADDRESSES)

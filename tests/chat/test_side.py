@@ -88,6 +88,20 @@ def test_a_refreshed_list_reaches_as_far_down_as_the_one_before(user: User, brow
     assert len(shown) == 121
 
 
+def test_what_is_shown_already_is_not_sent_again_unless_another_conversation_is_open(
+    user: User, browser: Client
+) -> None:
+    opened = past(user, 1)
+    page = browser.get("/conversations/?current=").content.decode()
+    (seen,) = re.findall(r'name="seen" value="([^"]*)"', page)
+    assert 'aria-current="page"' not in page
+    assert browser.get(f"/conversations/?current=&seen={seen}").status_code == 204
+    page = browser.get(f"/conversations/?current={opened.pk}&seen={seen}").content.decode()
+    assert 'aria-current="page"' in page
+    (seen,) = re.findall(r'name="seen" value="([^"]*)"', page)
+    assert browser.get(f"/conversations/?current={opened.pk}&seen={seen}").status_code == 204
+
+
 def test_a_place_that_is_none_is_refused(browser: Client) -> None:
     assert browser.get("/conversations/?after=nonsense").status_code == 400
 

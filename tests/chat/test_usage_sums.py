@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.background.tasks import sum_usage
-from chat.models import ModelCall, UsageDay, UsageSum
+from chat.models import ModelCall, PersonSum, UsageDay, UsageSum
 from chat.usage.services import midnight
 from chat.usage.sums import OF_CALLS, SETTLED, Figures, Used
 from llm.models import Model, Provider
@@ -104,6 +104,8 @@ def test_figures_are_those_of_the_calls_before_and_after_days_are_summed(used: l
     found = {names: used_since().by(*names) for names in BY}
     assert found == {names: from_calls(*names) for names in BY}
     assert len(found["day_id",]) >= SHOWN - 2
+    assert used_since().by_person() == from_calls("person_id")
+    assert len(used_since().by_person()) == 3
     zone = timezone.get_default_timezone()
     calls = ModelCall.objects.filter(created__gte=midnight(first_day(), zone)).order_by()
     counted = calls.values_list(TruncDate("created", tzinfo=zone)).annotate(Count("person", distinct=True))
@@ -122,6 +124,8 @@ def test_what_is_summed_stays_when_its_model_its_persona_or_its_people_go(
         person.delete()
     assert used_since().by("day_id") == days
     assert {names: used_since().by(*names) for names in BY} == {names: from_calls(*names) for names in BY}
+    assert used_since().by_person() == from_calls("person_id")
+    assert used_since().by_person().keys() == {None}
     assert {name for _pk, _provider, name in used_since().by(*BY[1])} == {"small", "large"}
     assert used_since().people().items() >= {day: count for day, count in seen.items() if day <= last_day()}.items()
 
@@ -155,13 +159,25 @@ def elsewhere() -> Iterator[ZoneInfo]:
 def test_another_time_zone_has_other_days(people: list[User], models: list[Model], elsewhere: ZoneInfo) -> None:
     at = datetime.now(UTC).replace(hour=12) - timedelta(days=4)
     called(people[0], models[0], at)
-    UsageDay.objects.create(day=at.date(), zone="UTC", people=1)
+    UsageDay.objects.create(day=at.date(), zone="UTC", people=1, by_person=True)
     UsageSum.objects.create(day_id=at.date(), calls=5, answers=5, input=1, output=1)
     assert used_since().by("day_id") == from_calls("day_id")  # a sum of other days says nothing of these
     sum_usage()
     assert not UsageDay.objects.filter(zone="UTC").exists()
     assert UsageSum.objects.get().day_id == timezone.localdate(at, elsewhere)
     assert used_since().by("day_id") == from_calls("day_id")
+
+
+def test_a_day_of_which_nobodys_own_sums_were_kept_is_summed_anew(people: list[User], models: list[Model]) -> None:
+    called(people[0], models[0], timezone.now() - timedelta(days=3))
+    sum_usage()
+    UsageDay.objects.update(by_person=False)  # as the version before leaves it
+    PersonSum.objects.all().delete()
+    assert used_since().by("day_id") == from_calls("day_id")
+    assert used_since().by_person() == from_calls("person_id")
+    sum_usage()
+    assert PersonSum.objects.get().person == people[0]
+    assert used_since().by_person() == from_calls("person_id")
 
 
 def test_ids_of_models_lead_to_them(people: list[User], models: list[Model]) -> None:
