@@ -189,7 +189,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     add_form = InviteForm
     add_form_template = "admin/accounts/user/invite.html"
     change_password_form = PasswordForm
-    list_display = ("username", "get_full_name", "email", "state", "is_staff", "is_superuser", "last_login")
+    list_display = ("username", "get_full_name", "email", "state", "role", "last_login")
     list_filter = (StateFilter, "is_staff", "is_superuser", "groups")
     search_help_text = "A part of a user name, a name or an e-mail address"
     fieldsets = (
@@ -214,6 +214,12 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     @display(description="Second factors")
     def second_factors(self, person: User) -> str:
         return ", ".join(i18n.label(KINDS[row.type]) for row in second_factors.factors_of(person)) or _("none")
+
+    @display(description="Role", label={"administrator": "primary", "staff": "info"})
+    def role(self, person: User) -> str | None:
+        if person.is_superuser:
+            return "administrator"
+        return "staff" if person.is_staff else None
 
     @display(description="Name", ordering="first_name")
     def get_full_name(self, person: User) -> str:

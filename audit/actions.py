@@ -30,6 +30,7 @@ _OF_KINDS = {
     "file": "given deleted",
     "run": "stopped_by_admin",
     "replay": "begun",
+    "reading": "begun removed",
     "usage": "exported",
     "audit": "exported forgotten",
     # What an administrator changed of rows that have no acts of their own.

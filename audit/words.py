@@ -112,6 +112,8 @@ WORDS: Mapping[str, str] = {
     "file.deleted": "File deleted",
     "run.stopped_by_admin": "Run stopped by an administrator",
     "replay.begun": "Prompt lab begun",
+    "reading.begun": "Reading of a whole file begun",
+    "reading.removed": "Reading of a whole file removed",
     "usage.exported": "Model calls exported",
     "audit.exported": "Audit exported",
     "audit.forgotten": "Old acts removed from the audit",

@@ -2,6 +2,7 @@ from django.urls import path, register_converter
 
 from accounts.access.page_throttle import limited
 from chat.conversations import views as conversations
+from chat.readings import views as reading_views
 from chat.runs import views as run_views
 from chat.summaries import views as summary_views
 from chat.usage import views as usage_views
@@ -79,6 +80,13 @@ urlpatterns = [
     path("summaries/<uuid:pk>/edit/", summary_views.edit, name="edit_summary"),
     path("summaries/<uuid:pk>/rebuild/", summary_views.rebuild, name="rebuild_summary"),
     path("summaries/<uuid:pk>/undo/", summary_views.undo, name="undo_summary"),
+    path("readings/", reading_views.readings, name="readings"),
+    path("readings/<uuid:pk>/", reading_views.reading, name="reading"),
+    path("readings/<uuid:pk>/stop/", reading_views.stop, name="stop_reading"),
+    path("readings/<uuid:pk>/resume/", reading_views.resume, name="resume_reading"),
+    path("readings/<uuid:pk>/remove/", reading_views.remove, name="remove_reading"),
+    path("readings/<uuid:pk>/take-along/", reading_views.take_along, name="take_reading_along"),
+    path("files/<uuid:pk>/read/", reading_views.read_file, name="read_file"),
     path("tasks/<uuid:pk>/run/", run_views.task_run, name="task_run"),
     path("tasks/code/<str:code>/", run_views.by_code, name="task_by_code"),
     path("runs/<uuid:pk>/start/", run_views.act, {"what": "start"}, name="run_start"),

@@ -33,6 +33,7 @@ GROUPS = {
         "personas.SummaryPrompt": "summarize",
         "personas.PromptText": "format_quote",
         "personas.Persona": "face",
+        "personas.SavedPrompt": "bookmark",
         "personas.Reminder": "campaign",
         "personas.BudgetProfile": "tune",
     },

@@ -39,6 +39,7 @@ def translate() -> None:
     known.update(WORDS.values())
     for app in APPS:
         _change(apps.get_app_config(app), NAMES[:1])
+    apps.get_app_config("auth").verbose_name = apps.get_app_config("accounts").verbose_name  # groups are of people
     go_with_people = {relation.related_model for relation in get_user_model()._meta.related_objects}
     for model in go_with_people - admin.site._registry.keys():  # which are counted before somebody is deleted
         _names(model)

@@ -32,6 +32,11 @@ class LeanUnfoldConfig(unfold.DefaultAppConfig):
         unfold_list.ROW_CLASSES[:] = ["cell"]
         unfold_list.CHECKBOX_CLASSES[:] = ["action-checkbox", "cell"]
         widgets.CHECKBOX_CLASSES[:] = ["tick"]
+        ours = {
+            "checked:bg-green-500": "checked:bg-primary-600",
+            "dark:checked:bg-green-700": "dark:checked:bg-primary-600",
+        }
+        widgets.SWITCH_CLASSES[:] = [ours.get(each, each) for each in widgets.SWITCH_CLASSES]
         super().ready()  # type: ignore[no-untyped-call]  # Unfold annotates nothing here
 
 

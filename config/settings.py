@@ -240,6 +240,7 @@ SPECTACULAR_SETTINGS = {
         "MemberRole": "projects.models.Membership.Role",
         "EffortEnum": "llm.models.Effort",
         "LanguageEnum": LANGUAGES,
+        "ReadingStatus": "chat.models.Reading.Status",
     },
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "config.api_docs.schema.complete"],
     "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have

@@ -18,6 +18,7 @@ from chat.api.plan import DocumentBudgetView
 from chat.conversations import api as conversations_api
 from chat.conversations import views
 from chat.openai_api import api as protocol_api
+from chat.readings import api as reading_api
 from chat.runs import api as run_api
 from chat.summaries import api as summary_api
 from chat.usage.api import UsageView
@@ -46,6 +47,7 @@ router.register("projects", projects_api.ProjectViewSet)
 router.register("invitations", projects_api.InvitationViewSet)
 router.register("shares", conversations_api.ShareViewSet)
 router.register("imports", conversations_api.ImportViewSet)
+router.register("readings", reading_api.ReadingViewSet)
 router.register("summaries", summary_api.SummaryViewSet)
 router.register("tokens", accounts_api.TokenViewSet)
 router.register("webhooks/deliveries", webhook_api.WebhookDeliveryViewSet)

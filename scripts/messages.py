@@ -32,7 +32,7 @@ PROGRAMS = re.compile(
     r"|^chat/(realtime/events|context/(plan_io|rendering)|summaries/writing|texts/examples|models/summary)"
     r"|^files/index/indexing|^llm/(agent_loop|model_facts|models|types|tokens)|^personas/models"
 )
-MODELS = {"CONTINUE", "NOT_ALLOWED", "TEXTS"}
+MODELS = {"CONTINUE", "NOT_ALLOWED", "OF_READINGS", "TEXTS"}
 # Arguments that describe fields and calls to programmers and administrators.
 DESCRIPTIONS = {"help", "help_text", "description", "summary", "violation_error_message"}
 # Callables and tables whose words are put into a sentence: “There is no such {what}”; and states, as in “is {status}”.
@@ -93,7 +93,7 @@ def in_python() -> Iterator[tuple[Message, str]]:
         reader.visit(ast.parse(path.read_text()))
         yield from ((message, name) for message in reader.found)
     yield from ((Message(state, context=CONTEXT), "projects/models/task.py") for state in STATES)
-    yield from ((Message(words, context=CONTEXT), "personas/texts.py") for words in _of_texts())
+    yield from ((Message(words, context=CONTEXT), "personas/texts/") for words in _of_texts())
     yield from in_frame()
     from config import admin, admin_words  # noqa: PLC0415 - only once Django is set up
 

@@ -94,6 +94,9 @@ class House:
             "project-search": f"/projects/{project}/?q=fee",
             "files": "/files/",
             "file": f"/files/{file}/",
+            "read-file": f"/files/{file}/read/",
+            "readings": "/readings/",
+            "reading": f"/readings/{self._reading(file)}/",
             "personas": "/personas/",
             "persona": f"/personas/{persona}/",
             "persona-new": "/personas/new/",
@@ -200,6 +203,14 @@ class House:
             "task": f"/tasks/{task['id']}/",
             "run": f"/c/{self.caller.get(f'runs/{run}/')['conversation']}/",
         }
+
+    def _reading(self, file: str) -> str:
+        self.say({"text": "- The fee is limited to 500 euros a year [1]."})
+        asked = {"file": file, "question": "Which limits does it name?", "model": self.model}
+        calls = self.caller.post("readings/plan/", asked, expect=200)["calls"]
+        made = self.caller.post("readings/", {**asked, "calls": calls})["id"]
+        until(lambda: self.caller.get(f"readings/{made}/")["status"] == "done", "the file is read")
+        return str(made)
 
     def _import(self) -> str:
         export = json.dumps(EXPORT).encode()

@@ -113,13 +113,16 @@ class Product:
 
 
 def until(condition: Any, what: str, seconds: float = WAIT) -> Any:
-    """Waits until `condition()` is true and returns its value; fails with `what` after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    """Waits until `condition()` is true and returns its value; fails with `what` after `seconds`.
+
+    It asks less often the longer it waits, since what it waits for needs the processor too.
+    """
+    begun = time.monotonic()
+    while (waited := time.monotonic() - begun) < seconds:
         value = condition()
         if value:
             return value
-        time.sleep(0.02)
+        time.sleep(min(0.2, 0.02 + waited / 10))
     raise AssertionError(f"it did not happen within {seconds:g} s that {what}")
 
 

@@ -21,6 +21,7 @@ from chat.conversations.importing import jobs as imports
 from chat.models.conversation_state import state_of
 from chat.models.queries import following
 from chat.openai_api import create_turn
+from chat.readings import jobs as readings
 from chat.realtime.event_stream import announce, announce_state, hint
 from chat.replay import services as replays
 from chat.runs import drafts
@@ -123,6 +124,8 @@ def sweep_turns() -> None:
         background.carry(_summary_ended(conversation_id))
     for job_id in summaries.unclaimed:
         enqueue("chat.tasks.summarise", job_id)
+    for reading_id in readings.unclaimed():
+        enqueue("chat.tasks.read_all", reading_id)
     for conversation_id in sending.due():
         enqueue("chat.tasks.send_next", conversation_id)
     for run_id in runs.due():
@@ -162,6 +165,11 @@ def count_imported(import_id: str) -> None:
 @shared_task(name="chat.tasks.replay")
 def replay(replay_id: str) -> None:
     replays.run(UUID(replay_id))
+
+
+@shared_task(name="chat.tasks.read_all")
+def read_all(reading_id: str) -> None:
+    background.carry(readings.run(UUID(reading_id)))
 
 
 @shared_task(name="chat.tasks.tidy_conversations")

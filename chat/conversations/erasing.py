@@ -16,6 +16,7 @@ from django.utils import timezone
 from accounts.models.workspace import workspace_at
 from audit.services import record
 from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation, Tag, Turn
+from chat.readings import services as readings
 from chat.realtime.event_stream import forget
 from core.errors import ProductError
 from core.permissions import require_store
@@ -46,7 +47,8 @@ def erase_due() -> int:
 
 
 def erase_old() -> int:
-    """Erases what nobody has written in for `conversation_days` of the workspace. Returns how many those were."""
+    """Erases what nobody has written in for `conversation_days` of the workspace, and readings that are as old. Returns
+    how many conversations those were."""
     days = workspace_at().conversation_days
     before = timezone.now() - timedelta(days=days)
     old = _free().filter(origin=Conversation.Origin.WORKSPACE, state=Conversation.State.IDLE, updated__lt=before)
@@ -55,6 +57,8 @@ def erase_old() -> int:
         for conversation in found:
             erase(conversation, files=Q(created__lt=before))
         number += len(found)
+    if days:
+        readings.erase_old(before)
     return number
 
 

@@ -14,7 +14,7 @@ from django.db import close_old_connections, transaction
 
 from accounts.models import User
 from audit.services import record
-from chat.models import Conversation, Mark, Message, ModelCall, Turn
+from chat.models import Conversation, Mark, Message, ModelCall, Reading, Turn
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.usage.services import csv_pages
@@ -126,7 +126,8 @@ async def everything(user: User) -> AsyncIterator[bytes]:
     """A zip of all that is theirs, written while it is sent: it is never whole anywhere.
 
     Conversations as Markdown and JSON, `usage.csv` with every model call, `personas.json`, `projects.json`,
-    `prompts.json`, `tasks.json`, and `files/` as they were uploaded; `missing.txt` names those whose bytes are lost.
+    `prompts.json`, `readings.json`, `tasks.json`, and `files/` as they were uploaded; `missing.txt` names those whose
+    bytes are lost.
     """
     async for piece in _sent(_zip(user)):
         yield piece
@@ -179,6 +180,7 @@ def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
 def _lists(user: User) -> dict[str, Iterable[Any]]:
     """By the name of its file in the zip: what a person has beside conversations and files."""
     persona = ("name", "description", "instructions", "replaces_system_prompt", "starter_messages", "tools")
+    reading = ("file_name", "question", "model_name", "status", "answer", "created", "finished")
     task = ("code", "level", "horizon", "date", "title", "notes", "archetype", "status", "created", "finished")
     return {
         "personas.json": [
@@ -190,6 +192,11 @@ def _lists(user: User) -> dict[str, Iterable[Any]]:
             for row in Project.objects.filter(owner=user).order_by("pk")
         ],
         "prompts.json": SavedPrompt.objects.filter(owner=user).order_by("pk").values("name", "text"),
+        "readings.json": [
+            {name: getattr(row, name) for name in reading}
+            | {"parts": list(row.parts.filter(level=0).values("start", "end", "state", "findings"))}
+            for row in Reading.objects.listed_for(user).order_by("pk")
+        ],
         "tasks.json": Task.objects.filter(owner=user).order_by("pk").values(*task, "parent__code", "project__name"),
     }
 

@@ -43,6 +43,7 @@ MAX_PROJECTS = 200  # to choose from
 SHARES = 200  # on the page of all links
 IMPORTS = 20  # on the page of imports
 RESULTS = 1_000  # of one import
+READINGS = 20  # of a conversation
 DAY_PAGE = 40  # messages of a day
 LONGEST_PASSWORD = 200  # characters that are looked at
 OPENED = "opened"  # the cookie that stands for the password of a link
@@ -67,8 +68,8 @@ def conversations(request: Request) -> HttpResponse:
 def organise(request: Request, found: Conversation) -> HttpResponse:
     """What can be done with a conversation: in a menu, or without scripts as a page."""
     template = "chat/_organise.html" if request.htmx else "chat/organise.html"
-    context = {"conversation": found, "permissions": found.permissions.all(), **_places(request.user)}
-    return render(request, template, context)
+    beside = {"permissions": found.permissions.all(), "readings": found.readings.all()[:READINGS]}
+    return render(request, template, {"conversation": found, **beside, **_places(request.user)})
 
 
 def _places(user: User) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from chat.models.conversation import (
     RenderedAnswer,
     StepReasoning,
     Tag,
+    ToolPermission,
     Turn,
 )
 from chat.models.import_job import Import
 from chat.models.ledger import ModelCall, PersonSum, UsageDay, UsageSum
-from chat.models.permission import ToolPermission
+from chat.models.reading import Reading, ReadingPart
 from chat.models.replay import Replay, ReplayedTurn
 from chat.models.run import Mention, Run, RunStep
 from chat.models.share import Share
@@ -32,6 +33,8 @@ __all__ = [
     "ModelCall",
     "NextMessage",
     "PersonSum",
+    "Reading",
+    "ReadingPart",
     "RenderedAnswer",
     "Replay",
     "ReplayedTurn",

@@ -22,10 +22,10 @@ class ModelCallQuerySet(models.QuerySet["ModelCall"]):
         return self.filter(person_id=user.pk)
 
 
-def _named(to: Any) -> Any:
+def _named(to: Any, **options: Any) -> Any:
     """What a call names, while that is there. The database enforces nothing: a call has cost what it has cost, also
     where the model or the project is removed in the moment in which it is written down."""
-    return models.ForeignKey(to, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False)
+    return models.ForeignKey(to, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False, **options)
 
 
 class ModelCall(models.Model):
@@ -44,6 +44,7 @@ class ModelCall(models.Model):
         REPLAY = "replay", gettext_lazy("Prompt lab")
         CITATIONS = "citations", gettext_lazy("Check of citations")
         READING = "reading", gettext_lazy("Pages read")
+        FULL_READ = "full_read", gettext_lazy("Reading of a whole file")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     person = _named(settings.AUTH_USER_MODEL)
@@ -51,6 +52,7 @@ class ModelCall(models.Model):
     turn = _named(Turn)
     project = _named("projects.Project")
     persona = _named("personas.Persona")
+    reading = _named("chat.Reading", db_index=False)
     model = _named("llm.Model")
     model_name = models.CharField(max_length=200)
     provider_name = models.CharField(max_length=100)
@@ -72,6 +74,7 @@ class ModelCall(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["person", "-created"], name="model_call_of_person"),
             models.Index(fields=["-created"], name="model_call_created"),
+            models.Index(fields=["reading"], condition=Q(reading__isnull=False), name="model_call_of_reading"),
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["turn", "number"], name="one_row_per_call_of_a_turn"),

@@ -34,11 +34,16 @@ SELECT id, parent_id, role FROM below
 """
 
 
+_ATTACHED = Prefetch("attachments", Attachment.objects.select_related("file"))
+
+
 def branch(leaf_id: UUID, *, newest: int, leaf_depth: int) -> list[Message]:
-    """The `newest` messages of the branch that ends at `leaf_id`, oldest first."""
+    """The `newest` messages of the branch that ends at `leaf_id`, oldest first; without their conversation's row, which
+    whoever asks has."""
     lowest = max(-1, leaf_depth - newest)
     ids = RawSQL(_ANCESTORS, [leaf_id, lowest])  # noqa: S611 - a constant statement with bound parameters
-    return list(with_rows(Message.objects.filter(pk__in=ids)).order_by("depth"))
+    rows = Message.objects.filter(pk__in=ids).select_related("turn__model", "model__provider").defer("turn__report")
+    return list(rows.prefetch_related(_ATTACHED).order_by("depth"))
 
 
 def ids_down_to(leaf_id: UUID, depth: int) -> list[UUID]:
@@ -78,7 +83,7 @@ def sibling_rows(message: Message) -> "QuerySet[Message]":
 def with_rows(messages: "QuerySet[Message]") -> "QuerySet[Message]":
     """The rows that every reader of a message needs, in the same query."""
     rows = messages.select_related("conversation", "turn__model", "model__provider").defer("turn__report")
-    return rows.prefetch_related(Prefetch("attachments", Attachment.objects.select_related("file")))
+    return rows.prefetch_related(_ATTACHED)
 
 
 class Below(NamedTuple):

@@ -33,11 +33,12 @@ class Said:
 @dataclass(frozen=True, slots=True)
 class Charge:
     """As what a call is written down, and whose it is: `person` is an id, None where a command makes it; `conversation`
-    is None where it is for none."""
+    is None where it is for none. `reading` is the id of the one that it is a part of."""
 
     conversation: Conversation | None
     purpose: ModelCall.Purpose
     person: UUID | None
+    reading: UUID | None = None
 
 
 async def ask(
@@ -86,6 +87,7 @@ def _record(model: Model, request: ModelRequest, charge: Charge, said: Said) -> 
         counted,
         purpose=charge.purpose,
         person_id=charge.person,
+        reading_id=charge.reading,
         conversation=charge.conversation,
         project=scope.project if scope else None,
         persona=scope.persona if scope else None,

@@ -23,6 +23,7 @@ ICONS = {
     "summarised": "stack",
     "left_out": "out",
 }
+FILES, NOT_WHOLE = ("file", "project_file"), ("shortened", "stubbed", "by_search", "left_out")
 ALIKE = 4  # rows that are alike; more of them are folded
 
 
@@ -38,7 +39,7 @@ class Target(NamedTuple):
 class Row:
     """One source. `state` is a key of `ICONS`; `words` say how and why where it is not there in full. `message`: the
     element of the page to go to. `rows`: of a fold, those that it stands for. `tokens`: None where it has none of its
-    own."""
+    own. `file`: the id of one that the model does not see whole, so that its person may have all of it read."""
 
     title: str
     state: str
@@ -50,6 +51,7 @@ class Row:
     target: Target | None = None
     used: bool = False
     rows: "Sequence[Row]" = ()
+    file: str = ""
 
     @property
     def icon(self) -> str:
@@ -177,6 +179,7 @@ def _row(source: SourceEntry) -> Row:
         by=str(ROLES.get(role, "")),
         words="" if whole else state_of(source),
         used=source.get("used", False),
+        file=str(_uuid(source.get("id")) or "") if source["kind"] in FILES and state in NOT_WHOLE else "",
     )
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from accounts.models import User
 from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget, Reserves, document_budget
-from chat.models import Conversation, LastPrompt, Message, Summary
+from chat.models import Conversation, LastPrompt, Summary
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import in_force
 from chat.prompts import builder, report
@@ -53,7 +53,7 @@ def plan_ahead(
     files = chosen_files(user=user, ids=draft.files)
     text, conversation = draft.text.strip(), scope.conversation
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
-    leaf = Message.objects.get(pk=conversation.leaf_id) if conversation and conversation.leaf_id else None
+    leaf = conversation.leaf if conversation else None
     allowed = _line(context, scope, _summary(scope)) if files else None
     plan = partial(builder.plan, leaf=leaf, added=[builder.draft_message(text)], files=files)
     try:

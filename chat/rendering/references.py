@@ -82,6 +82,11 @@ def cited(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:
                 yield sources[number]
 
 
+def cited_numbers(text: str) -> set[int]:
+    """All numbers that a text cites, whether anything stands under them or not."""
+    return {int(number) for match in CITED.finditer(text) for number in re.findall(r"\d+", match[2])}
+
+
 def citation_rule(state: StateInline, silent: bool) -> bool:
     """A rule of the Markdown parser; `env["sources"]` says what can be cited.
 

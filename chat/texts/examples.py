@@ -15,12 +15,14 @@ from chat.models import Summary
 from chat.models.summary import text_of
 from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, line_of, listing_text
 from chat.prompts.wording import SECTIONS
+from chat.readings import asking
+from chat.readings.planning import Budget
 from chat.runs import prompts
 from chat.summaries.writing import DEFAULT_PROMPT, form_of
 from chat.turns import judging
 from llm import tokens
 from llm.types.model_call import ToolCall
-from personas.texts import CITATIONS, IN_PROMPTS, SCANS, SUMMARIES, TEXTS, TITLES, Own, Texts
+from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SUMMARIES, TEXTS, TITLES, Own, Texts
 from projects.models.task import Task
 from projects.planner.queries import PromptTasks, render
 
@@ -75,6 +77,8 @@ def example(name: str, texts: Texts) -> list[Shown]:
         made = list(_summary(name, marked))
     elif group == SCANS:
         made = [("", "user", marked["page_read"])]
+    elif group == READINGS:
+        made = [("", said.role, said.text) for said in _reading(name, marked)]
     else:
         made = [("", "user", _of_run(name, marked))]
     return [Shown(section, role, _pieces(text)) for section, role, text in made]
@@ -166,6 +170,19 @@ def _summary(name: str, texts: Texts) -> Iterable[tuple[str, str, str]]:
     said = (f"[2026-11-21 13:02] Person:\n{OLDER[0].text}", f"[2026-11-21 13:02] Assistant:\n{OLDER[1].text}")
     so_far = f"{texts['summary_so_far']}\n{text_of(_told(), texts)}"
     yield "", "user", "\n\n".join([so_far, texts["summary_messages"], *said])
+
+
+def _reading(name: str, texts: Texts) -> asking.Messages:
+    question, title = OLDER[2].text or "", REPORT.title
+    sizes = {"part": 16_000, "fold": 20_000, "notes": 20_000, "answer": 4_000}
+    budget = Budget(**sizes, findings=1_000, folded=2_000, thinking=0, beside=0)
+    if name.startswith("reading_part"):
+        passages = asking.numbered("The harvest was better than last year.", 0, 39, [39])
+        return asking.of_part(texts, question, title, passages, budget)
+    notes = ["- The harvest was better than last year [1].", "- 4,100 kg of cacao were bought [7][9]."]
+    if name == "reading_fold":
+        return asking.of_fold(texts, question, title, notes, budget)
+    return asking.of_answer(texts, question, title, notes, 97)
 
 
 def _of_run(name: str, texts: Texts) -> str:

@@ -31,7 +31,9 @@ from personas.models import Persona
 from personas.services import model_for
 
 OFFERED = 12  # models that a page brings along; each weighs some 100 bytes
-FIRST = 8  # messages that a conversation opens with, the newest: a screen or some; those above come with scrolling
+FIRST = 8  # messages that a conversation opens with at most, the newest; those above come with scrolling
+LINES = 40  # of text with which a screen is full: of long messages fewer are enough
+LINE = 80  # characters
 PAGE = 24  # messages of one page further up
 BELOW = 12  # messages that are shown below the one it opens at
 
@@ -169,14 +171,27 @@ def _parts(parts: list[dict[str, Any]], blocks: Sequence[list[str]]) -> list[dic
     return shown
 
 
+def _a_screen_of(messages: list[Message]) -> list[Message]:
+    """Of the newest messages as many as fill one."""
+    lines = 0
+    for index, message in reversed(list(enumerate(messages))):
+        lines += sum(1 + len(line) // LINE for line in message.text.splitlines())
+        if lines >= LINES:
+            return messages[index:]
+    return messages
+
+
 def branch_page(
-    conversation: Conversation, before: Message | None = None, *, newest: int = FIRST
+    conversation: Conversation, before: Message | None = None, *, newest: int | None = None
 ) -> tuple[list[MessageView], UUID | None]:
-    """The newest messages of the branch on show, or a page above `before`; and where to go on upwards, if anywhere."""
+    """The newest messages of the branch on show (without a number as many as fill a screen), or a page above `before`;
+    and where to go on upwards, if anywhere."""
     end = conversation.leaf if before is None else before.parent
     if end is None:
         return [], None
-    messages = branch(end.pk, newest=PAGE if before else newest, leaf_depth=end.depth)
+    messages = branch(end.pk, newest=PAGE if before else newest or FIRST, leaf_depth=end.depth)
+    if before is None and newest is None:
+        messages = _a_screen_of(messages)
     older = messages[0].pk if messages and messages[0].depth > 0 else None
     views = placed(messages, conversation, beside=before is None)
     summary, failed = of_branch(conversation)
@@ -201,6 +216,8 @@ def one_message(message: Message) -> MessageView:
 
 def placed(messages: Sequence[Message], conversation: Conversation, *, beside: bool = False) -> list[MessageView]:
     """Messages of one branch with their places in the tree; `beside`: the last one with those to show in its scope."""
+    for message in messages:
+        message.conversation = conversation  # which the row would otherwise ask the database for
     places, last = siblings(messages), messages[-1]
     group = side_by_side(last) if beside and len(places[last.pk]) > 1 else []
     # An answer that is being written has grown between the two queries: the page shows one of them.
@@ -210,8 +227,8 @@ def placed(messages: Sequence[Message], conversation: Conversation, *, beside: b
     branches, titles = branches_of([*messages, *group], places, conversation.leaf_id), titles_of(conversation)
     marks = marks_on(conversation.pk, conversation.leaf_id)
 
-    for message in (*messages, *group):
-        message.conversation = conversation  # which the row would otherwise ask the database for
+    for message in group:
+        message.conversation = conversation
     answers = (message for message in (*messages, *group) if message.role == Message.Role.ASSISTANT)
     sources = {message.pk: sources_of(message, titles) for message in answers}
     blocks = blocks_of([(message, sources[message.pk]) for message in (*messages, *group) if message.pk in sources])

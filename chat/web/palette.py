@@ -69,6 +69,7 @@ def commands() -> list[Row]:
         Row(_("Prompts"), "write", reverse("prompts:list")),
         Row(_("Tasks"), "task", reverse("tasks:today")),
         Row(_("Files"), "file", reverse("files:list")),
+        Row(_("Files read whole"), "file", reverse("chat:readings")),
         Row(_("Settings"), "settings", reverse("settings:preferences")),
         Row(_("My usage"), "task", reverse("chat:usage")),
         Row(_("Import and export"), "file", reverse("chat:imports")),

@@ -1,9 +1,11 @@
-"""`{% modules "js/conversation.js" … %}`: the scripts of a page, and at once everything that they import.
+"""`{% modules "js/conversation.js" … %}`: the scripts of a page, and at once everything that they import;
+`{% after_styles %}…{% endafter_styles %}`: tags that a browser gets to know when it has the stylesheet.
 
 Imports are rewritten to hashed names where files are collected, so no import map is needed; but a browser would find
 what is imported only when it has read what imports it, one level after the other.
 """
 
+import json
 import posixpath
 import re
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from django import template
 from django.conf import settings
 from django.contrib.staticfiles.finders import find
 from django.templatetags.static import static
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 register = template.Library()
@@ -28,6 +30,16 @@ def modules(*names: str) -> SafeString:
     preloads = format_html_join("\n", '<link rel="modulepreload" href="{}">', ((static(each),) for each in imported))
     scripts = format_html_join("\n", '<script type="module" src="{}"></script>', ((static(name),) for name in names))
     return SafeString(f"{preloads}\n{scripts}")
+
+
+@register.simple_block_tag(takes_context=True)
+def after_styles(context: template.Context, content: str) -> SafeString:
+    """Over a slow link scripts would otherwise share the line with the stylesheet, without which nothing is shown. A
+    script within the page waits for the stylesheet, and browsers ask ahead only for what they read as tags. What it
+    writes is as if it had stood there: its scripts run when the page is complete, in their order.
+    """
+    written = SafeString(json.dumps(content).replace("<", "\\u003c"))
+    return format_html('<script nonce="{}">document.write({});</script>', context["request"].csp_nonce, written)
 
 
 def _reached(name: str) -> Iterator[str]:

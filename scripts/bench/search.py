@@ -14,7 +14,7 @@ from typing import Any
 from scripts.services import Services
 
 CHUNKS = 100_000
-PROGRAM = "import django; django.setup(); from scripts.bench.search_run import main; main({})"
+PROGRAM = "import django; django.setup(); from scripts.bench.retrieval.large_collection import main; main({})"
 
 
 def rows(chunks: int = CHUNKS) -> list[dict[str, Any]]:

@@ -205,12 +205,14 @@ function move(parent, node, next) {
 
 /** @param {Element} here @param {Element} node */
 function takeAttributes(here, node) {
+  const lit = here.classList.contains("lit"); // by what is pointed at, of which the new HTML knows nothing
   for (const { name, value } of node.attributes)
     if (here.getAttribute(name) !== value && name !== "open") here.setAttribute(name, value);
   const waits = here.hasAttribute("data-disabled-by-htmx"); // for the answer to what it sent
   for (const { name } of [...here.attributes])
     if (!node.hasAttribute(name) && name !== "open" && !(waits && name.includes("disabled")))
       here.removeAttribute(name);
+  if (lit) here.classList.add("lit");
 }
 
 /** @param {HTMLTextAreaElement} here @param {HTMLTextAreaElement} node @param {boolean} written */

@@ -11,6 +11,7 @@ from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from audit.models import Entry
 from chat.conversations.sharing import Terms, share
+from chat.models import Reading
 from personas.models import Persona
 from projects import services as projects
 from tests.accounts.factors import code_of
@@ -140,6 +141,20 @@ def _(w: World) -> None:
     made = w.conversation(w.olga)
     w.post(f"/c/{made.pk}/delete/")
     w.post(f"/c/{made.pk}/restore/")
+
+
+@page("reading.begun")
+def _(w: World) -> None:
+    w.model()
+    file = w.text(w.olga)
+    shown = w.page.get(f"/files/{file.pk}/read/")
+    w.post(f"/files/{file.pk}/read/", {"question": TEXT, "calls": shown.context["planned"].plan.calls})
+
+
+@page("reading.removed")
+def _(w: World) -> None:
+    made = Reading.objects.create(person=w.olga, question=TEXT, file_name=TEXT, status="done", calls=2, tokens=1)
+    w.post(f"/readings/{made.pk}/remove/")
 
 
 @page("share.made")

@@ -14,7 +14,7 @@ from accounts.models import ApiToken, User
 from accounts.services import create_token
 from audit.models import Entry
 from chat.models import Conversation, Message
-from files.models import File
+from files.models import File, FileText
 from llm.models import Model, Provider
 from personas.models import Persona
 from projects.models import Project
@@ -76,6 +76,12 @@ class World:
         asked = Message.objects.create(conversation=made, role="user", parts=[{"type": "text", "text": TEXT}])
         Conversation.objects.filter(pk=made.pk).update(leaf=asked)
         made.refresh_from_db()
+        return made
+
+    def text(self, owner: User) -> File:
+        """A file that can be read."""
+        made = self.file(owner)
+        FileText.objects.create(file=made, text=TEXT)
         return made
 
     def file(self, owner: User) -> File:

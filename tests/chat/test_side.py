@@ -93,12 +93,12 @@ def test_what_is_shown_already_is_not_sent_again_unless_another_conversation_is_
 ) -> None:
     opened = past(user, 1)
     page = browser.get("/conversations/?current=").content.decode()
-    (seen,) = re.findall(r'name="seen" value="([^"]*)"', page)
+    (seen,) = re.findall(r'name="seen"\s+value="([^"]*)"', page)
     assert 'aria-current="page"' not in page
     assert browser.get(f"/conversations/?current=&seen={seen}").status_code == 204
     page = browser.get(f"/conversations/?current={opened.pk}&seen={seen}").content.decode()
     assert 'aria-current="page"' in page
-    (seen,) = re.findall(r'name="seen" value="([^"]*)"', page)
+    (seen,) = re.findall(r'name="seen"\s+value="([^"]*)"', page)
     assert browser.get(f"/conversations/?current={opened.pk}&seen={seen}").status_code == 204
 
 

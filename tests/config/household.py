@@ -23,6 +23,8 @@ from chat.models import (
     Import,
     Message,
     ModelCall,
+    Reading,
+    ReadingPart,
     Replay,
     Run,
     Share,
@@ -137,6 +139,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     for_everybody = SavedPrompt.objects.create(name=unique, text="For everybody.")
     rows.append(for_everybody)
     rows += [Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
+    reading = _reading(turn, file)
+    rows.append(reading)
     hook, delivery = _webhook(owner)
     what = {"action": 2, "what": "user", "row": "somebody"}
     rows.append(Entry.objects.filter(object_id=str(token.pk)).latest("sequence"))
@@ -178,6 +182,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "tasks/pk": str(task.pk),
         "code/code": task.code,
         "runs/pk": str(run.pk),
+        "readings/pk": str(reading.pk),
         "day/start": "2026-11-21",
         "month/start": "2026-11",
         "year/start": "2026",
@@ -249,6 +254,15 @@ def _run(owner: User, task: Task) -> Run:
     place, now = Conversation.objects.create(owner=owner, title=PRIVATE), timezone.now()
     words = {"needs": PRIVATE, "detail": PRIVATE}
     return Run.objects.create(owner=owner, task=task, conversation=place, status="waiting", heartbeat=now, **words)
+
+
+def _reading(turn: Turn, file: File) -> Reading:
+    words = {"question": PRIVATE, "answer": PRIVATE, "file_name": PRIVATE, "detail": PRIVATE}
+    numbers = {"calls": 2, "tokens": 1, "passages": [9]}
+    owner, place = turn.conversation.owner, turn.conversation
+    reading = Reading.objects.create(person=owner, conversation=place, file=file, status="stopped", **words, **numbers)
+    ReadingPart.objects.create(reading=reading, start=0, end=9, state="done", findings=PRIVATE)
+    return reading
 
 
 def _webhook(owner: User) -> tuple[Webhook, WebhookDelivery]:

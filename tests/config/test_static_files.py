@@ -183,6 +183,18 @@ def test_everything_a_page_imports_is_preloaded_once_and_before_its_scripts() ->
         assert set(rendered(name)) == {name, *imports_of(name)}
 
 
+def test_scripts_are_asked_for_after_the_stylesheet() -> None:
+    """By a script of the page itself, which browsers do not run before they have it."""
+    source = "{% load modules %}{% after_styles %}{% modules 'js/page.js' %}<b>\"</b>{% endafter_styles %}"
+    request = HttpRequest()
+    request.csp_nonce = "once"  # type: ignore[attr-defined]  # which a middleware puts there
+    html = Template(source).render(Context({"request": request}))
+    [written] = re.findall(r'^<script nonce="once">document\.write\((".*")\);</script>$', html, re.DOTALL)
+    assert "<" not in written
+    tags = Template("{% load modules %}{% modules 'js/page.js' %}").render(Context())
+    assert json.loads(written) == tags + '<b>"</b>'
+
+
 def test_a_module_that_is_not_there_is_named() -> None:
     with pytest.raises(FileNotFoundError, match=r"js/gone\.js"):
         rendered("js/gone.js")

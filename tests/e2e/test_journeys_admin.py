@@ -1,5 +1,5 @@
-"""An administrator finds why answers failed and what they cost, writes what a model is told, and runs projects, on a
-desktop and on a phone. How a provider is connected: test_setup.py."""
+"""An administrator connects a provider, finds why answers failed and what they cost, writes what a model is told, and
+runs projects, on a desktop and on a phone, with the pages of the admin alone."""
 
 import re
 from collections.abc import Iterator
@@ -11,11 +11,13 @@ from playwright.sync_api import Locator, expect
 
 from accounts.models import User
 from chat.models import Conversation, Message, ModelCall, Turn
-from llm.models import Model
-from personas.models import BudgetProfile, PromptText, Reminder
+from llm.models import Model, Provider
+from llm.services import set_default_model
+from personas.models import BudgetProfile, PromptText, Reminder, SystemPrompt
 from tests.conftest import Person
 from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import Look, elsewhere
+from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
@@ -70,6 +72,95 @@ def test_why_answers_failed_and_what_they_cost(admin: Look, person: Person) -> N
     admin.press(row.get_by_role("link"))
     expect(page).to_have_url(re.compile("error=seldom_seen"))
     expect(page.locator("#result_list")).to_contain_text(person.username)
+
+
+def act(look: Look, name: str) -> None:
+    """A button above a row's page; on a phone they are in a menu."""
+    if look.phone:
+        look.press(look.page.get_by_role("link", name="more_horiz"))
+    look.press(look.page.get_by_role("link", name=name))
+
+
+@pytest.fixture
+def new_provider() -> Iterator[str]:
+    """Its name; it is gone afterwards, and the model of before answers by default."""
+    name = f"Elsewhere {uuid4().hex[:8]}"
+    yield name
+    elsewhere(lambda: set_default_model(model=Model.objects.get(provider__name="Scripted", name="scripted")))
+    elsewhere(lambda: Provider.objects.filter(name=name).delete())
+
+
+def test_a_provider_is_connected_and_its_model_answers(admin: Look, product: Product, new_provider: str) -> None:
+    page = admin.page
+    admin.go("/admin/llm/provider/")
+    admin.press(page.get_by_role("link", name="Add provider"))
+    page.get_by_label("Name").fill(new_provider)
+    page.get_by_label("Kind").select_option("openai")
+    page.get_by_label("Base URL").fill("http://127.0.0.1:9/v1")
+    page.get_by_label("API key").fill("a-key")
+    no_fault(admin)
+    admin.press(page.get_by_role("button", name="Save", exact=True))
+    expect(page.get_by_text(f"“{new_provider}” is saved, and has no models yet.")).to_be_visible()
+    admin.press(page.get_by_role("link", name="Test connection and choose models"))
+    expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    no_fault(admin)
+    admin.press(page.get_by_role("link", name=new_provider, exact=True).first)
+    expect(page.get_by_label("API key")).to_have_value("")
+    page.get_by_label("Base URL").fill(product.model.openai_url)
+    page.get_by_label("API key").fill("a-key")  # the one that is stored is for the address before
+    admin.press(page.get_by_role("button", name="Save", exact=True))
+    expect(page.get_by_text(f"“{new_provider}” is saved, and has no models yet.")).to_be_visible()
+    admin.press(page.get_by_role("link", name="Test connection and choose models"))
+    expect(page.get_by_role("status")).to_contain_text("It answers")
+    page.get_by_label("scripted", exact=True).check()
+    no_fault(admin)
+    admin.press(page.get_by_role("button", name="Add the chosen and store what was found"))
+    admin.press(page.get_by_role("link", name="scripted", exact=True))
+    act(admin, "Make default")
+    admin.press(page.get_by_role("button", name="Make default"))
+    expect(page.get_by_text("scripted is now the default model.")).to_be_visible()
+    admin.go("/admin/llm/model/")
+    no_fault(admin)
+    row = page.get_by_role("row").filter(has_text=new_provider)
+    expect(row.locator(".field-is_default")).to_contain_text("default")
+
+
+@pytest.fixture
+def no_new_prompt() -> Iterator[None]:
+    """What is written in the test is gone afterwards, and the version of before is sent again."""
+    before = elsewhere(lambda: list(SystemPrompt.objects.values_list("pk", "active")))
+    yield
+    elsewhere(lambda: SystemPrompt.objects.exclude(pk__in=[pk for pk, _ in before]).delete())
+    elsewhere(lambda: SystemPrompt.objects.filter(pk__in=[pk for pk, active in before if active]).update(active=True))
+
+
+def test_a_system_prompt_is_written_twice_and_rolled_back(admin: Look, person: Person, no_new_prompt: None) -> None:
+    page = admin.page
+    first, second = (f"Be {each}, says {person.username}." for each in ("brief", "thorough"))
+    for text, before in ((first, None), (second, first)):
+        admin.go("/admin/personas/systemprompt/")
+        admin.press(page.get_by_role("link", name="Add system prompt"))
+        field = page.get_by_label("Text")
+        if before:
+            expect(field).to_have_value(before)
+        field.fill(text)
+        page.get_by_label("Note").fill(text)
+        expect(page.get_by_text("tokens").last).to_be_visible()
+        no_fault(admin)
+        admin.press(page.get_by_role("button", name="Save", exact=True))
+        row = page.get_by_role("row").filter(has_text=text)
+        expect(row.locator(".field-is_active")).to_contain_text("active")
+    admin.press(page.get_by_role("row").filter(has_text=first).locator("th a"))
+    act(admin, "Compare with the active one")
+    expect(page.locator("#content")).to_contain_text(second)
+    no_fault(admin)
+    page.go_back()
+    act(admin, "Make active")
+    admin.press(page.get_by_role("button", name="Make active"))
+    row = page.get_by_role("row").filter(has_text=first)
+    expect(row.locator(".field-is_active")).to_contain_text("active")
+    sent = elsewhere(lambda: SystemPrompt.objects.get(active=True).text)
+    assert sent == first
 
 
 def test_a_text_is_written_with_its_preview_and_the_built_in_one_brought_back(admin: Look, person: Person) -> None:

@@ -17,28 +17,12 @@ from typing import NamedTuple
 
 from core.errors import ProductError
 from core.text import unix_lines
+from personas.texts.readings import OF_READINGS, READINGS
+from personas.texts.text import Text
+
+__all__ = ["READINGS", "Text"]  # beside what is here
 
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """`group`: where it stands. `needs` and `may_have`: placeholders, and what stands in their place. `most`: how many
-    characters it may have. `may_be_empty`: then nothing is sent in its place, and no placeholder is missed."""
-
-    group: str
-    title: str
-    purpose: str
-    built_in: str
-    needs: Mapping[str, str] = field(default_factory=dict)
-    may_have: Mapping[str, str] = field(default_factory=dict)
-    may_be_empty: bool = False
-    most: int = 4_000
-
-    @property
-    def placeholders(self) -> dict[str, str]:
-        return {**self.needs, **self.may_have}
-
 
 SYSTEM = "In the system prompt"
 TASKS = "With the tasks"
@@ -52,7 +36,7 @@ RUNS = "When a run asks"
 CITATIONS = "When citations are checked"
 SCANS = "When a scan is read"
 # The order in which they stand in a prompt, then what is asked beside a conversation.
-GROUPS = (SYSTEM, TASKS, SUMMARY, FILES, CONVERSATION, REMINDER, TITLES, SUMMARIES, RUNS, CITATIONS, SCANS)
+GROUPS = (SYSTEM, TASKS, SUMMARY, FILES, CONVERSATION, REMINDER, TITLES, SUMMARIES, RUNS, CITATIONS, SCANS, READINGS)
 IN_PROMPTS = GROUPS[:6]  # of a person's turn
 
 DATE = {"date": "the day, such as 2026-11-21"}
@@ -407,6 +391,7 @@ TEXTS = {
         "a few words what it does not carry. Judge by the passage alone. Write nothing else. For example:\n"
         "1: yes\n2: no, the passage says 500 euros",
     ),
+    **OF_READINGS,
 }
 
 # By it a replay knows that a turn was planned under other built-in texts.

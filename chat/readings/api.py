@@ -1,0 +1,204 @@
+"""`/api/v1/readings/`: a question asked over all of a file, for programs."""
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.access.permissions import ScopedView
+from accounts.models import User
+from chat.models import Reading, ReadingPart
+from chat.readings import services
+from chat.readings.pages import ReadingView
+from core.requests import MoneyField, SentenceField, pages, posts, valid
+from files.services import visible_file
+
+
+class QuestionSerializer(serializers.Serializer[dict[str, Any]]):
+    file = serializers.UUIDField()
+    question = serializers.CharField(max_length=Reading.MAX_QUESTION)
+    model = serializers.UUIDField(required=False, allow_null=True, default=None)
+    conversation = serializers.UUIDField(required=False, allow_null=True, default=None)
+
+
+class NewReadingSerializer(QuestionSerializer):
+    calls = serializers.IntegerField(min_value=1, help_text="As the plan says; another number is refused with 409.")
+
+
+class AgainSerializer(serializers.Serializer[dict[str, Any]]):
+    calls = serializers.IntegerField(min_value=1, help_text="As the plan says; another number is refused with 409.")
+    only_answer = serializers.BooleanField(
+        default=False, help_text="Answer from what was read, and leave the rest unread."
+    )
+
+
+class ReadingPlanSerializer(serializers.Serializer[dict[str, Any]]):
+    """The most that it takes. `folds`: calls that put notes together; one more is for the answer."""
+
+    model = serializers.UUIDField()
+    calls = serializers.IntegerField()
+    parts = serializers.IntegerField()
+    folds = serializers.IntegerField()
+    input = serializers.IntegerField(help_text="Tokens")
+    output = serializers.IntegerField(help_text="Tokens")
+    cost = MoneyField()
+
+
+class MissingSerializer(serializers.Serializer[Any]):
+    """Characters of the text that were not read, with their pages (0 where there are none)."""
+
+    start = serializers.IntegerField()
+    end = serializers.IntegerField()
+    first_page = serializers.IntegerField()
+    last_page = serializers.IntegerField()
+    code = serializers.CharField()
+    why = SentenceField()
+
+
+class CoverageSerializer(serializers.Serializer[Any]):
+    percent = serializers.IntegerField()
+    missing = MissingSerializer(many=True)
+
+
+class ReadingSpentSerializer(serializers.Serializer[dict[str, Any]]):
+    calls = serializers.IntegerField()
+    input = serializers.IntegerField(source="input_tokens")
+    output = serializers.IntegerField(source="output_tokens")
+    cost = MoneyField(source="money")
+
+
+class PassageSerializer(serializers.Serializer[dict[str, Any]]):
+    """What stands behind a number in the answer and in what was found."""
+
+    number = serializers.IntegerField()
+    start = serializers.IntegerField()
+    end = serializers.IntegerField()
+    page = serializers.IntegerField()
+    href = serializers.CharField()
+
+
+class ReadingPartSerializer(serializers.ModelSerializer[ReadingPart]):
+    detail = SentenceField()
+
+    class Meta:
+        model = ReadingPart
+        fields: ClassVar = ["level", "start", "end", "state", "findings", "tokens", "cut_off", "code", "detail"]
+
+
+class ReadingSerializer(serializers.ModelSerializer[Reading]):
+    """`calls`, `tokens` and `cost` are the most that was agreed to. `code` and `detail`: why it ended."""
+
+    detail = SentenceField()
+    cost = MoneyField()
+
+    class Meta:
+        model = Reading
+        fields: ClassVar = [
+            *("id", "file", "file_name", "question", "conversation", "model", "model_name", "status", "code", "detail"),
+            *("calls", "tokens", "cost", "answer", "created", "finished"),
+        ]
+
+
+class WholeReadingSerializer(ReadingSerializer):
+    """Parts of level 0 are those that were asked about, the others what these were folded into. `left_out`: passages
+    that were found and are not in the answer."""
+
+    coverage = serializers.SerializerMethodField()
+    spent = serializers.SerializerMethodField()
+    sources = serializers.SerializerMethodField()
+    left_out = serializers.SerializerMethodField()
+    parts = ReadingPartSerializer(many=True)
+
+    class Meta(ReadingSerializer.Meta):
+        fields: ClassVar = [*ReadingSerializer.Meta.fields, "coverage", "spent", "sources", "left_out", "parts"]
+
+    def to_representation(self, instance: Reading) -> Any:
+        self._view = ReadingView(instance)
+        return super().to_representation(instance)
+
+    @extend_schema_field(CoverageSerializer)
+    def get_coverage(self, reading: Reading) -> Any:
+        return CoverageSerializer(self._view.coverage).data
+
+    @extend_schema_field(ReadingSpentSerializer)
+    def get_spent(self, reading: Reading) -> Any:
+        return ReadingSpentSerializer(self._view.calls).data
+
+    @extend_schema_field(PassageSerializer(many=True))
+    def get_sources(self, reading: Reading) -> Any:
+        texts = [reading.answer, *(row.findings for row in self._view.parts)]
+        return [
+            {"number": number, **self._view.place(number), "href": source.href}
+            for number, source in self._view.sources(texts).items()
+        ]
+
+    @extend_schema_field(serializers.ListField(child=serializers.IntegerField()))
+    def get_left_out(self, reading: Reading) -> list[int]:
+        return [source.number for source in self._view.left_out]
+
+
+class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Reading]):
+    pagination_class = pages("-id", size=20, at_most=100)
+    queryset = Reading.objects.none()
+
+    def get_queryset(self) -> QuerySet[Reading]:
+        listed = self.action == "list"
+        rows = (Reading.objects.listed_for if listed else Reading.objects.visible_to)(self.person)
+        return rows.select_related("person", "conversation")
+
+    def get_serializer_class(self) -> type[ReadingSerializer]:
+        return ReadingSerializer if self.action == "list" else WholeReadingSerializer
+
+    @extend_schema(responses=ReadingSerializer(many=True))
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Newest first, without what was found."""
+        return super().list(request, *args, **kwargs)
+
+    @extend_schema(request=QuestionSerializer, responses=ReadingPlanSerializer)
+    @action(detail=False, methods=["post"])
+    def plan(self, request: Request) -> Response:
+        """What it takes at most; nothing is begun."""
+        fields = valid(QuestionSerializer, request)
+        return Response(services.as_json(services.planned(asked=_asked(self.person, fields))))
+
+    @extend_schema(request=NewReadingSerializer, responses={202: WholeReadingSerializer})
+    def create(self, request: Request) -> Response:
+        """Begins it. 409 with the new plan where `calls` is not the number of calls that it takes."""
+        fields = valid(NewReadingSerializer, request)
+        made = services.start_reading(user=self.person, asked=_asked(self.person, fields), calls=fields["calls"])
+        return Response(WholeReadingSerializer(made).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(
+        parameters=[OpenApiParameter("only_answer", bool, description="Of an answer from what was read.")],
+        responses=ReadingPlanSerializer,
+    )
+    @action(detail=True, methods=["get"], url_path="plan")
+    def rest(self, request: Request, pk: str) -> Response:
+        """What going on takes at most."""
+        early = request.query_params.get("only_answer") == "true"
+        return Response(services.as_json(services.plan_again(reading=self.get_object(), only_answer=early)))
+
+    @posts(WholeReadingSerializer)
+    def stop(self, reading: Reading) -> Reading:
+        """Ends it within some seconds; what was found stays."""
+        return services.stop_reading(user=self.person, reading=reading)
+
+    @posts(WholeReadingSerializer, AgainSerializer, status=202)
+    def resume(self, reading: Reading, calls: int, only_answer: bool) -> Reading:
+        """Goes on after a stop or an error: only what is missing is asked."""
+        return services.resume_reading(user=self.person, reading=reading, calls=calls, only_answer=only_answer)
+
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Removes it with all that was found. What it took stays in the usage."""
+        services.remove_reading(user=self.person, reading=self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _asked(user: User, fields: dict[str, Any]) -> services.Asked:
+    """Raises `NotFound`."""
+    named = {name: fields[name] for name in ("question", "model", "conversation")}
+    return services.asked_of(user=user, file=visible_file(user, fields["file"]), **named)

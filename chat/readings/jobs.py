@@ -1,0 +1,341 @@
+"""A reading from claim to end. The row is the truth: whoever claims it does the work, and who has lost it ends.
+
+A part that was read is never asked about again: whoever goes on, after a crash, a stop or an error, begins with what is
+missing. A part that the model finds too long, or on which it has more to write than there is room for, is divided.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, QuerySet
+from django.utils import timezone
+
+from chat.models import ModelCall, Reading, ReadingPart
+from chat.prompts.asking import Charge, Said, ask
+from chat.readings import asking, planning, services
+from chat.readings.planning import Budget
+from core import background
+from core.background import on_database, persistently
+from core.errors import ModelError, ProductError
+from llm import tokens
+from llm.models import Model
+from llm.types.model_call import ModelRequest
+from personas.services import rules_at
+from personas.texts import Texts
+
+PARTS_AT_ONCE = 3
+LOOK_EVERY = 1.0  # seconds until a stop is seen
+PAUSE, LONGEST_PAUSE = 1.0, 20.0  # seconds before a call is made once more
+IN_A_ROW = 3  # parts that fail one after another; then the provider is given up
+MAX_TRIES = 3  # claims without progress
+LONGEST = 60_000  # characters of an answer; a model that never ends is cut off
+TOO_LONG = "context_too_long"
+
+logger = logging.getLogger(__name__)
+
+
+class _Lost(Exception):
+    """The reading is stopped, removed, or another worker's."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """What a claimed reading is carried out with. `failed`: parts that failed since one was read; `error`: the last of
+    their errors."""
+
+    reading: Reading
+    model: Model
+    texts: Texts
+    text: str
+    budget: Budget
+    waiting: "deque[ReadingPart]"
+    failed: int = 0
+    error: ProductError | None = None
+    counts: tokens.Tokenizer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts = tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
+
+    @property
+    def ours(self) -> QuerySet[Reading]:
+        return _rows(self.reading)
+
+    @property
+    def given_up(self) -> bool:
+        return self.failed >= IN_A_ROW
+
+
+def unclaimed() -> list[UUID]:
+    """Readings that wait for a worker, or whose worker is gone."""
+    waiting, running = (Reading.objects.filter(status=each) for each in Reading.LIVE)
+    gone = list(background.silent(running).values_list("pk", flat=True))
+    return [*background.unclaimed(waiting), *gone]
+
+
+def claim(pk: UUID) -> Reading | None:
+    """The reading, now ours; None when somebody else has it, or it ended. One that makes no progress is given up."""
+    waiting, running = (Reading.objects.filter(status=each) for each in Reading.LIVE)
+    free = waiting | background.silent(running)
+    counted = {"attempt": F("attempt") + 1, "tries": F("tries") + 1}
+    if not background.claim(free, pk, status=Reading.Status.RUNNING, **counted):
+        return None
+    reading = Reading.objects.select_related("person", "conversation__owner").get(pk=pk)
+    if reading.tries > MAX_TRIES:
+        detail = "The server was ended several times while it read this. Go on, or ask again with another model."
+        _end(_rows(reading), status=Reading.Status.FAILED, code="reading_gave_up", detail=detail)
+        return None
+    return reading
+
+
+async def run(pk: UUID) -> None:
+    """Carries out what nobody is carrying out; the end, good or bad, is in the row. A worker that ends leaves it to the
+    next one."""
+    reading = await on_database(claim, pk)
+    if reading is None:
+        return
+    rows = _rows(reading)
+    try:
+        with background.heartbeat(rows):
+            await _while_ours(rows, _carry_out(reading))
+    except asyncio.CancelledError:
+        long_ago = timezone.now() - timedelta(minutes=1)
+        again = {"status": Reading.Status.QUEUED, "tries": 0, "heartbeat": long_ago}
+        await asyncio.shield(persistently(lambda: rows.update(**again)))
+        raise
+    except _Lost:
+        logger.info("reading %s was stopped, or is another worker's", pk)
+    except ProductError as error:
+        code, detail = error.code, error.detail
+        stopped = code == "calls_used_up"
+        status = Reading.Status.STOPPED if stopped else Reading.Status.FAILED
+        await persistently(lambda: _end(rows, status=status, code=code, detail=detail))
+    except Exception:
+        logger.exception("reading %s failed", pk)
+        detail = "Something went wrong on the server. Go on with what is missing."
+        await persistently(lambda: _end(rows, status=Reading.Status.FAILED, code="internal_error", detail=detail))
+
+
+def _rows(reading: Reading) -> QuerySet[Reading]:
+    """The reading, while it is this claim's."""
+    return Reading.objects.filter(pk=reading.pk, attempt=reading.attempt, status=Reading.Status.RUNNING)
+
+
+def _end(rows: QuerySet[Reading], **fields: Any) -> None:
+    rows.update(finished=timezone.now(), **fields)
+
+
+async def _while_ours(rows: QuerySet[Reading], work: Coroutine[Any, Any, None]) -> None:
+    """Cuts the work off, with the calls that are under way, once the reading is stopped or lost. Raises `_Lost`."""
+    task = asyncio.create_task(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=LOOK_EVERY))[0]:
+            if not await persistently(rows.exists):
+                raise _Lost
+        task.result()
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _carry_out(reading: Reading) -> None:
+    work = await on_database(_load, reading)
+    if not reading.only_answer:
+        await _read_parts(work)
+    await _answer(work)
+
+
+def _load(reading: Reading) -> _Work:
+    """Raises what `services.text_of`, `usable_model` and `budget_of` raise."""
+    text, model, texts = services.text_of(reading), services.usable_model(reading), rules_at().texts
+    waiting = reading.parts.filter(level=0, state=ReadingPart.State.WAITING)
+    budget = services.budget_of(texts, model, reading.question)
+    return _Work(reading, model, texts, text, budget, deque(waiting))
+
+
+async def _read_parts(work: _Work) -> None:
+    """All that wait, some at once. Raises the last error where the provider was given up, or nothing could be read."""
+    readers = [asyncio.create_task(_reader(work)) for _ in range(PARTS_AT_ONCE)]
+    try:
+        await asyncio.gather(*readers)
+    finally:
+        for reader in readers:
+            reader.cancel()
+        await asyncio.wait(readers)
+    done = work.reading.parts.filter(level=0, state=ReadingPart.State.DONE)
+    if work.error is not None and (work.given_up or not await on_database(done.exists)):
+        raise work.error
+
+
+async def _reader(work: _Work) -> None:
+    while work.waiting and not work.given_up:
+        part = work.waiting.popleft()
+        try:
+            said = await _asked(work, _prompt(work, part), work.budget.findings)
+        except ModelError as error:
+            await _not_read(work, part, error)
+            continue
+        if said.unread or said.cut_off:
+            if await _divided(work, part):
+                continue
+            if said.unread:
+                detail = "The model's server did not read all of this part."
+                await _not_read(work, part, ModelError("part_cut", detail, retryable=False))
+                continue
+        work.failed = 0
+        await on_database(_store, work, part, said)
+
+
+def _prompt(work: _Work, part: ReadingPart) -> asking.Messages:
+    reading = work.reading
+    passages = asking.numbered(work.text, part.start, part.end, reading.passages)
+    return asking.of_part(work.texts, reading.question, reading.file_name, passages, work.budget)
+
+
+async def _not_read(work: _Work, part: ReadingPart, error: ModelError) -> None:
+    if error.code == TOO_LONG and await _divided(work, part):
+        return
+    work.failed, work.error = work.failed + 1, error
+    await on_database(_store_failure, work, part, error)
+
+
+async def _divided(work: _Work, part: ReadingPart) -> bool:
+    """Whether the part could be divided; its halves are read next."""
+    middle = planning.middle(work.reading.passages, part.start, part.end)
+    if middle is None:
+        return False
+    work.waiting.extendleft(reversed(await on_database(_divide, work, part, middle)))
+    return True
+
+
+async def _asked(work: _Work, messages: asking.Messages, wanted: int) -> Said:
+    """One call, made once more where it may succeed then. Raises `ModelError`, `calls_used_up` and `_Lost`."""
+    model, most = work.model, wanted + work.budget.thinking
+    most = min(most, model.max_output or most)
+    request = ModelRequest(model=model.name, messages=messages, max_output=most, window=model.window)
+    reading = work.reading
+    charge = Charge(reading.conversation, ModelCall.Purpose.FULL_READ, reading.person_id, reading.pk)
+    await on_database(_count_call, work)
+    try:
+        return await ask(model, request, charge, longest=LONGEST)
+    except ModelError as error:
+        if not error.retryable:
+            raise
+        await asyncio.sleep(min(error.retry_after or PAUSE, LONGEST_PAUSE))
+    await on_database(_count_call, work)
+    return await ask(model, request, charge, longest=LONGEST)
+
+
+def _count_call(work: _Work) -> None:
+    if not work.ours.update(asked=F("asked") + 1):
+        raise _Lost
+    reading = work.reading
+    asked = Reading.objects.values_list("asked", flat=True).get(pk=reading.pk)
+    if asked > planning.most_calls(reading.calls):
+        detail = "It takes more calls than you agreed to, as parts had to be divided. Go on to agree to the rest."
+        raise ProductError("calls_used_up", detail)
+
+
+def _store(work: _Work, part: ReadingPart, said: Said) -> None:
+    """Raises `_Lost`."""
+    text = said.text.replace("\x00", "").strip()
+    part.findings = text if any(map(str.isalnum, text)) else ""
+    part.tokens, part.cut_off = work.counts.count(part.findings), said.cut_off
+    part.state = ReadingPart.State.DONE
+    with transaction.atomic():
+        _require_ours(work, tries=0)
+        if part.pk is None:  # a fold, in the place of one of a smaller or larger window
+            ReadingPart.objects.filter(reading=work.reading, level=part.level, start=part.start).delete()
+        part.save()
+
+
+def _store_failure(work: _Work, part: ReadingPart, error: ModelError) -> None:
+    """Raises `_Lost`."""
+    part.state, part.code, part.detail = ReadingPart.State.FAILED, error.code, error.detail
+    with transaction.atomic():
+        _require_ours(work)
+        part.save()
+
+
+def _divide(work: _Work, part: ReadingPart, middle: int) -> list[ReadingPart]:
+    """Raises `_Lost`."""
+    with transaction.atomic():
+        _require_ours(work)
+        second = ReadingPart.objects.create(reading=work.reading, start=middle, end=part.end)
+        part.end = middle
+        part.save(update_fields=["end"])
+    return [part, second]
+
+
+def _require_ours(work: _Work, **fields: Any) -> None:
+    if not work.ours.update(heartbeat=timezone.now(), **fields):
+        raise _Lost
+
+
+async def _answer(work: _Work) -> None:
+    """Folds what was found until it fits, then has the question answered from it; where nothing was found, nothing is
+    asked."""
+    rows = await on_database(_found, work)
+    level = 0
+    while sum(row.tokens for row in rows) > work.budget.notes:
+        level += 1
+        groups = planning.groups_of([row.tokens for row in rows], work.budget.fold)
+        if len(groups) == len(rows):
+            detail = "What was found does not become short enough to be answered from. Choose a larger model."
+            raise ProductError("notes_do_not_fit", detail)
+        rows = [row for first, end in groups for row in await _folded(work, level, rows[first:end])]
+    if not rows:
+        await on_database(_finish, work, Said())
+        return
+    percent = await on_database(_percent, work)
+    reading, notes = work.reading, [row.findings for row in rows]
+    messages = asking.of_answer(work.texts, reading.question, reading.file_name, notes, percent)
+    said = await _asked(work, messages, work.budget.answer)
+    if said.unread:
+        raise ProductError("notes_cut", "The model's server did not read all that was found. Choose another model.")
+    await on_database(_finish, work, said)
+
+
+def _found(work: _Work) -> list[ReadingPart]:
+    return list(work.reading.parts.filter(level=0, state=ReadingPart.State.DONE).exclude(findings=""))
+
+
+def _percent(work: _Work) -> int:
+    rows = list(work.reading.parts.filter(level=0))
+    return services.coverage(work.reading, rows, []).percent
+
+
+async def _folded(work: _Work, level: int, group: Sequence[ReadingPart]) -> list[ReadingPart]:
+    """What the rows were folded into, by this worker or one before it; one alone stays as it is."""
+    if len(group) == 1:
+        return [*group]
+    start, end = group[0].start, group[-1].end
+    there = await on_database(work.reading.parts.filter(level=level, start=start, end=end).first)
+    if there is not None:
+        return [there] if there.findings else []
+    reading = work.reading
+    notes = [row.findings for row in group]
+    said = await _asked(
+        work, asking.of_fold(work.texts, reading.question, reading.file_name, notes, work.budget), work.budget.folded
+    )
+    if (said.cut_off or said.unread) and len(group) > 2:
+        half = len(group) // 2
+        return [row for each in (group[:half], group[half:]) for row in await _folded(work, level, each)]
+    row = ReadingPart(reading=reading, level=level, start=start, end=end)
+    await on_database(_store, work, row, said)
+    return [row] if row.findings else []
+
+
+def _finish(work: _Work, said: Said) -> None:
+    """Raises `_Lost`."""
+    code = "answer_cut_off" if said.cut_off else ""
+    detail = "The answer ends where the model had no room for more." if said.cut_off else ""
+    answer = {"answer": said.text.replace("\x00", "").strip(), "code": code, "detail": detail}
+    if not work.ours.update(status=Reading.Status.DONE, finished=timezone.now(), **answer):
+        raise _Lost

@@ -1,0 +1,142 @@
+"""The pages of readings: the plan beforehand, the list, one reading, and what is done with it."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from accounts.access.sessions import SignedInRequest as Request
+from chat.models import Reading
+from chat.readings import services
+from chat.readings.pages import SHOWN, ReadingView
+from core.errors import ProductError
+from core.requests import with_headers, with_row
+from files.models import File
+from files.services import visible_file
+from llm.models import Model
+
+LISTED = 100  # readings on the page of all
+
+
+@require_GET
+def readings(request: Request) -> HttpResponse:
+    rows = Reading.objects.listed_for(request.user).order_by("-id")[:LISTED]
+    return render(request, "chat/readings.html", {"section": "files", "readings": rows})
+
+
+@with_row(visible_file, "GET", "POST")
+def read_file(request: Request, file: File) -> HttpResponse:
+    """What it takes to ask a question over all of a file; a POST begins, if the number of calls is the one shown."""
+    given = request.POST if request.method == "POST" else request.GET
+    problem, planned = None, None
+    named = {name: given.get(name, "") for name in ("question", "model", "conversation")}
+    asked = services.asked_of(user=request.user, file=file, **named)
+    try:
+        if request.method == "POST":
+            calls = given.get("calls", "")
+            number = int(calls) if calls.isascii() and calls.isdigit() and len(calls) < 9 else 0
+            made = services.start_reading(user=request.user, asked=asked, calls=number)
+            return redirect("chat:reading", made.pk)
+        planned = services.planned(asked=asked)
+    except ProductError as error:
+        problem = error
+    if problem is not None and request.method == "POST":
+        planned = _planned(asked)
+    context = {
+        "section": "files",
+        "file": file,
+        "asked": asked,
+        "planned": planned,
+        "problem": problem,
+        "models": Model.objects.usable().select_related("provider").order_by("-default", "name"),
+        "most": Reading.MAX_QUESTION,
+        "before": Reading.objects.listed_for(request.user).filter(file=file).order_by("-id")[:LISTED],
+    }
+    template = "chat/_reading_plan.html" if request.htmx else "chat/read_file.html"
+    response = render(request, template, context, status=problem.status if problem and not request.htmx else 200)
+    return with_headers(response, problem) if problem else response
+
+
+def _planned(asked: services.Asked) -> services.Planned | None:
+    try:
+        return services.planned(asked=asked)
+    except ProductError:
+        return None
+
+
+@with_row(services.visible_reading, "GET")
+def reading(request: Request, found: Reading) -> HttpResponse:
+    return _page(request, found)
+
+
+def _page(request: Request, found: Reading, problem: ProductError | None = None) -> HttpResponse:
+    begin = request.GET.get("from", "")
+    first = int(begin) if begin.isascii() and begin.isdigit() and len(begin) < 6 else 0
+    view = ReadingView(found)
+    context: dict[str, Any] = {"section": "files", "view": view, "reading": found, "problem": problem, "first": first}
+    if not found.live:
+        context |= {"parts": view.shown(first), "following": first + SHOWN if first + SHOWN < len(view.parts) else None}
+        context |= {"previous": max(0, first - SHOWN) if first else None}
+        context |= {name: _again(found, only_answer=name == "early") for name in ("again", "early")}
+    template = "chat/_reading.html" if request.htmx else "chat/reading.html"
+    return render(request, template, context, status=problem.status if problem else 200)
+
+
+def _again(found: Reading, *, only_answer: bool) -> services.Planned | ProductError | None:
+    """What going on takes; None where there is nothing to go on with, an error where it cannot."""
+    if only_answer and found.status == Reading.Status.DONE:
+        return None
+    try:
+        return services.plan_again(reading=found, only_answer=only_answer)
+    except ProductError as error:
+        return None if only_answer or error.code == "nothing_to_read" else error
+
+
+@with_row(services.visible_reading)
+def stop(request: Request, found: Reading) -> HttpResponse:
+    return _done(request, found, lambda: services.stop_reading(user=request.user, reading=found))
+
+
+@with_row(services.visible_reading)
+def resume(request: Request, found: Reading) -> HttpResponse:
+    calls = request.POST.get("calls", "")
+    number = int(calls) if calls.isascii() and calls.isdigit() and len(calls) < 9 else 0
+    early = request.POST.get("only_answer") == "yes"
+    return _done(
+        request,
+        found,
+        lambda: services.resume_reading(user=request.user, reading=found, calls=number, only_answer=early),
+    )
+
+
+def _done(request: Request, found: Reading, act: Any) -> HttpResponse:
+    try:
+        act()
+    except ProductError as error:
+        found.refresh_from_db()
+        return with_headers(_page(request, found, error), error)
+    return redirect("chat:reading", found.pk)
+
+
+@with_row(services.visible_reading)
+def remove(request: Request, found: Reading) -> HttpResponse:
+    try:
+        services.remove_reading(user=request.user, reading=found)
+    except ProductError as error:
+        return _page(request, found, error)
+    return redirect("chat:readings")
+
+
+@with_row(services.visible_reading)
+def take_along(request: Request, found: Reading) -> HttpResponse:
+    """Into its conversation, or a new one: as a file at the composer."""
+    try:
+        file = services.take_along(user=request.user, reading=found)
+    except ProductError as error:
+        return with_headers(_page(request, found, error), error)
+    place = (
+        reverse("chat:conversation", args=[found.conversation_id]) if found.conversation_id else reverse("chat:home")
+    )
+    return redirect(f"{place}?file={file.pk}")

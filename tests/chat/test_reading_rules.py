@@ -1,0 +1,110 @@
+"""How a text is read part by part: cutting, folding, what it takes at most, and what was read in the end."""
+
+from itertools import pairwise
+
+import pytest
+
+from chat.readings.asking import numbered
+from chat.readings.planning import (
+    MARK,
+    MOST_PASSAGES,
+    Budget,
+    Missing,
+    Part,
+    Passage,
+    budget_for,
+    coverage_of,
+    groups_of,
+    left_out,
+    middle,
+    numbers_in,
+    parts_of,
+    passages_of,
+    plan_of,
+    span_of,
+)
+from core.errors import ProductError
+from llm.models import Model, Provider
+
+BUDGET = Budget(part=100, findings=10, fold=60, folded=20, notes=60, answer=30, thinking=5, beside=7)
+
+
+def model(window: int, **fields: object) -> Model:
+    return Model(name="m", context_window=window, provider=Provider(name="p"), **fields)
+
+
+def passages(*sizes: int, headings: str = "") -> list[Passage]:
+    named = headings or "a" * len(sizes)
+    return [Passage((place + 1) * 10, size, named[place]) for place, size in enumerate(sizes)]
+
+
+def test_passages_hold_every_character_once_and_have_numbers() -> None:
+    found = passages_of([(0, 10, 50, "A"), (8, 18, 50, "B"), (20, 25, 50, "")], 30)
+    assert [(each.end, each.tokens - MARK) for each in found] == [(10, 50), (18, 40), (30, 50)]
+    ends = [each.end for each in found]
+    assert [span_of(ends, number) for number in (1, 2, 3)] == [(0, 10), (10, 18), (18, 30)]
+    assert (list(numbers_in(ends, 0, 30)), list(numbers_in(ends, 10, 18))) == ([1, 2, 3], [2])
+    assert numbered("0123456789abcdefghABCDEFGHIJKL", 10, 30, ends) == "[2]\nabcdefgh\n\n[3]\nABCDEFGHIJKL"
+    many = passages_of([(end - 1, end, 1, "") for end in range(1, 25_001)], 25_000)
+    assert len(many) <= MOST_PASSAGES and many[-1].end == 25_000 and many[0].end == 3
+    assert passages_of([], 0) == []
+
+
+def test_parts_are_as_full_as_the_room_and_end_before_a_heading() -> None:
+    assert parts_of(passages(40, 40, 40), 100) == [(0, 2), (2, 3)]
+    assert parts_of(passages(30, 30, 30, 30, headings="aabb"), 100) == [(0, 2), (2, 4)]
+    assert parts_of(passages(10, 30, 30, 30, headings="abbb"), 100) == [(0, 4)]  # a heading that comes too early
+    assert parts_of(passages(500, 10), 100) == [(0, 1), (1, 2)]
+    found = parts_of(passages(*[37] * 50), 100)
+    assert found[0][0] == 0 and found[-1][1] == 50 and all(a[1] == b[0] for a, b in pairwise(found))
+
+
+def test_what_is_folded_together_fits() -> None:
+    assert groups_of([30, 30, 30], 60) == [(0, 2), (2, 3)]
+    assert groups_of([100, 1], 60) == [(0, 1), (1, 2)]
+    assert groups_of([], 60) == []
+
+
+def test_the_plan_is_the_most_that_it_takes() -> None:
+    small = plan_of([80, 90], [], BUDGET)
+    assert (small.parts, small.folds, small.calls) == (2, 0, 3)
+    assert small.usage.input == 80 + 90 + 2 * 7 + 2 * 15 + 7
+    assert small.usage.output == 2 * 15 + 35
+    large = plan_of([100] * 9, [], BUDGET)  # 9 × 15 become 2 × 25 and 15, and these 25 and 15
+    assert (large.folds, large.calls) == (3, 13)
+    assert plan_of([], [20, 20], BUDGET).calls == 1
+
+
+def test_a_budget_leaves_room_for_text_or_says_so() -> None:
+    large = budget_for(model(128_000), 400, 20)
+    assert (large.part, large.findings, large.answer) == (16_000, 1_000, 4_000)
+    small = budget_for(model(4_000), 400, 20)
+    assert small.part + small.beside + small.findings + small.thinking <= 3_600
+    assert small.fold >= 2 * (small.folded + small.thinking)
+    assert budget_for(model(4_000, token_ratio=1.5, ratio_samples=9), 200, 20).part < small.part
+    assert budget_for(model(128_000, max_output=500), 400, 20).findings == 500
+    with pytest.raises(ProductError, match="reading_window_too_small"):
+        budget_for(model(2_000), 400, 1_000)
+
+
+def test_a_part_is_divided_at_the_end_of_a_passage() -> None:
+    assert middle([10, 20, 30, 40], 0, 40) == 20
+    assert middle([10, 20, 30, 40], 10, 30) == 20
+    assert middle([10, 20, 30, 40], 10, 20) is None
+
+
+def test_what_was_not_read_is_named_with_its_pages_and_why() -> None:
+    parts = [Part(0, 40, read=True), Part(40, 60, read=False), Part(60, 80, read=False), Part(80, 100, read=True)]
+    spans = [(0, 50), (50, 70), (70, 100)]
+    found = coverage_of(parts, spans, "stopped", "Stopped.")
+    assert (found.percent, found.missing) == (60, [Missing(40, 80, 1, 3, "stopped", "Stopped.")])
+    apart = coverage_of([parts[1], Part(60, 80, read=False, code="x", why="X.")], [], "stopped", "Stopped.")
+    assert [(each.start, each.code, each.first_page) for each in apart.missing] == [(40, "stopped", 0), (60, "x", 0)]
+    almost = coverage_of([Part(0, 9_999, read=True), Part(9_999, 10_000, read=False)], [], "stopped", "")
+    assert almost.percent == 99
+    assert coverage_of([Part(0, 5, read=True)], [], "", "").percent == 100
+
+
+def test_what_a_fold_leaves_out_is_known_by_its_numbers() -> None:
+    assert left_out(["One [1], two [2][3].", "Three [3, 4]."], "All of it [1][4].", 9) == [2, 3]
+    assert left_out(["No such passage [12]."], "", 9) == []

@@ -1,0 +1,315 @@
+"""A question over all of a file: planned, carried out, stopped, broken off, gone on with, and shown."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from chat.conversations.export import _lists
+from chat.models import Conversation, ModelCall, Reading, ReadingPart
+from chat.readings import jobs, services
+from core.background import on_database, submit
+from core.errors import ProductError
+from files.models import File
+from llm.models import Model, Provider
+from tests.application import Application
+from tests.chat.documents import upload
+from tests.config.household import signed_in
+from tests.conftest import Person
+from tests.product import until
+
+QUESTION = "How much cacao was bought?"
+FILLER = "The weather on the plantation was mild and nothing else of note happened on that day. " * 45
+HANGS = {"ttft": 600}
+
+
+@pytest.fixture
+def model(application: Application) -> Iterator[Model]:
+    """A window into which the file below does not fit."""
+    provider = Provider.objects.create(name=uuid4().hex, kind="openai", base_url=application.model.openai_url)
+    fields = {"context_window": 4_000, "input_price": 1, "output_price": 2}
+    yield Model.objects.create(provider=provider, name=f"scripted-{uuid4().hex[:8]}", **fields)
+    provider.delete()
+
+
+def book(person: Person, *answers: dict[str, Any]) -> File:
+    """A file with as many chapters as the model has answers to parts that end with them."""
+    chapters = [
+        f"## Chapter {number} of {uuid4().hex}\n\n{FILLER}\n\nscript: {json.dumps(answer)}\n"
+        for number, answer in enumerate(answers, 1)
+    ]
+    return File.objects.get(pk=upload(person, "book.md", "\n".join(chapters).encode())["id"])
+
+
+def notes(number: int, **more: Any) -> dict[str, Any]:
+    return {"text": f"- {number} kg were bought [{number}].", "note": uuid4().hex, **more}
+
+
+def asked(file: File, model: Model, answer: str = "Ten kg [1][2].") -> services.Asked:
+    return services.Asked(file, f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
+
+
+def begun(person: Person, question: services.Asked) -> Reading:
+    calls = services.planned(asked=question).plan.calls
+    return services.start_reading(user=person.user, asked=question, calls=calls)
+
+
+def ended(reading: Reading) -> Reading:
+    def look() -> Reading | None:
+        reading.refresh_from_db()
+        return None if reading.live else reading
+
+    found: Reading = until(look, "the reading has ended")
+    return found
+
+
+def gone_on(person: Person, reading: Reading, **how: Any) -> Reading:
+    calls = services.plan_again(reading=reading, **how).plan.calls
+    return ended(services.resume_reading(user=person.user, reading=reading, calls=calls, **how))
+
+
+def covered(reading: Reading) -> int:
+    return services.coverage(reading, list(reading.parts.filter(level=0)), []).percent
+
+
+def done(reading: Reading) -> int:
+    return reading.parts.filter(level=0, state=ReadingPart.State.DONE).count()
+
+
+def of_parts(application: Application, file: File, chapter: int) -> int:
+    """How often a chapter was asked about."""
+    heading = file.content.text.split(f"## Chapter {chapter} of ")[1][:32]
+    return len(application.model.requests(heading))
+
+
+def test_all_of_it_is_read_and_cited_over_the_api(application: Application, person: Person, model: Model) -> None:
+    file = book(person, *[notes(number) for number in range(1, 7)])
+    body = {"file": str(file.pk), "question": asked(file, model).question, "model": str(model.pk)}
+    plan = person.caller.post("readings/plan/", body, expect=200)
+    assert plan["parts"] >= 3 and plan["calls"] == plan["parts"] + plan["folds"] + 1 and float(plan["cost"]) > 0
+    refused = person.caller.post("readings/", {**body, "calls": plan["calls"] + 1}, expect=409)
+    assert (refused["code"], refused["plan"]) == ("plan_changed", plan)
+    made = person.caller.post("readings/", {**body, "calls": plan["calls"]})
+    until(lambda: person.caller.get(f"readings/{made['id']}/")["status"] == "done", "it is read")
+    found = person.caller.get(f"readings/{made['id']}/")
+    assert (found["answer"], found["coverage"]) == ("Ten kg [1][2].", {"percent": 100, "missing": []})
+    assert len(found["parts"]) == plan["parts"] and found["spent"]["calls"] == plan["parts"] + 1
+    calls = ModelCall.objects.filter(reading=made["id"])
+    assert {(call.purpose, call.person_id) for call in calls} == {("full_read", person.user.pk)}
+    first = next(each for each in found["sources"] if each["number"] == 1)
+    page = signed_in(person.user).get(first["href"]).content.decode()
+    assert '<mark id="passage"' in page and first["start"] == 0
+    assert found["left_out"] and 1 not in found["left_out"]
+    assert [each["id"] for each in person.caller.get("readings/")["results"]] == [made["id"]]
+    refused = person.caller.post(f"readings/{made['id']}/resume/", {"calls": 1}, expect=409)
+    assert refused["code"] == "nothing_to_read"
+    assert person.caller.http.delete(f"readings/{made['id']}/").status_code == 204
+    assert not calls.all() and ModelCall.objects.filter(person=person.user, purpose="full_read").count() > 3
+
+
+def test_a_part_that_the_model_finds_too_long_is_divided(
+    application: Application, person: Person, model: Model
+) -> None:
+    Model.objects.filter(pk=model.pk).update(context_window=8_000)
+    model.refresh_from_db()
+    file = book(person, *[notes(number, context_limit=4_200) for number in range(1, 7)])
+    reading = begun(person, asked(file, model))
+    planned = reading.parts.count()
+    assert ended(reading).status == Reading.Status.DONE
+    assert reading.parts.filter(level=0).count() > planned and covered(reading) == 100
+    ends = [0, *reading.parts.filter(level=0).values_list("end", flat=True)]
+    assert ends[:-1] == list(reading.parts.filter(level=0).values_list("start", flat=True))
+
+
+def test_more_calls_than_were_agreed_to_are_asked_for_first(
+    application: Application, person: Person, model: Model
+) -> None:
+    file = book(person, *[notes(number) for number in range(1, 7)])
+    reading = ended(begun(person, asked(file, model)))
+    reading.parts.update(state="waiting", findings="")
+    Reading.objects.filter(pk=reading.pk).update(status="queued", answer="", asked=1_000)
+    submit(jobs.run(reading.pk)).result()
+    assert (ended(reading).status, reading.code) == (Reading.Status.STOPPED, "calls_used_up")
+    found = services.coverage(reading, list(reading.parts.filter(level=0)), [])
+    assert (found.percent, [each.code for each in found.missing]) == (0, ["calls_used_up"])
+    assert gone_on(person, reading).status == Reading.Status.DONE
+
+
+def test_a_part_at_which_the_provider_fails_is_named_and_can_be_asked_again(
+    application: Application, person: Person, model: Model
+) -> None:
+    answers = [notes(number) for number in range(1, 7)]
+    fails = {"error": {"status": 400, "message": "No."}, "error_times": 1}
+    file = book(person, *answers[:-1], {**answers[-1], **fails})
+    reading = ended(begun(person, asked(file, model)))
+    assert (reading.status, reading.answer) == (Reading.Status.DONE, "Ten kg [1][2].")
+    found = services.coverage(reading, list(reading.parts.filter(level=0)), [])
+    assert found.percent < 100 and [each.code for each in found.missing] == ["bad_model_request"]
+    before = of_parts(application, file, 1)
+    assert gone_on(person, reading).status == Reading.Status.DONE
+    assert covered(reading) == 100 and of_parts(application, file, 1) == before == 1
+
+
+def test_a_stop_keeps_what_was_found_and_going_on_asks_what_is_missing(
+    application: Application, person: Person, model: Model
+) -> None:
+    answers = [notes(number) for number in range(1, 7)]
+    file = book(person, *answers[:-1], HANGS)
+    reading = begun(person, asked(file, model))
+    parts = reading.parts.count()
+    until(lambda: done(reading) == parts - 1, "all but one are read")
+    with pytest.raises(ProductError, match="reading_running"):
+        services.remove_reading(user=person.user, reading=reading)
+    services.stop_reading(user=person.user, reading=reading)
+    assert reading.status == Reading.Status.STOPPED and 0 < covered(reading) < 100
+    heading = file.content.text.split("## Chapter 6 of ")[1][:32]
+    application.model.finished(heading)  # the call that was under way is cut off
+    early = gone_on(person, reading, only_answer=True)
+    assert (early.answer, done(early)) == ("Ten kg [1][2].", parts - 1)
+    unread = application.model.requests("% of the document were read")[-1]
+    assert f"{covered(reading)} %" in str(unread.body)
+    assert of_parts(application, file, 1) == 1
+
+
+def test_after_a_crash_another_worker_goes_on_where_it_was(
+    application: Application, person: Person, model: Model
+) -> None:
+    answers = [notes(number) for number in range(1, 7)]
+    file = book(person, *answers[:-1], HANGS)
+    reading = begun(person, asked(file, model))
+    parts = reading.parts.count()
+    until(lambda: done(reading) == parts - 1, "all but one are read")
+    dead = {"heartbeat": timezone.now() - timedelta(minutes=5)}
+    Reading.objects.filter(pk=reading.pk).update(**dead)
+    assert reading.pk in jobs.unclaimed()
+    taken = submit(_claimed(reading)).result()
+    assert taken is not None and taken.attempt == 2
+    assert submit(_claimed(reading)).result() is None  # it is somebody's now
+    heading = file.content.text.split("## Chapter 6 of ")[1][:32]
+    application.model.finished(heading)  # who has lost it ends
+    Reading.objects.filter(pk=reading.pk).update(**dead, only_answer=True)
+    submit(jobs.run(reading.pk)).result()
+    assert (ended(reading).status, reading.attempt) == (Reading.Status.DONE, 3)
+    assert of_parts(application, file, 1) == 1
+    Reading.objects.filter(pk=reading.pk).update(status="running", tries=9, heartbeat=dead["heartbeat"])
+    submit(jobs.run(reading.pk)).result()
+    assert (ended(reading).status, reading.code) == (Reading.Status.FAILED, "reading_gave_up")
+
+
+async def _claimed(reading: Reading) -> Reading | None:
+    return await on_database(jobs.claim, reading.pk)
+
+
+def test_a_provider_that_is_down_is_given_up(application: Application, person: Person, model: Model) -> None:
+    wrong = {"error": {"status": 401}}
+    file = book(person, *[wrong] * 12)
+    reading = ended(begun(person, asked(file, model)))
+    assert (reading.status, reading.code, covered(reading)) == (Reading.Status.FAILED, "bad_credentials", 0)
+    assert reading.parts.filter(state=ReadingPart.State.WAITING).exists()
+    with pytest.raises(ProductError, match="nothing_to_read"):
+        services.plan_again(reading=reading, only_answer=True)
+
+
+def test_notes_that_are_too_long_are_put_together_first_and_what_is_left_out_is_named(
+    application: Application, person: Person, model: Model
+) -> None:
+    answers = [{"text": f"- Chapter {n} [{n}]. {'word ' * 260}"} for n in range(1, 25)]
+    file = book(person, *answers)
+    reading = ended(begun(person, asked(file, model, "Put together [1].")))
+    assert (reading.status, covered(reading)) == (Reading.Status.DONE, 100)
+    folds = reading.parts.filter(level__gt=0)
+    assert folds and reading.asked <= reading.calls
+    page = signed_in(person.user).get(f"/readings/{reading.pk}/").content.decode()
+    assert "Left out here" in page and "Found, and not in the answer" in page
+
+
+def test_where_nothing_was_found_nothing_more_is_asked(application: Application, person: Person, model: Model) -> None:
+    file = book(person, *[{"text": "."}] * 6)
+    reading = ended(begun(person, asked(file, model)))
+    assert (reading.status, reading.answer) == (Reading.Status.DONE, "")
+    assert ModelCall.objects.filter(reading=reading.pk).count() == reading.parts.count()
+    page = signed_in(person.user).get(f"/readings/{reading.pk}/").content.decode()
+    assert "Nothing in what was read has to do with the question." in page
+
+
+def test_what_cannot_be_begun_is_refused(application: Application, person: Person, model: Model) -> None:
+    file = book(person, *[HANGS] * 6)
+    question = asked(file, model)
+    for text, code in (("  ", "empty_question"), ("x" * 10_001, "question_too_long")):
+        with pytest.raises(ProductError, match=code):
+            services.start_reading(user=person.user, asked=services.Asked(file, text, model), calls=4)
+    empty = File.objects.get(pk=upload(person, "empty.txt", b" ")["id"])
+    with pytest.raises(ProductError, match="nothing_to_read"):
+        services.planned(asked=services.Asked(empty, QUESTION, model))
+    several = [begun(person, question) for _ in range(3)]
+    with pytest.raises(ProductError, match="readings_running"):
+        begun(person, question)
+    for each in several:
+        services.stop_reading(user=person.user, reading=each)
+    with pytest.raises(ProductError, match="not_running"):
+        services.stop_reading(user=person.user, reading=several[0])
+    file.content.text = "Something else."
+    file.content.save()
+    with pytest.raises(ProductError, match="file_changed"):
+        services.plan_again(reading=several[0])
+    file.delete()
+    several[0].refresh_from_db()
+    with pytest.raises(ProductError, match="file_gone"):
+        services.plan_again(reading=several[0])
+    assert signed_in(person.user).get(f"/readings/{several[0].pk}/").status_code == 200
+
+
+def test_the_pages(application: Application, person: Person, model: Model) -> None:
+    file, browser = book(person, *[notes(number) for number in range(1, 7)]), signed_in(person.user)
+    assert f"/files/{file.pk}/read/" in browser.get(f"/files/{file.pk}/").content.decode()
+    place = Conversation.objects.create(owner=person.user)
+    address = f"/files/{file.pk}/read/"
+    given = {"question": asked(file, model).question, "model": str(model.pk), "conversation": str(place.pk)}
+    shown = browser.get(address, given)
+    calls = shown.context["planned"].plan.calls
+    assert "up to $" in shown.content.decode()
+    refused = browser.post(address, {**given, "calls": calls + 1})
+    assert refused.status_code == 409 and QUESTION in refused.content.decode()
+    made = browser.post(address, {**given, "calls": calls})
+    reading = ended(Reading.objects.get(person=person.user))
+    assert made["Location"] == f"/readings/{reading.pk}/"
+    page = browser.get(made["Location"]).content.decode()
+    assert "100 % of the text" in page and 'class="citation"' in page
+    assert str(reading.pk) in browser.get("/readings/").content.decode()
+    assert str(reading.pk) in browser.get(f"/c/{place.pk}/organise/").content.decode()
+    taken = browser.post(f"/readings/{reading.pk}/take-along/")
+    assert taken["Location"].startswith(f"/c/{place.pk}/?file=")
+    assert "Notes on book.md" in browser.get(taken["Location"]).content.decode()
+    assert browser.post(f"/readings/{reading.pk}/resume/", {"calls": "1"}).status_code == 409
+    assert browser.post(f"/readings/{reading.pk}/stop/").status_code == 409
+    listed = list(_lists(person.user)["readings.json"])
+    assert [each["answer"] for each in listed] == [reading.answer]
+    assert browser.post(f"/readings/{reading.pk}/remove/").status_code == 302
+    assert not Reading.objects.filter(pk=reading.pk).exists()
+
+
+def test_old_ones_go_and_those_of_a_conversation_go_with_it(
+    application: Application, person: Person, model: Model
+) -> None:
+    file = book(person, notes(1))
+    fields = {"person": person.user, "file": file, "file_name": "book.md", "question": "?", "calls": 1, "tokens": 1}
+    place = Conversation.objects.create(owner=person.user, origin=Conversation.Origin.TEMPORARY)
+    there = Reading.objects.create(**fields, conversation=place, status="done")
+    alone = Reading.objects.create(**fields, status="done", finished=timezone.now())
+    assert list(Reading.objects.listed_for(person.user)) == [alone]
+    services.erase_old(timezone.now() - timedelta(days=1))
+    assert Reading.objects.filter(pk__in=[there.pk, alone.pk]).count() == 2
+    services.erase_old(timezone.now() + timedelta(days=1))
+    assert not Reading.objects.filter(pk=alone.pk).exists()
+    held = Reading.objects.create(**fields, status="done")
+    type(person.user).objects.filter(pk=person.user.pk).update(legal_hold=True)
+    services.erase_old(timezone.now() + timedelta(days=1))
+    person.user.refresh_from_db()
+    with pytest.raises(ProductError, match="legal_hold"):
+        services.remove_reading(user=person.user, reading=held)
+    place.delete()
+    assert not Reading.objects.filter(pk=there.pk).exists()
