@@ -81,7 +81,8 @@ def _text(request: Request, found: File) -> dict[str, Any]:
     window = reading.at(passage[0])
     marked = (0, 0) if lost else passage
     pieces = [(piece, *piece.marked(*marked)) for piece in window.pieces]
-    return {"lost": lost, "window": window, "pieces": pieces, "marked": "?start={}&end={}".format(*marked)}
+    address = "?start={}&end={}".format(*marked)
+    return {"lost": lost, "window": window, "pieces": pieces, "marked": address, "begins": marked[0]}
 
 
 @with_row(services.visible_file, "GET")

@@ -1,7 +1,7 @@
 """What is shown of a reading: its answer with sources, what was found where, and how much was read."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -90,7 +90,11 @@ class ReadingView:
         found = Sources()
         if self.row.file_id is not None:
             found.learn(self._document(number) for number in sorted(numbers) if 1 <= number <= len(self.row.passages))
-        return found
+        # Without pages the text is one, and its window long: the link leads to the mark in it.
+        return {
+            number: each if "#" in each.href else replace(each, href=f"{each.href}#passage")
+            for number, each in found.items()
+        }
 
     def place(self, number: int) -> dict[str, Any]:
         """The characters of a passage and the page on which it begins, 0 where there are none."""

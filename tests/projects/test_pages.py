@@ -102,6 +102,12 @@ def test_a_passage_is_marked_where_it_is(owner: User, file: File) -> None:
     assert '<mark id="passage" tabindex="-1">before</mark> &lt;script' in shown
 
 
+def test_a_passage_over_two_pages_has_one_place_to_go_to(owner: User, file: File) -> None:
+    FileText.objects.filter(file=file).update(text="one two three", spans=[[0, 8], [8, 13]])
+    shown = page(signed_in(owner), f"/files/{file.pk}/?start=4&end=10")
+    assert (shown.count('id="passage"'), shown.count("<mark ")) == (1, 2)
+
+
 def test_where_a_file_is_used_names_only_projects_that_one_sees(owner: User, project: Project, file: File) -> None:
     other = Project.objects.create(owner=User.objects.create_user("otto"), name="Hidden plans")
     ProjectFile.objects.create(project=other, file=file)
