@@ -2,6 +2,8 @@
 
 from typing import Any, ClassVar
 
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import AbstractUser, Group, Permission
@@ -22,7 +24,7 @@ from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirm
 
 __all__ = ["audit_admin", "webhook_admin"]  # Django looks for admin pages here alone
 
-admin.site.unregister(Group)
+admin.site.unregister([Group, Authenticator, EmailAddress])
 
 
 class GroupForm(forms.ModelForm[Group]):

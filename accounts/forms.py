@@ -4,16 +4,15 @@ What the latter refuse, services refuse too; here it is said beside the field.
 """
 
 from datetime import timedelta
-from math import ceil
 from typing import Any, ClassVar
 
 from django import forms
+from django.contrib.auth import authenticate
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 from unfold.forms import AuthenticationForm as UnfoldSignInForm
 
 from accounts.access import login_throttle, sign_ins
@@ -31,7 +30,9 @@ DAYS = {"30": _("after 30 days"), "90": _("after 90 days"), "365": _("after a ye
 
 
 class SignInForm(AuthenticationForm):
-    """`retry_after`: seconds until a password is looked at again; None unless too many have been wrong."""
+    """Who knows the password; a second factor is still to be asked for (`access.login.proceed`).
+
+    `retry_after`: seconds until a password is looked at again; None unless too many have been wrong."""
 
     retry_after: int | None = None
 
@@ -41,14 +42,17 @@ class SignInForm(AuthenticationForm):
         attempt = login_throttle.begin(self.request, self.cleaned_data["username"])
         self.retry_after = attempt.retry_after
         try:
-            _require(attempt)
-            cleaned = super().clean()
+            login_throttle.require_tries(attempt)
+            given = {name: self.cleaned_data[name] for name in ("username", "password")}
+            self.user_cache = authenticate(self.request, **given, first_of_two=True)
+            if self.user_cache is None:
+                raise self.get_invalid_login_error()
+            self.confirm_login_allowed(self.user_cache)
         except ValidationError:
             sign_ins.sign_in_refused(self.cleaned_data["username"])
             raise
         attempt.succeeded()
-        sign_ins.signed_in(self.get_user())
-        return cleaned
+        return self.cleaned_data
 
 
 class AdminSignInForm(SignInForm, UnfoldSignInForm):
@@ -67,7 +71,7 @@ class PasswordForm(PasswordChangeForm):
     def clean_old_password(self) -> str:
         attempt = login_throttle.begin(self.request, self.user.get_username())
         self.retry_after = attempt.retry_after
-        _require(attempt)
+        login_throttle.require_tries(attempt)
         try:
             password: str = super().clean_old_password()
         except ValidationError:
@@ -75,18 +79,6 @@ class PasswordForm(PasswordChangeForm):
             raise
         attempt.succeeded()
         return password
-
-
-def _require(attempt: login_throttle.Attempt) -> None:
-    if attempt.retry_after is None:
-        return
-    minutes = ceil(attempt.retry_after / 60)
-    sentence = ngettext(
-        "Too many attempts have failed. Try again in %(minutes)d minute.",
-        "Too many attempts have failed. Try again in %(minutes)d minutes.",
-        minutes,
-    )
-    raise ValidationError(sentence % {"minutes": minutes}, code="throttled")
 
 
 class PreferencesForm(forms.ModelForm[User]):
@@ -114,7 +106,7 @@ class TokenForm(forms.Form):
     def clean_password(self) -> str:
         attempt = login_throttle.begin(self.request, self.user.get_username())
         self.retry_after = attempt.retry_after
-        _require(attempt)
+        login_throttle.require_tries(attempt)
         password: str = self.cleaned_data["password"]
         if not self.user.check_password(password):
             sign_ins.password_refused(self.user)

@@ -29,6 +29,7 @@ from unfold.widgets import (
 from accounts import people, services
 from accounts.access.delegation import outranks, require_held
 from accounts.models import User
+from accounts.second_factors import services as second_factors
 from core import i18n
 from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display
 from core.errors import ProductError
@@ -39,6 +40,7 @@ RIGHTS = {  # what each of Django's lets one do with the rows of a table
     "delete": gettext_lazy("delete"),
     "view": gettext_lazy("look at"),
 }
+KINDS = {"totp": "Authenticator app", "webauthn": "Passkey"}
 MOST_AT_ONCE = 500  # people of one act in the list
 MOST_BYTES = 500_000  # of a table
 SIGNS_IN = (
@@ -191,23 +193,27 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     list_filter = (StateFilter, "is_staff", "is_superuser", "groups")
     search_help_text = "A part of a user name, a name or an e-mail address"
     fieldsets = (
-        (None, {"fields": ("username", "password")}),
+        (None, {"fields": ("username", "password", "second_factors")}),
         ("Person", {"fields": ("first_name", "last_name", "email", "timezone", "language", "theme")}),
         ("May", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
         ("What is kept", {"fields": ("legal_hold",)}),
         ("Dates", {"fields": ("last_login", "date_joined")}),
     )
     add_fieldsets: Any = ((None, {"fields": ("username", "email", "first_name", "last_name", "groups")}),)
-    readonly_fields = ("last_login", "date_joined")
+    readonly_fields = ("last_login", "date_joined", "second_factors")
     actions = ("link_selected", "sign_out_selected", "deactivate_selected", "activate_selected")
     actions_list: Any = ("import_table",)
-    actions_detail: Any = ("new_link", "sign_out")
+    actions_detail: Any = ("new_link", "sign_out", "reset_second_factors")
 
     @display(description="State", label={"active": "success", "invited": "info", "deactivated": "danger"})
     def state(self, person: User) -> str:
         if not person.is_active:
             return "deactivated"
         return "active" if person.has_usable_password() or person.last_login else "invited"
+
+    @display(description="Second factors")
+    def second_factors(self, person: User) -> str:
+        return ", ".join(i18n.label(KINDS[row.type]) for row in second_factors.factors_of(person)) or _("none")
 
     @display(description="Role", label={"administrator": "primary", "staff": "info"})
     def role(self, person: User) -> str | None:
@@ -312,6 +318,21 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         if form.cleaned_data["tokens"]:
             return self.back(request, person, f"“{person}” is signed out everywhere. The tokens are revoked.")
         return self.back(request, person, f"“{person}” is signed out everywhere.")
+
+    @confirmed(
+        "Remove second factors",
+        icon="phonelink_erase",
+        ask="Remove this person's second factors?",
+        explain="For somebody who has lost them all: be sure that it is they who ask. Their app, passkeys and recovery "
+        "codes end, every browser is signed out, and they sign in with their password alone.",
+    )
+    def reset_second_factors(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
+        person = self.row(request, object_id)
+        try:
+            second_factors.reset(user=acting(request), person=person)
+        except ProductError as error:
+            return self.back(request, person, error.detail, messages.ERROR)
+        return self.back(request, person, f"The second factors of “{person}” are removed.")
 
     # Many
 

@@ -31,8 +31,10 @@ from django.utils.translation import get_language_from_request
 from redis.exceptions import RedisError
 
 from accounts.access.authentication import Credential, holding
+from accounts.access.second_factor import must_set_up
 from accounts.access.sessions import group_of, group_of_token
 from accounts.models import ApiToken, User
+from accounts.models.workspace import workspace_at
 from core import background
 from core.errors import ProductError
 
@@ -205,10 +207,14 @@ class WhileSignedIn(Generic[Line]):
         getattr(self._lines, "close", lambda: None)()
 
 
+def _held_up(user: User) -> bool:
+    return must_set_up(user, workspace_at())
+
+
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """Closes with 4401 for strangers, who get no `user`, and once the session or token it was opened with has ended, or
-    the token has lost a scope, by whatever way; with 4430 where its person has too many open. What a client sends is
-    looked at only while that holds.
+    """Closes with 4401 for strangers, who get no `user`, for whoever must set up a second factor first, and once the
+    session or token it was opened with has ended, or the token has lost a scope, by whatever way; with 4430 where its
+    person has too many open. What a client sends is looked at only while that holds.
 
     With `?since=…`, Unix time in seconds, it tells at once what there was to tell since then.
     """
@@ -223,6 +229,9 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         await self.accept()
         user = self.scope["user"]
         if not isinstance(user, User):
+            await self.close(NOT_SIGNED_IN)
+            return
+        if self._token() is None and await database_sync_to_async(_held_up, thread_sensitive=False)(user):
             await self.close(NOT_SIGNED_IN)
             return
         try:

@@ -1,7 +1,7 @@
 """Every change to people, their sessions and tokens."""
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from accounts.access.authentication import token_digest
 from accounts.access.delegation import require_held, require_rank
-from accounts.access.sessions import close_sockets, cut_off, group_of_token, public_name
+from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
 from accounts.models import AdminRecord, ApiToken, Session, User
 from accounts.models.workspace import all_languages, workspace_at
 from audit.services import changed, record, stored
@@ -149,7 +149,7 @@ def end_session(*, user: User, name: str) -> None:
     """`name` is the public one, see `accounts.access.sessions`."""
     for row in Session.objects.visible_to(user):
         if public_name(row.session_key) == name:
-            _end([row])
+            end([row])
             record(user=user, action="session.ended", row=user, name=user.get_username())
             return
     raise NotFound("session")
@@ -160,17 +160,6 @@ def sign_out_elsewhere(*, user: User, here: str | None) -> None:
     """Ends all sessions of one's own but the one with the key `here`."""
     end_sessions(user=user, but=here)
     record(user=user, action="person.signed_out_everywhere", row=user, name=user.get_username())
-
-
-def end_sessions(*, user: User, but: str | None = None) -> None:
-    """`but` is the key of the session to keep."""
-    _end(Session.objects.filter(user=user).exclude(session_key=but))
-
-
-def _end(sessions: Iterable[Session]) -> None:
-    keys = [row.session_key for row in sessions]
-    Session.objects.filter(session_key__in=keys).delete()
-    transaction.on_commit(partial(cut_off, keys))
 
 
 LAST_ADMIN = "This is the last administrator who can do everything. Make somebody else a superuser first."

@@ -1,6 +1,7 @@
 from django.urls import path
 
 from accounts import views
+from accounts.second_factors import views as factor_views
 from accounts.webhooks import views as webhook_views
 from core.permissions import signed_in
 
@@ -8,6 +9,12 @@ app_name = "settings"
 urlpatterns = [
     path("", views.preferences, name="preferences"),
     path("password/", views.password, name="password"),
+    path("second-factor/", factor_views.page, name="second-factor"),
+    path("second-factor/app/", factor_views.app, name="second-factor-app"),
+    path("second-factor/passkeys/", factor_views.add_passkey, name="second-factor-passkeys"),
+    path("second-factor/passkeys/options/", factor_views.creation_options, name="second-factor-options"),
+    path("second-factor/codes/", factor_views.codes, name="second-factor-codes"),
+    path("second-factor/<int:pk>/remove/", factor_views.remove, name="second-factor-remove"),
     path("tokens/", views.tokens, name="tokens"),
     path("tokens/revoke/", views.revoke_all, name="revoke_all"),
     path("tokens/<uuid:pk>/revoke/", views.revoke, name="revoke"),

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib.auth import login, update_session_auth_hash
+from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import SetPasswordForm
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
@@ -17,6 +17,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts import people, services
+from accounts.access.login import fresh_second_factor, proceed
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.access.sessions import sessions_of
 from accounts.forms import PasswordForm, PreferencesForm, TokenForm
@@ -69,8 +70,7 @@ def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
     form: SetPasswordForm[User] = SetPasswordForm(person, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         services.change_password(user=person, password=form.cleaned_data["new_password1"])
-        login(request, person)
-        return redirect(settings.LOGIN_REDIRECT_URL)
+        return redirect(proceed(request, person, reverse(settings.LOGIN_REDIRECT_URL)))
     context = {"form": form, "person": person}
     return render(request, "registration/welcome.html", context, status=422 if form.is_bound else 200)
 
@@ -86,6 +86,7 @@ def preferences(request: Request) -> HttpResponse:
     return _page(request, "preferences", {"form": form, **choices}, invalid=form.is_bound)
 
 
+@fresh_second_factor
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def password(request: Request) -> HttpResponseBase:
@@ -97,6 +98,7 @@ def password(request: Request) -> HttpResponseBase:
     return _when(_page(request, "password", {"form": form}, invalid=form.is_bound), form.retry_after)
 
 
+@fresh_second_factor
 @never_cache
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])

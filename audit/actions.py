@@ -4,6 +4,7 @@ _OF_KINDS = {
     "person": "signed_in sign_in_failed signed_out_everywhere added invited imported link_made changed deactivated "
     "activated rights_changed handed_over deleted erased",
     "password": "changed chosen set switched_off refused",
+    "second_factor": "set_up removed reset codes_made code_used refused",
     "session": "ended",
     "token": "made revoked",
     "group": "added changed deleted",

@@ -35,6 +35,8 @@ INSTALLED_APPS = [
     "django.contrib.humanize",
     "channels",
     "django_htmx",
+    "allauth.account",
+    "allauth.mfa",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
@@ -66,7 +68,9 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "config.http.middleware.UserPreferencesMiddleware",
+    "config.http.middleware.SecondFactorMiddleware",
     "config.http.middleware.ProductErrorMiddleware",
+    "allauth.account.middleware.AccountMiddleware",  # its app does not start without it
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -131,6 +135,7 @@ CELERY_BEAT_SCHEDULE = {
 }
 
 AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["accounts.access.login.PasswordBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "accounts.access.passwords.LengthValidator"},
@@ -138,6 +143,9 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 PASSWORD_RESET_TIMEOUT = 7 * 86_400  # seconds; how long a link works with which somebody chooses a password
+MFA_ADAPTER = "accounts.second_factors.adapter.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_TOTP_TOLERANCE = 1  # steps of 30 seconds that a phone's clock may be wrong
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "chat:home"
 LOGOUT_REDIRECT_URL = "login"

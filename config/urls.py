@@ -8,6 +8,7 @@ from rest_framework.routers import DefaultRouter
 from accounts import api as accounts_api
 from accounts.access.page_throttle import limited
 from accounts.auditing.api import AuditView
+from accounts.second_factors import views as factor_views
 from accounts.views import logo, sign_in, welcome
 from accounts.webhooks import api as webhook_api
 from chat.ag_ui.api import AgUiView
@@ -24,7 +25,7 @@ from chat.usage.api import UsageView
 from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page, people_page
 from config.http import app, health, metrics
-from config.setup.views import SignInView
+from config.setup.sign_in import AdminSignInView, SignInAgainView, SignInView
 from config.workspace.api import LogoView, WorkspaceView
 from files import api
 from personas import api as personas_api
@@ -77,10 +78,14 @@ urlpatterns = [
         limited("sign-in", sign_in(SignInView.as_view())),
         name="login",
     ),
+    path("login/again/", limited("sign-in", sign_in(SignInAgainView.as_view())), name="login-again"),
+    path("login/second/", limited("sign-in", factor_views.second_step), name="login-second"),
+    path("login/passkey/", limited("sign-in", factor_views.passkey), name="login-passkey"),
+    path("login/passkey/options/", limited("sign-in", factor_views.passkey_options), name="login-passkey-options"),
     path("welcome/<uuid:pk>/", limited("sign-in", welcome), name="welcome"),
     path("logo/<slug:name>.png", logo, name="logo"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
-    path("admin/login/", limited("sign-in", sign_in(admin.site.login))),
+    path("admin/login/", limited("sign-in", sign_in(AdminSignInView.as_view()))),
     path("admin/password_change/", admin.site.admin_view(RedirectView.as_view(pattern_name="settings:password"))),
     path("admin/doctor/", doctor_page, name="admin_doctor"),
     path("admin/people-who-used-most/", people_page, name="admin_people_who_used_most"),

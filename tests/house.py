@@ -105,7 +105,10 @@ class House:
             "import": f"/import/{self._import()}/",
             "shares": "/shares/",
             "day": "/daily/",
-            **{f"settings-{name}": f"/settings/{name}/" for name in ("password", "tokens", "webhooks", "sessions")},
+            **{
+                f"settings-{name}": f"/settings/{name}/"
+                for name in ("password", "second-factor", "tokens", "webhooks", "sessions")
+            },
             "settings": "/settings/",
             "examples": "/api/examples/",
             "missing": "/nothing-is-here/",

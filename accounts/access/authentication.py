@@ -8,12 +8,14 @@ from io import BytesIO
 from typing import Any
 from uuid import UUID
 
+from allauth.mfa.models import Authenticator
 from channels.db import database_sync_to_async
 from channels.security.websocket import WebsocketDenier
 from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.backends.base import SessionBase
 from django.core.handlers.asgi import ASGIRequest
+from django.db.models import Exists, OuterRef
 from django.http import HttpRequest
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils import timezone
@@ -21,7 +23,9 @@ from rest_framework import authentication, exceptions
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from accounts.access.second_factor import FACTORS, is_required
 from accounts.models import ApiToken, Session, User
+from accounts.models.workspace import workspace_at
 from audit.origin import with_token
 
 LAST_USED_GRAIN = timedelta(minutes=1)  # one write a minute at most, not one a request
@@ -75,12 +79,19 @@ class Credential:
 
 
 def holding(credentials: Collection[Credential]) -> set[Credential]:
-    """Those that still sign somebody in, by two queries whatever their number."""
+    """Those that still sign somebody in, by two queries whatever their number. A session does not while its person
+    lacks the second factor that the workspace asks for."""
     digests = {each.digest for each in credentials if each.digest}
     usable = dict(ApiToken.objects.usable().filter(digest__in=digests).values_list("digest", "scopes"))
     keys = {each.session for each in credentials if each.session}
     rows = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now(), user__is_active=True)
-    passwords = {row.session_key: row.user.get_session_auth_hash() for row in rows.select_related("user") if row.user}
+    factors = Authenticator.objects.filter(user=OuterRef("user"), type__in=FACTORS)
+    passwords = {
+        row.session_key: row.user.get_session_auth_hash()
+        for row in rows.select_related("user").annotate(secured=Exists(factors))
+        if row.user
+        and (row.secured or not is_required(row.user, workspace_at(getattr(row, "workspace_version", None))))
+    }
     return {
         each
         for each in credentials

@@ -9,9 +9,12 @@ import hashlib
 import logging
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
+from math import ceil
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest
+from django.utils.translation import ngettext
 
 from accounts.access.permissions import Allowance, counted, forget, take_back
 from accounts.access.sign_ins import password_refused
@@ -62,6 +65,19 @@ def confirm(request: HttpRequest, user: User, password: str) -> None:
     attempt.succeeded()
 
 
+def require_tries(attempt: Attempt) -> None:
+    """Raises `ValidationError` for a try that is one too many."""
+    if attempt.retry_after is None:
+        return
+    minutes = ceil(attempt.retry_after / 60)
+    sentence = ngettext(
+        "Too many attempts have failed. Try again in %(minutes)d minute.",
+        "Too many attempts have failed. Try again in %(minutes)d minutes.",
+        minutes,
+    )
+    raise ValidationError(sentence % {"minutes": minutes}, code="throttled")
+
+
 def begin(request: HttpRequest, name: str) -> Attempt:
     """Counts a try to sign in as `name`."""
     address = address_of(request)
@@ -70,6 +86,14 @@ def begin(request: HttpRequest, name: str) -> Attempt:
     # Whoever is turned away already uses up nobody else's tries at the same address.
     shared = None if pair is not None and pair.exceeded else _counted("address", address, address)
     return Attempt(pair, shared)
+
+
+def begin_code(request: HttpRequest, user: User) -> Attempt:
+    """Counts a try of a code of this person's second factor, from whatever address: a code is short, and who tries one
+    knows the password."""
+    address = address_of(request)
+    pair = _counted("name", f"code:{user.pk}", address)
+    return Attempt(pair, None if pair is not None and pair.exceeded else _counted("address", address, address))
 
 
 def _counted(kind: str, what: str, address: str) -> Allowance | None:

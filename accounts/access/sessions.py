@@ -121,6 +121,17 @@ def cut_off(session_keys: Iterable[str]) -> None:
         close_sockets(group_of(key))
 
 
+def end_sessions(*, user: User, but: str | None = None) -> None:
+    """`but` is the key of the session to keep. Within a transaction."""
+    end(Session.objects.filter(user=user).exclude(session_key=but))
+
+
+def end(sessions: Iterable[Session]) -> None:
+    keys = [row.session_key for row in sessions]
+    Session.objects.filter(session_key__in=keys).delete()
+    transaction.on_commit(partial(cut_off, keys))
+
+
 def close_sockets(group: str) -> None:
     with suppress(RedisError, OSError):
         async_to_sync(channel_layers["default"].group_send)(group, {"type": "session.ended"})

@@ -30,6 +30,11 @@ def password_refused(user: User) -> None:
     _refused("password.refused", user, user)
 
 
+def code_refused(user: User) -> None:
+    """Somebody knew the password, and not the second factor."""
+    _refused("second_factor.refused", user, user)
+
+
 def _refused(action: str, user: User | None, person: User | None) -> None:
     of_person = counted(f"audit:{action}:{person.pk if person else ''}", LISTED, MINUTE)
     if of_person is None or str(of_person.used).strip("0") != "1":

@@ -48,6 +48,11 @@ class Workspace(models.Model):
     ONLY = 1
     MAX_NAME, MAX_NOTICE = 60, 500  # characters
 
+    class SecondFactor(models.TextChoices):
+        NOBODY = "nobody", _("Nobody has to have one")
+        ADMINISTRATORS = "administrators", _("Administrators have to have one")
+        EVERYBODY = "everybody", _("Everybody has to have one")
+
     class Setup(models.TextChoices):
         NEW = "new", "Not begun"
         OPEN = "open", "Begun"
@@ -132,6 +137,16 @@ class Workspace(models.Model):
         default=10,
         validators=[MinValueValidator(8), MaxValueValidator(64)],
         help_text="8 to 64 characters, of passwords that are chosen from now on.",
+    )
+    second_factor = models.CharField(
+        "second factor",
+        max_length=20,
+        choices=SecondFactor,
+        default=SecondFactor.NOBODY,
+        db_default=SecondFactor.NOBODY,
+        help_text=(
+            "Whoever has to have one and has none can open only the page on which they set one up. API tokens go on."
+        ),
     )
     api_conversation_days = days(
         "days that requests of programs are kept",

@@ -19,6 +19,8 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
+from accounts.access.authentication import bearer
+from accounts.access.login import fresh_sign_in, require_fresh
 from accounts.access.login_throttle import begin
 from accounts.access.permissions import user_of_request
 from accounts.access.sessions import SignedInRequest as Request
@@ -389,6 +391,7 @@ def export(request: Request, pk: UUID, kind: str) -> HttpResponse:
     return _one(request.user, pk, kind)
 
 
+@fresh_sign_in
 @require_GET
 def export_all(request: Request) -> StreamingHttpResponse:
     return _everything(request.user)
@@ -404,8 +407,10 @@ def api_export(request: HttpRequest, pk: UUID) -> HttpResponse:
 @csrf_exempt  # as above
 @require_GET
 def api_export_all(request: HttpRequest) -> StreamingHttpResponse:
-    """Of everything, or of each `?conversation=`."""
+    """Of everything, for which a session must be fresh, or of each `?conversation=`."""
     user, asked = user_of_request(request, "chat"), request.GET.getlist("conversation")
+    if not asked and bearer(request) is None:
+        require_fresh(request)
     return _several(user, asked) if asked else _everything(user)
 
 

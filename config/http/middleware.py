@@ -9,12 +9,16 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed
 from django.middleware.gzip import GZipMiddleware
+from django.shortcuts import redirect
 from django.utils import timezone, translation
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation.trans_real import get_supported_language_variant, parse_accept_lang_header
 
+from accounts.access.authentication import bearer
+from accounts.access.login import is_held_up
 from accounts.access.login_throttle import address_of
 from accounts.access.sessions import note_visit
 from accounts.models import User, Workspace
@@ -122,6 +126,55 @@ class UserPreferencesMiddleware:
         note_visit(request.session, request.headers.get("User-Agent", ""))
         with timezone.override(user.zone):
             return self.get_response(request)
+
+
+class SecondFactorMiddleware:
+    """Whoever must have a second factor and has none gets no further than to the page on which they set one up.
+
+    A program's token goes on: where one is sent along, the session beside it counts for nothing.
+    """
+
+    OPEN = (
+        "login",
+        "login-again",
+        "login-second",
+        "login-passkey",
+        "login-passkey-options",
+        "logout",
+        "logo",
+        "manifest",
+        "service_worker",
+        "offline",
+    )
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: Request) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(self, request: Request, view: object, *given: object) -> HttpResponseBase | None:
+        # Without its cookie nobody is signed in by a session: nothing is to be asked then.
+        if settings.SESSION_COOKIE_NAME not in request.COOKIES or request.path in WATCHED:
+            return None
+        match = request.resolver_match
+        name = match.view_name if match is not None else ""
+        if name in self.OPEN or name.startswith("settings:second-factor"):
+            return None
+        if not is_held_up(request, workspace_of(request)):
+            return None
+        if problems.is_api(request.path) and bearer(request) is not None:
+            request.user = AnonymousUser()
+            return None
+        if request.method == "GET" and not problems.is_api(request.path) and not request.htmx:
+            return redirect("settings:second-factor")
+        sentence = "This workspace asks for a second factor. Set one up at /settings/second-factor/ first."
+        error = ProductError("second_factor_needed", sentence, status=403)
+        return (
+            problems.json_problem(request, error)
+            if problems.is_api(request.path)
+            else problems.page_problem(request, error)
+        )
 
 
 def _language(request: HttpRequest, workspace: Workspace, chosen: str) -> str:

@@ -5,7 +5,6 @@ from functools import wraps
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import views as auth
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -16,7 +15,6 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from accounts import people
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.forms import SignInForm
 from accounts.models import Workspace
 from accounts.models.workspace import workspace_of
 from accounts.workspace import set_setup
@@ -31,18 +29,6 @@ from llm.services import known_of, set_default_model, store_provider
 from personas.services import create_persona
 
 TICKED = 3  # models; where a server offers no more, all of them are meant
-
-
-class SignInView(auth.LoginView):
-    """The first sign-in of the first administrator leads to setting up."""
-
-    redirect_authenticated_user = True
-    authentication_form = SignInForm
-
-    def form_valid(self, form: Any) -> HttpResponse:
-        response = super().form_valid(form)
-        home = self.get_redirect_url() in ("", reverse("chat:home"))
-        return redirect("setup:start") if home and services.begin(user=form.get_user()) else response
 
 
 def administrators(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

@@ -28,7 +28,7 @@ class WorkspaceAdmin(RowAdmin):
         ),
         ("Files", {"fields": ("page_reader",)}),
         ("Sharing", {"fields": ("sharing",)}),
-        ("Signing in", {"fields": ("session_days", "password_length")}),
+        ("Signing in", {"fields": ("second_factor", "session_days", "password_length")}),
         ("What is kept", {"fields": ("conversation_days", "api_conversation_days")}),
     )
 

@@ -17,6 +17,7 @@ SCOPES = {
     "conversations": "chat",
     "messages": "chat",
     "turns": "chat",
+    "readings": "chat",
     "audit": "admin",
     "ag-ui": "chat",
     "summaries": "chat",

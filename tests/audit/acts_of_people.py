@@ -1,9 +1,12 @@
 """What olga does at her pages, and the administrator with a token."""
 
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import generate_totp_secret
 from django.test import Client
 from django.urls import reverse
 
 from accounts import people
+from accounts.second_factors.services import add_app, make_codes
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from audit.models import Entry
@@ -11,6 +14,7 @@ from chat.conversations.sharing import Terms, share
 from chat.models import Reading
 from personas.models import Persona
 from projects import services as projects
+from tests.accounts.factors import code_of
 from tests.audit.acts import page, program
 from tests.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
 from tests.config.household import session_of
@@ -47,6 +51,51 @@ def _(w: World) -> None:
     w.olga.save()
     link = f"{reverse('welcome', args=[w.olga.pk])}?key={people.links.make_token(w.olga)}"
     w.post(link, {"new_password1": SECRET, "new_password2": SECRET}, who=Client(REMOTE_ADDR=AGENT))
+
+
+def app_of(w: World) -> str:
+    """The secret of an app that olga has set up just now."""
+    secret: str = generate_totp_secret()
+    add_app(user=w.olga, secret=secret, code=code_of(secret), session=w.page.session.session_key)
+    return secret
+
+
+def second_step(w: World, code: str) -> None:
+    browser = Client(REMOTE_ADDR=AGENT)
+    w.post("/login/", {"username": "olga", "password": PASSWORD}, who=browser)
+    w.post("/login/second/", {"code": code}, who=browser)
+
+
+@page("second_factor.set_up")
+def _(w: World) -> None:
+    secret = w.page.get("/settings/second-factor/app/").context["begun"]["secret"].replace(" ", "")
+    codes = w.post("/settings/second-factor/app/", {"code": code_of(secret)}).context["codes"]
+    rows = said(list(Entry.objects.all()))
+    assert secret not in rows and not any(code in rows for code in codes.split())
+
+
+@page("second_factor.codes_made")
+def _(w: World) -> None:
+    app_of(w)
+    w.post("/settings/second-factor/codes/")
+
+
+@page("second_factor.code_used")
+def _(w: World) -> None:
+    app_of(w)
+    second_step(w, make_codes(user=w.olga)[0])
+
+
+@page("second_factor.refused")
+def _(w: World) -> None:
+    app_of(w)
+    second_step(w, "no code")
+
+
+@page("second_factor.removed")
+def _(w: World) -> None:
+    app_of(w)
+    w.post(f"/settings/second-factor/{Authenticator.objects.get(user=w.olga, type='totp').pk}/remove/")
 
 
 @page("token.made")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from allauth.mfa.totp.internal.auth import generate_totp_secret
 from django.contrib.auth.models import Group
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import call_command
@@ -12,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.models import User
+from accounts.second_factors.services import add_app
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from audit.models import Entry
@@ -24,6 +26,7 @@ from llm.tools.services import store_tool_server, store_web_access
 from personas.models import BudgetProfile, Reminder, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
 from projects import services as projects
+from tests.accounts.factors import code_of
 from tests.audit.acts import act, program, staff
 from tests.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
 
@@ -52,6 +55,13 @@ def _(w: World) -> None:
 def _(w: World) -> None:
     link = w.manage("accounts_user_new_link", w.olga).context["links"][0][1]
     assert link.partition("key=")[2] not in said(list(Entry.objects.all()))
+
+
+@staff("second_factor.reset")
+def _(w: World) -> None:
+    secret = generate_totp_secret()
+    add_app(user=w.olga, secret=secret, code=code_of(secret), session=None)
+    w.manage("accounts_user_reset_second_factors", w.olga)
 
 
 @staff("person.signed_out_everywhere")

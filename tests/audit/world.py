@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import dataclass, field
+from time import time
 from typing import Any
 from uuid import uuid4
 
 from django.test import Client
 from django.urls import reverse
 
+from accounts.access.login import SIGNED_IN
 from accounts.models import ApiToken, User
 from accounts.services import create_token
 from audit.models import Entry
@@ -93,8 +95,12 @@ class World:
 
 
 def client(person: User) -> Client:
+    """A browser in which the person has signed in just now."""
     made = Client(REMOTE_ADDR=AGENT)
     made.force_login(person)
+    session = made.session
+    session[SIGNED_IN] = int(time())
+    session.save()
     return made
 
 

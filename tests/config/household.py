@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import Group
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model as Row
@@ -191,6 +192,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "files/file": str(file.pk),
         "user/id": str(owner.pk),
         "tokens/pk": str(token.pk),
+        "second-factor/pk": str(Authenticator.objects.create(user=owner, type="webauthn", data={"name": PRIVATE}).pk),
         "sessions/pk": session_of(owner),
         "r/content_type_id": str(ContentType.objects.get_for_model(User).pk),
         "object_id": str(owner.pk),

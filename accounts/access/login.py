@@ -1,0 +1,132 @@
+"""The one way in: whoever signs in, on whatever page, comes through here, and is asked for a second factor first.
+
+A password alone signs nobody in who has a second factor: `PasswordBackend` then finds nobody. A page that goes on to
+ask for the factor says so (`first_of_two`); the session keeps who waits for that. A sensitive act asks for a sign-in
+that is no older than `FRESH_FOR`.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from django.contrib import auth
+from django.contrib.auth.backends import ModelBackend
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.urls import reverse
+
+from accounts.access.second_factor import has_second_factor, is_required
+from accounts.access.sign_ins import signed_in
+from accounts.models import User, Workspace
+from core.errors import ProductError
+
+FRESH_FOR = 15 * 60  # seconds
+WAITS_FOR = 10 * 60  # seconds between the password and the second factor
+# In the session: when its person signed in last, that they have a second factor, and who still has to give one.
+SIGNED_IN, SECURED, WAITING = "signed_in_at", "second_factor", "waiting_for_second_factor"
+BACKEND = "accounts.access.login.PasswordBackend"
+
+View = Callable[..., HttpResponseBase]
+
+
+class PasswordBackend(ModelBackend):
+    """Django's, for people without a second factor. Named by `AUTHENTICATION_BACKENDS`."""
+
+    def authenticate(self, request: HttpRequest | None, **given: Any) -> Any:  # type: ignore[override]  # by name alone
+        """`first_of_two`: who asks goes on to ask for the second factor."""
+        first_of_two = given.pop("first_of_two", False)
+        user = super().authenticate(request, **given)
+        return None if isinstance(user, User) and not first_of_two and has_second_factor(user) else user
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Somebody whose password was right, and where they want to go."""
+
+    user: User
+    then: str
+
+
+def proceed(request: HttpRequest, user: User, then: str) -> str:
+    """Signs in who has no second factor. Returns the address to go on at: `then`, or where the factor is asked for."""
+    if not has_second_factor(user):
+        enter(request, user)
+        return then
+    request.session[WAITING] = {
+        "user": str(user.pk),
+        "password": user.get_session_auth_hash(),  # another password ends the waiting
+        "since": int(time.time()),
+        "then": then,
+    }
+    return reverse("login-second")
+
+
+def waiting(request: HttpRequest) -> Waiting | None:
+    kept = request.session.get(WAITING)
+    if kept is None or time.time() - kept["since"] > WAITS_FOR:
+        return None
+    user = User.objects.filter(pk=kept["user"], is_active=True).first()
+    if user is None or user.get_session_auth_hash() != kept["password"]:
+        return None
+    return Waiting(user, kept["then"])
+
+
+def enter(request: HttpRequest, user: User) -> None:
+    """Signs in; of who is signed in already, only the sign-in is fresh again: their pages stay open.
+
+    Only for who has given all that is asked of them; others go through `proceed`.
+    """
+    request.session.pop(WAITING, None)
+    if request.user.pk != user.pk:
+        auth.login(request, user, backend=BACKEND)
+    request.session[SIGNED_IN] = int(time.time())
+    request.session[SECURED] = has_second_factor(user)
+    signed_in(user)
+
+
+def is_fresh(request: HttpRequest) -> bool:
+    return bool(time.time() - request.session.get(SIGNED_IN, 0) <= FRESH_FOR)
+
+
+def require_fresh(request: HttpRequest) -> None:
+    """Raises `fresh_sign_in_needed` (403)."""
+    if not is_fresh(request):
+        sentence = "You signed in too long ago for this. Sign in again at /login/again/, or use a token."
+        raise ProductError("fresh_sign_in_needed", sentence, status=403)
+
+
+def fresh_sign_in(view: View) -> View:
+    """A page that opens only to who has signed in a short while ago; others are asked to, and led back.
+
+    What they send instead is refused, as `require_fresh` does.
+    """
+    return _fresh(view, lambda request: True)
+
+
+def fresh_second_factor(view: View) -> View:
+    """As `fresh_sign_in`, for people who have a second factor. The page asks everybody for their password itself."""
+    return _fresh(view, lambda request: has_second_factor(request.user))
+
+
+def _fresh(view: View, concerns: Callable[[Any], bool]) -> View:
+    @wraps(view)
+    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if is_fresh(request) or not concerns(request):
+            return view(request, *args, **kwargs)
+        if request.method != "GET":
+            require_fresh(request)
+        return HttpResponseRedirect(reverse("login-again", query={"next": request.get_full_path()}))
+
+    return answer
+
+
+def is_held_up(request: HttpRequest, workspace: Workspace) -> bool:
+    """Whether whoever is signed in by this session may only set up a second factor."""
+    user = request.user
+    if not isinstance(user, User) or not is_required(user, workspace) or request.session.get(SECURED):
+        return False
+    if not has_second_factor(user):
+        return True
+    request.session[SECURED] = True  # so that the next request need not ask
+    return False

@@ -1,0 +1,23 @@
+"""Who has a second factor, and who has to have one."""
+
+from allauth.mfa.models import Authenticator
+
+from accounts.models import User, Workspace
+
+FACTORS = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)  # recovery codes only stand in for these
+
+
+def has_second_factor(user: User) -> bool:
+    return bool(Authenticator.objects.filter(user=user, type__in=FACTORS).exists())
+
+
+def is_required(user: User, workspace: Workspace) -> bool:
+    """Whether the workspace asks this person for a second factor."""
+    if workspace.second_factor == Workspace.SecondFactor.ADMINISTRATORS:
+        return user.is_staff or user.is_superuser
+    return workspace.second_factor == Workspace.SecondFactor.EVERYBODY
+
+
+def must_set_up(user: User, workspace: Workspace) -> bool:
+    """Whether this person lacks the second factor that the workspace asks for."""
+    return is_required(user, workspace) and not has_second_factor(user)

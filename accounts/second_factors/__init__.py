@@ -1,0 +1,1 @@
+"""Second factors: an authenticator app, passkeys, recovery codes."""

@@ -1,0 +1,48 @@
+/**
+ * Passkeys (WebAuthn): forms that are sent with what the browser's ceremony gives. Without it they stay hidden.
+ */
+import { all, find, need } from "./page.js";
+
+const able = "PublicKeyCredential" in window && "parseCreationOptionsFromJSON" in PublicKeyCredential;
+
+/** @param {HTMLFormElement} form @returns {Promise<unknown>} the challenge */
+async function asked(form) {
+  const token = need(HTMLInputElement, "[name=csrfmiddlewaretoken]", form).value;
+  const answer = await fetch(form.dataset.options ?? "", { method: "POST", headers: { "X-CSRFToken": token } });
+  if (!answer.ok || answer.redirected) throw new Error(`no challenge: ${answer.status}`);
+  return answer.json();
+}
+
+/** @param {HTMLFormElement} form @returns {Promise<string>} what the browser's ceremony gives, as JSON */
+async function ceremony(form) {
+  const options = /** @type {any} */ (await asked(form));
+  const credential =
+    form.dataset.passkey === "make"
+      ? await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options) })
+      : await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options) });
+  if (!(credential instanceof PublicKeyCredential)) throw new Error("no passkey");
+  return JSON.stringify(credential.toJSON());
+}
+
+/** @param {HTMLFormElement} form */
+function take(form) {
+  const problem = need(HTMLElement, "[data-passkey-problem]", form);
+  form.hidden = false;
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    problem.hidden = true;
+    try {
+      need(HTMLInputElement, "[name=credential]", form).value = await ceremony(form);
+      form.submit();
+    } catch {
+      problem.textContent = form.dataset.refused ?? "";
+      problem.hidden = false;
+    }
+  });
+}
+
+if (able && window.isSecureContext) {
+  for (const form of all(HTMLFormElement, "[data-passkey]")) take(form);
+  const none = find(HTMLElement, "[data-no-passkeys]");
+  if (none) none.hidden = true;
+}

@@ -1,0 +1,354 @@
+"""Second factors: set up, asked for on every way in, required by the workspace, lost."""
+
+from collections.abc import Iterator
+from functools import partial
+from io import StringIO
+from random import SystemRandom
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import generate_totp_secret
+from django.contrib.auth import authenticate
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
+from pytest_django.fixtures import Settings
+
+from accounts import people
+from accounts.access import login
+from accounts.access.authentication import Credential, holding
+from accounts.models import Session, User, Workspace
+from accounts.second_factors import services
+from accounts.services import create_token
+from accounts.workspace import change
+from core.errors import ProductError
+from tests.accounts.factors import code_of, with_app
+from tests.conftest import PASSWORD
+
+pytestmark = pytest.mark.django_db
+
+PAGE, APP, SECOND = "/settings/second-factor/", "/settings/second-factor/app/", "/login/second/"
+_random = SystemRandom()
+
+
+def browser() -> Client:
+    """At an address that no other test counts for."""
+    return Client(REMOTE_ADDR=f"10.{_random.randrange(256)}.{_random.randrange(256)}.{_random.randrange(256)}")
+
+
+@pytest.fixture
+def olga() -> User:
+    return User.objects.create_user(f"olga-{uuid4().hex[:8]}", password=PASSWORD)
+
+
+@pytest.fixture
+def required() -> Iterator[None]:
+    change(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
+    yield
+
+
+def sign_in(person: User, at: str = "/login/", who: Client | None = None, **more: Any) -> tuple[Client, Any]:
+    here = who or browser()
+    return here, here.post(at, {"username": person.username, "password": PASSWORD, **more})
+
+
+def signed_in(client: Client) -> bool:
+    return bool(client.get("/settings/").status_code == 200)
+
+
+def refused(code: str, does: Any) -> ProductError:
+    with pytest.raises(ProductError) as error:
+        does()
+    assert error.value.code == code
+    return error.value
+
+
+# Every way in
+
+
+def test_the_password_is_followed_by_the_code_which_is_taken_once(olga: User) -> None:
+    secret, _ = with_app(olga)
+    here, answer = sign_in(olga, next="/files/")
+    assert answer["Location"] == SECOND and not signed_in(here)
+    assert "Code of your app" in here.get(SECOND).content.decode()
+    code = code_of(secret)
+    assert here.post(SECOND, {"code": f"{code[:3]} {code[3:]}"})["Location"] == "/files/"
+    assert signed_in(here)
+    again, _ = sign_in(olga)
+    answer = again.post(SECOND, {"code": code})
+    assert answer.status_code == 422 and "used already" in answer.content.decode()
+    assert not signed_in(again)
+
+
+def test_a_code_of_a_step_before_one_that_was_used_is_not_taken_either(olga: User) -> None:
+    secret, _ = with_app(olga)
+    assert services.takes_code(user=olga, code=code_of(secret, 1))  # a phone that is fast
+    assert not services.takes_code(user=olga, code=code_of(secret))
+
+
+def test_a_recovery_code_signs_in_once(olga: User) -> None:
+    _, codes = with_app(olga)
+    assert len(set(codes)) == 10
+    assert services.takes_code(user=olga, code=codes[3])
+    assert not services.takes_code(user=olga, code=codes[3])
+    assert services.codes_left(olga) == 9
+    new = services.make_codes(user=olga)
+    assert not services.takes_code(user=olga, code=codes[4])
+    assert services.takes_code(user=olga, code=new[4])
+
+
+def test_the_admin_asks_for_it_too(olga: User) -> None:
+    User.objects.filter(pk=olga.pk).update(is_staff=True)
+    secret, _ = with_app(olga)
+    here, answer = sign_in(olga, "/admin/login/?next=/admin/", next="/admin/")
+    assert answer["Location"] == SECOND
+    assert here.get("/admin/").status_code == 302
+    assert here.post(SECOND, {"code": code_of(secret)})["Location"] == "/admin/"
+    assert here.get("/admin/").status_code == 200
+
+
+def test_a_link_to_choose_a_password_is_no_way_around_it(olga: User) -> None:
+    with_app(olga)
+    here, new = browser(), "another long password"
+    link = f"{reverse('welcome', args=[olga.pk])}?key={people.links.make_token(olga)}"
+    assert here.post(link, {"new_password1": new, "new_password2": new})["Location"] == SECOND
+    assert not signed_in(here)
+
+
+def test_what_only_knows_of_passwords_signs_nobody_in_who_has_one(olga: User) -> None:
+    assert browser().login(username=olga.username, password=PASSWORD)
+    with_app(olga)
+    assert not browser().login(username=olga.username, password=PASSWORD)
+    assert authenticate(None, username=olga.username, password=PASSWORD) is None
+
+
+def test_who_waits_for_the_second_step_is_nobody_to_the_api_until_then(olga: User) -> None:
+    with_app(olga)
+    here, _ = sign_in(olga)
+    assert here.get("/api/v1/me/").status_code == 401
+    assert not Session.objects.filter(user=olga).exists()
+
+
+def test_another_password_or_ten_minutes_end_the_waiting(olga: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, _ = with_app(olga)
+    here, _ = sign_in(olga)
+    later, _ = sign_in(olga)
+    monkeypatch.setattr(login, "WAITS_FOR", -1)
+    assert later.post(SECOND, {"code": code_of(secret)})["Location"] == "/login/"
+    monkeypatch.undo()
+    olga.set_password("another long password")
+    olga.save()
+    assert here.post(SECOND, {"code": code_of(secret)})["Location"] == "/login/"
+    assert browser().get(SECOND)["Location"] == "/login/"
+
+
+def test_codes_are_not_guessed_from_many_addresses(olga: User, settings: Settings) -> None:
+    settings.SIGN_IN_LIMITS = {"name": 2, "address": 1000}
+    secret, _ = with_app(olga)
+    for _ in range(5):  # the clock's quarter of an hour may end meanwhile
+        here, _ = sign_in(olga)
+        answer = here.post(SECOND, {"code": "000000"})
+        if answer.status_code == 429:
+            break
+    assert int(answer["Retry-After"]) >= 1
+    here, _ = sign_in(olga)
+    assert here.post(SECOND, {"code": code_of(secret)}).status_code == 429
+    assert not signed_in(here)
+
+
+@pytest.mark.parametrize("sent", ["", "{}", "[]", "nonsense", '{"response": {"userHandle": "AAAA"}}', '{"id": 1}'])
+def test_what_is_no_passkey_signs_nobody_in(sent: str) -> None:
+    here = browser()
+    assert here.post("/login/passkey/options/").json()["userVerification"] == "required"
+    answer = here.post("/login/passkey/", {"credential": sent, "next": "/"})
+    assert answer.status_code == 403 and "The passkey was not taken" in answer.content.decode()
+
+
+# One's own page
+
+
+def test_an_app_is_set_up_with_the_code_that_it_shows(olga: User) -> None:
+    here, _ = sign_in(olga)
+    elsewhere, _ = sign_in(olga)
+    begun = here.get(APP).context["begun"]
+    assert begun["drawn"].startswith("<svg")
+    secret = begun["secret"].replace(" ", "")
+    wrong = here.post(APP, {"code": "12"})
+    assert wrong.status_code == 422 and wrong.context["begun"]["secret"] == begun["secret"]
+    answer = here.post(APP, {"code": code_of(secret)})
+    shown = answer.content.decode()
+    assert all(code in shown for code in answer.context["codes"].split())
+    assert signed_in(here) and not signed_in(elsewhere)
+    kept = Authenticator.objects.get(user=olga, type="totp").data
+    assert secret not in str(kept)
+    refused("app_is_set_up", lambda: services.add_app(user=olga, secret=secret, code=code_of(secret), session=None))
+    assert here.get(PAGE).context["codes_left"] == 10
+
+
+def test_with_the_last_one_the_recovery_codes_go_and_other_browsers_are_signed_out(olga: User) -> None:
+    secret, _ = with_app(olga)
+    here, _ = sign_in(olga)
+    here.post(SECOND, {"code": code_of(secret)})
+    row = Authenticator.objects.get(user=olga, type="totp")
+    here.post(f"{PAGE}{row.pk}/remove/")
+    assert not Authenticator.objects.filter(user=olga).exists()
+    assert signed_in(here)
+    refused("no_second_factor", lambda: services.make_codes(user=olga))
+
+
+def test_nobody_removes_somebody_elses(olga: User) -> None:
+    with_app(olga)
+    other = User.objects.create_user(uuid4().hex, password=PASSWORD)
+    here, _ = sign_in(other)
+    row = Authenticator.objects.get(user=olga, type="totp")
+    assert here.post(f"{PAGE}{row.pk}/remove/").status_code == 404
+    assert Authenticator.objects.filter(pk=row.pk).exists()
+
+
+# A fresh sign-in
+
+
+@pytest.mark.parametrize("address", [APP, "/export/"])
+def test_a_sensitive_page_asks_who_signed_in_long_ago_to_do_it_again(
+    olga: User, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, _ = sign_in(olga)
+    assert here.get(address).status_code == 200
+    monkeypatch.setattr(login, "FRESH_FOR", -1)
+    asked = here.get(address)["Location"]
+    assert asked == f"/login/again/?next={address.replace('/', '%2F')}"
+    assert here.get("/api/v1/export/").json()["code"] == "fresh_sign_in_needed"
+    _, token = create_token(user=olga, name="backup")
+    with_token = Client(headers={"Authorization": f"Bearer {token}"}).get("/api/v1/export/")
+    assert with_token.status_code == 200
+    monkeypatch.undo()
+    key = here.session.session_key
+    wrong = here.post(asked, {"password": "guess", "next": address})
+    assert "do not belong together" in wrong.content.decode()
+    other = User.objects.create_user(uuid4().hex, password="the password of another")
+    foreign = here.post(asked, {"username": other.username, "password": "the password of another", "next": address})
+    assert foreign.status_code == 200  # whoever is named, it is the password of who is signed in that counts
+    assert here.post(asked, {"password": PASSWORD, "next": address})["Location"] == address
+    assert here.session.session_key == key  # what is open stays open
+
+
+@pytest.mark.parametrize("address", ["/settings/password/", "/settings/tokens/"])
+def test_with_a_second_factor_a_stolen_session_and_the_password_are_not_enough(
+    olga: User, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, _ = with_app(olga)
+    here, _ = sign_in(olga)
+    here.post(SECOND, {"code": code_of(secret)})
+    monkeypatch.setattr(login, "FRESH_FOR", -1)
+    stolen = {"old_password": PASSWORD, "password": PASSWORD, "name": "x", "scopes": ["chat"]}
+    assert here.post(address, stolen).status_code == 403
+    again = here.get(address)["Location"]
+    assert again.startswith("/login/again/")
+    body = {"name": "x", "password": PASSWORD}
+    answer = here.post("/api/v1/tokens/", body, content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (403, "fresh_sign_in_needed")
+    monkeypatch.undo()
+    _, answer = sign_in(olga, again, here, next=address)
+    assert answer["Location"] == SECOND
+    assert not olga.api_tokens.exists()
+
+
+# Required by the workspace
+
+
+def test_until_one_is_set_up_only_that_page_opens(olga: User, required: None) -> None:
+    here, answer = sign_in(olga)
+    assert answer["Location"] == "/"
+    for address in ("/", "/files/", "/settings/", "/settings/password/", "/admin/", "/export/"):
+        assert here.get(address)["Location"] == PAGE, address
+    shown = here.get(PAGE)
+    assert "This workspace asks for a second factor" in shown.content.decode()
+    assert 'id="side"' not in shown.content.decode()
+    answer = here.post("/settings/tokens/", {"name": "x"})
+    assert answer.status_code == 403 and "/settings/second-factor/" in answer.content.decode()
+    for address in ("/api/v1/me/", "/api/v1/conversations/", "/api/v1/export/"):
+        answer = here.get(address)
+        assert (answer.status_code, answer.json()["code"]) == (403, "second_factor_needed")
+    secret = here.get(APP).context["begun"]["secret"].replace(" ", "")
+    assert here.post(APP, {"code": code_of(secret)}).status_code == 200
+    assert here.get("/files/").status_code == 200
+    row = Authenticator.objects.get(user=olga, type="totp")
+    answer = here.post(f"{PAGE}{row.pk}/remove/")
+    assert answer.status_code == 409 and "Set up another one" in answer.content.decode()
+    assert signed_in(here)
+
+
+def test_a_token_goes_on_and_a_header_is_no_way_around_it(olga: User, required: None) -> None:
+    _, token = create_token(user=olga, name="robot")
+    here, _ = sign_in(olga)
+    mine, made_up = ({"Authorization": f"Bearer {each}"} for each in (token, "gh_made-up"))
+    assert Client(headers=mine).get("/api/v1/me/").status_code == 200
+    assert here.get("/api/v1/me/", headers=mine).status_code == 200
+    assert here.get("/api/v1/me/", headers=made_up).status_code == 401
+    assert here.get("/api/v1/me/", headers={"Authorization": "Basic eDp5"}).status_code == 403
+    assert here.get("/files/", headers=mine)["Location"] == PAGE
+
+
+def test_what_a_session_has_open_ends_when_the_workspace_begins_to_ask(olga: User) -> None:
+    here, _ = sign_in(olga)
+    credential = Credential.of_session(here.session, olga)
+    assert holding({credential}) == {credential}
+    change(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
+    assert holding({credential}) == set()
+    with_app(olga)  # which ends that session
+    there, _ = sign_in(olga)
+    assert holding({Credential.of_session(there.session, olga)}) == set()
+
+
+def test_it_may_be_asked_of_administrators_alone(olga: User) -> None:
+    change(user=None, fields={"second_factor": Workspace.SecondFactor.ADMINISTRATORS})
+    here, _ = sign_in(olga)
+    assert here.get("/files/").status_code == 200
+    User.objects.filter(pk=olga.pk).update(is_staff=True)
+    assert here.get("/files/")["Location"] == PAGE
+
+
+# Lost ones
+
+
+def test_a_command_removes_those_of_somebody_who_has_lost_them(olga: User) -> None:
+    with pytest.raises(CommandError, match="has no second factor"):
+        call_command("second_factor", olga.username, "--remove")
+    secret, _ = with_app(olga)
+    here, _ = sign_in(olga)
+    here.post(SECOND, {"code": code_of(secret)})
+    call_command("second_factor", olga.username, "--remove", stdout=StringIO())
+    assert not signed_in(here)
+    there, _ = sign_in(olga)
+    assert signed_in(there)
+
+
+def test_an_administrator_removes_none_of_who_may_do_more(olga: User) -> None:
+    chief = User.objects.create_superuser(uuid4().hex)
+    with_app(chief)
+    staff = User.objects.create_user(uuid4().hex, is_staff=True)
+    refused("right_missing", lambda: services.reset(user=staff, person=chief))
+
+
+def test_codes_of_a_secret_that_cannot_be_read_are_not_taken(olga: User, settings: Settings) -> None:
+    with_app(olga)
+    settings.ENCRYPTION_KEYS = ["another key"]
+    assert refused("secret_lost", lambda: services.takes_code(user=olga, code=code_of(""))).status == 409
+    here, _ = sign_in(olga)
+    assert "Ask an administrator" in here.post(SECOND, {"code": code_of("")}).content.decode()
+
+
+def test_many_passkeys_are_too_many(olga: User) -> None:
+    rows = [Authenticator(user=olga, type="webauthn", data={"name": "x"}) for _ in range(services.MOST_PASSKEYS)]
+    Authenticator.objects.bulk_create(rows)
+    add = partial(services.add_passkey, user=olga, name="x", credential={}, session=None)
+    refused("too_many_passkeys", add)
+
+
+def test_a_wrong_code_sets_nothing_up(olga: User) -> None:
+    secret = generate_totp_secret()
+    add = {"secret": secret, "code": code_of(secret, 5), "session": None}
+    refused("wrong_code", lambda: services.add_app(user=olga, **add))
+    assert not Authenticator.objects.filter(user=olga).exists()
