@@ -343,7 +343,7 @@ async function showCard(link) {
   title = link.title;
   link.removeAttribute("title");
   const address = `${around(HTMLElement, "article", link)?.dataset.url}sources/${link.textContent}/`;
-  const html = known.get(address) ?? (await load(address));
+  const html = await (known.get(address) ?? load(address)); // not while a menu closes and gives the focus back
   if (cited !== link || !link.isConnected) return;
   card.innerHTML = html; // rendered and escaped by the server
   link.setAttribute("aria-describedby", card.id);
