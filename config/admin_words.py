@@ -14,12 +14,13 @@ from django.contrib.auth import get_user_model
 from django.db import models
 from django.forms import ChoiceField, ModelChoiceField
 from django.forms.utils import pretty_name
-from django.utils.translation import pgettext_lazy
+from django.utils.translation import override, pgettext_lazy
 
 from audit.words import WORDS
 from core.i18n import ADMIN
 
 APPS = ("audit", "llm", "accounts", "files", "personas", "projects", "chat")
+NOT_IN_VIETNAMESE = ("account", "mfa")  # apps of allauth, which brings no words in Vietnamese
 NAMES = ("verbose_name", "verbose_name_plural")
 Change = Callable[[Any], Any]
 
@@ -42,6 +43,8 @@ def translate() -> None:
     apps.get_app_config("auth").verbose_name = apps.get_app_config("accounts").verbose_name  # groups are of people
     go_with_people = {relation.related_model for relation in get_user_model()._meta.related_objects}
     for model in go_with_people - admin.site._registry.keys():  # which are counted before somebody is deleted
+        if model._meta.app_label in NOT_IN_VIETNAMESE:
+            _in_english(model)
         _names(model)
     for model, pages in admin.site._registry.items():
         shown = set(_fields(pages))
@@ -67,6 +70,12 @@ def _names(model: type[models.Model]) -> None:
         name = str(model._meta.verbose_name)
         model._meta.verbose_name_plural = name if name.endswith("s") else f"{name}s"
     _change(model._meta, NAMES)
+
+
+def _in_english(model: type[models.Model]) -> None:
+    with override("en"):
+        for name in NAMES:
+            setattr(model._meta, name, str(getattr(model._meta, name)))
 
 
 def _fields(pages: Any) -> Iterator[str]:

@@ -45,6 +45,7 @@ OWN = {
     "Cite.",
     "notebook",
     "Notebook",
+    "Passkey",
     "gone",
     "somebody",
     "bad.example",

@@ -92,6 +92,7 @@ def new_provider() -> Iterator[str]:
 
 def test_a_provider_is_connected_and_its_model_answers(admin: Look, product: Product, new_provider: str) -> None:
     page = admin.page
+    product.model.set_script("a-name-" + "of-a-model-that-is-long-" * 3, {"text": "Yes."})
     admin.go("/admin/llm/provider/")
     admin.press(page.get_by_role("link", name="Add provider"))
     page.get_by_label("Name").fill(new_provider)
@@ -114,12 +115,13 @@ def test_a_provider_is_connected_and_its_model_answers(admin: Look, product: Pro
     expect(page.get_by_role("status")).to_contain_text("It answers")
     page.get_by_label("scripted", exact=True).check()
     no_fault(admin)
+    admin.check()
     admin.press(page.get_by_role("button", name="Add the chosen and store what was found"))
     admin.press(page.get_by_role("link", name="scripted", exact=True))
     act(admin, "Make default")
     admin.press(page.get_by_role("button", name="Make default"))
     expect(page.get_by_text("scripted is now the default model.")).to_be_visible()
-    admin.go("/admin/llm/model/")
+    admin.go(f"/admin/llm/model/?q={new_provider}")
     no_fault(admin)
     row = page.get_by_role("row").filter(has_text=new_provider)
     expect(row.locator(".field-is_default")).to_contain_text("default")
