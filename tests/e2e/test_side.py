@@ -169,6 +169,8 @@ def test_keys_hold_on_every_page(page: Page) -> None:
     page.keyboard.press("Control+b")
     expect(page.locator("#side-list")).to_be_hidden()
     page.get_by_role("link", name="Files").click()
+    page.wait_for_url("**/files/")
+    page.wait_for_load_state("load")  # scripts come after the stylesheet, and hear keys from then on
     expect(page.locator("#side-list")).to_be_hidden()  # as it was
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("Copy the last answer")
