@@ -8,6 +8,7 @@ _OF_KINDS = {
     "session": "ended",
     "token": "made revoked",
     "group": "added changed deleted",
+    "limit": "added changed deleted",
     "workspace": "changed",
     "webhook": "made changed deleted switched_off",
     "provider": "added changed deleted",

@@ -49,6 +49,7 @@ GROUPS = {
         "accounts.User": "person",
         "auth.Group": "group",
         "accounts.ApiToken": "key",
+        "accounts.Limit": "speed",
         "accounts.AdminRecord": "assignment_ind",
         "audit.Entry": "policy",
     },
