@@ -12,7 +12,7 @@ from core.permissions import require_right, require_store
 
 @transaction.atomic
 def save_limit(*, user: AbstractUser | None, limit: Limit) -> Limit:
-    """Adds or changes one; it holds from the next turn on. Raises `invalid_setting`, `staff_only` and `right_missing`."""
+    """Adds or changes one; it holds from the next turn on. Raises `invalid_setting`, `staff_only`, `right_missing`."""
     require_store(user, limit)
     try:
         limit.full_clean()

@@ -7,7 +7,7 @@ person begin one after the other (`chat.models.queries.lock`).
 The last turn that a limit lets begin may go over it; the next one does not begin.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -225,7 +225,8 @@ def in_words(state: Mapping[str, Any]) -> dict[str, str]:
         (Limit.Unit.LIVE_TURNS, None): _("Turns at once"),
     }
     unit, used, most = Limit.Unit(state["unit"]), Decimal(state["used"]), Decimal(state["amount"])
-    number = {Limit.Unit.MONEY: dollars, Limit.Unit.STORAGE: _size}.get(unit, _whole)
+    numbers: dict[Limit.Unit, Callable[[Decimal], str]] = {Limit.Unit.MONEY: dollars, Limit.Unit.STORAGE: _size}
+    number = numbers.get(unit, _whole)
     return {
         "what": kinds[unit, state["per"]],
         "used": number(used),
