@@ -71,7 +71,7 @@ async function complete(sheet) {
     last = there ?? each;
   }
   const focused = link === document.activeElement;
-  link.remove();
+  link?.remove();
   sheet.dispatchEvent(new Event("models"));
   if (focused) find(HTMLInputElement, "input[name=model]:checked", list)?.focus();
 }
