@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.access.sessions import public_name
-from accounts.models import AdminRecord, User, Webhook, WebhookDelivery, Workspace
+from accounts.models import AdminRecord, Limit, User, Webhook, WebhookDelivery, Workspace
 from accounts.services import create_token
 from audit.models import Entry
 from chat.models import (
@@ -142,6 +142,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     reading = _reading(turn, file)
     rows.append(reading)
     hook, delivery = _webhook(owner)
+    limit = Limit.objects.create(user=owner, unit="turns", per="day", amount=1_000_000)
+    rows.append(limit)
     what = {"action": 2, "what": "user", "row": "somebody"}
     rows.append(Entry.objects.filter(object_id=str(token.pk)).latest("sequence"))
     rows += [hook, delivery, AdminRecord.objects.create(username="gone", at=timezone.now(), **what)]
@@ -183,6 +185,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "code/code": task.code,
         "runs/pk": str(run.pk),
         "readings/pk": str(reading.pk),
+        "limits/pk": str(limit.pk),
         "day/start": "2026-11-21",
         "month/start": "2026-11",
         "year/start": "2026",

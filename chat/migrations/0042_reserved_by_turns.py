@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0010_limits'),
-        ('chat', '0039_index_of_readings_calls'),
+        ('chat', '0041_index_of_owned_messages'),
         ('llm', '0016_labels'),
         ('personas', '0011_shared_prompts'),
         ('projects', '0005_web_access'),

@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     atomic = False
 
     dependencies = [
-        ("chat", "0040_reserved_by_turns"),
+        ("chat", "0042_reserved_by_turns"),
     ]
 
     operations = [
