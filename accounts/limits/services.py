@@ -20,7 +20,7 @@ def save_limit(*, user: AbstractUser | None, limit: Limit) -> Limit:
         raise invalid_setting(error.message_dict) from error
     before = None if limit._state.adding else stored(limit)
     limit.save()
-    record_saved(user=user, kind="limit", row=limit, before=before, name=str(limit))
+    record_saved(user=user, kind="limit", row=limit, before=before)
     return limit
 
 
@@ -28,5 +28,5 @@ def save_limit(*, user: AbstractUser | None, limit: Limit) -> Limit:
 def delete_limit(*, user: AbstractUser | None, limit: Limit) -> None:
     """Raises `staff_only` and `right_missing`."""
     require_right(user, "delete", limit)
-    record(user=user, action="limit.deleted", row=limit, name=str(limit))
+    record(user=user, action="limit.deleted", row=limit)
     limit.delete()

@@ -85,7 +85,9 @@ class Limit(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.amount.normalize():f} {self.unit}" + (f" / {self.per}" if self.per else "")
+        """In the reader's language."""
+        words = [f"{self.amount.normalize():f}", self.get_unit_display(), self.get_per_display() if self.per else ""]
+        return " · ".join(filter(None, words))
 
     def clean(self) -> None:
         problems: dict[str, str] = {}

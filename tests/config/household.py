@@ -137,16 +137,14 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
     rows += [share, brought, SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE), saved]
     for_everybody = SavedPrompt.objects.create(name=unique, text="For everybody.")
-    rows.append(for_everybody)
-    rows += [Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
+    rows += [for_everybody, Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     reading = _reading(turn, file)
-    rows.append(reading)
     hook, delivery = _webhook(owner)
-    limit = Limit.objects.create(user=owner, unit="turns", per="day", amount=1_000_000)
-    rows.append(limit)
     what = {"action": 2, "what": "user", "row": "somebody"}
     rows.append(Entry.objects.filter(object_id=str(token.pk)).latest("sequence"))
-    rows += [hook, delivery, AdminRecord.objects.create(username="gone", at=timezone.now(), **what)]
+    limit = Limit.objects.create(user=owner, unit="turns", per="day", amount=1_000_000)
+    rows += [reading, hook, delivery, limit]
+    rows.append(AdminRecord.objects.create(username="gone", at=timezone.now(), **what))
     values = {
         **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},
         "c/pk": str(turn.conversation_id),
