@@ -20,7 +20,7 @@ Named = TypeVar("Named", UUID, str)
 _LACKING = {
     May.SHARE: "None of your groups may share conversations by link. Ask an administrator.",
     May.TOKENS: "None of your groups may make API tokens. Ask an administrator.",
-    May.PUBLISH_PERSONAS: "None of your groups may make personas for others. Keep it to yourself, or ask an administrator.",
+    May.PUBLISH_PERSONAS: "None of your groups may make personas for others. Keep it private, or ask an administrator.",
     May.UPLOAD: "None of your groups may upload files. Ask an administrator.",
     May.RUN_TASKS: "None of your groups may let models work through tasks. Ask an administrator.",
     May.WEB: "None of your groups may use the web in answers. Ask an administrator.",

@@ -127,8 +127,8 @@ def _move(user: User | None, group: PeopleGroup, into: Collection[User], out: Co
     held = set(group.members.filter(pk__in=keys).values_list("pk", flat=True))
     added, removed = {person.pk for person in into} - held, {person.pk for person in out} & held
     if added or removed:
-        group.members.add(*added)
-        group.members.remove(*removed)
+        group.members.add(*(person for person in into if person.pk in added))
+        group.members.remove(*(person for person in out if person.pk in removed))
         said = {"members": {"added": _ids(added), "removed": _ids(removed)}}
         record(user=user, action="people_group.members_changed", row=group, name=group.name, changes=said)
     return added | removed

@@ -1,9 +1,9 @@
 """What only administrators set, kept by each process for as long as it stands in the database as it was read.
 
 One row holds a version. Triggers of the database put another in its place whenever a provider, a model, a budget
-profile, a system prompt, a group of people or the workspace's settings change, in the same transaction and by whatever way: a service, the
-admin, SQL by hand. Whoever begins a turn or carries one out reads the version along with rows that they need anyway.
-What was kept under another is read again.
+profile, a system prompt, a group of people or the workspace's settings change, in the same transaction and by whatever
+way: a service, the admin, SQL by hand. Whoever begins a turn or carries one out reads the version along with rows that
+they need anyway. What was kept under another is read again.
 
 Versions are random and not counted, so that one of a transaction that was rolled back never comes again. What
 a model teaches with every answer (`token_ratio`, `ratio_samples`, `reads`) makes no new version.

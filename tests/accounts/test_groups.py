@@ -79,7 +79,9 @@ def test_of_several_groups_the_fewest_days_count(days: list[int | None], left: i
 def test_rights_cost_nothing_until_something_changes_by_whatever_way(olga: User, model: Model) -> None:
     take_all_from_everyone()
     rights_of(olga)
-    with CaptureQueriesContext(connection, ) as asked:
+    with CaptureQueriesContext(
+        connection,
+    ) as asked:
         rights_of(olga, version_now())
     assert len(asked) == 1  # for the version, which requests have read along with something else
     sales = group()
@@ -100,7 +102,7 @@ def test_a_renamed_tool_server_stays_allowed(olga: User) -> None:
     group(members=[olga], allowed_tool_servers=[server])
     assert rights_of(olga).uses_server("calendar")
     ToolServer.objects.filter(pk=server.pk).update(name="diary")
-    assert rights_of(olga).tool_servers == {"diary"}
+    assert rights_of(olga).tool_servers == frozenset({"diary"})
 
 
 @pytest.mark.parametrize("fields", [{"name": "All"}, {"claim": "all"}, {"members": []}, {"conversation_days": 3}])
@@ -124,7 +126,11 @@ def test_what_a_group_cannot_have_is_refused(fields: dict[str, Any]) -> None:
 
 def test_claims_put_in_and_take_out(olga: User) -> None:
     sales, support, by_hand = group(claim="sales"), group("Support", claim="support"), group("Hand", members=[olga])
-    for claims, expected in ((["sales", "x", ""], {sales, by_hand}), (["support"], {support, by_hand}), ([], {by_hand})):
+    for claims, expected in (
+        (["sales", "x", ""], {sales, by_hand}),
+        (["support"], {support, by_hand}),
+        ([], {by_hand}),
+    ):
         follow_claims(person=olga, claims=claims)
         assert set(olga.people_groups.all()) == expected
     changes = Entry.objects.filter(action="people_group.members_changed", object_id=str(sales.pk)).order_by("id")
