@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from accounts.models import May, PeopleGroup, User
 from core.errors import ProductError
-from llm.models.workspace import Kept, KeptOf
+from llm.models import Model
+from llm.models.workspace import Kept, KeptOf, version_now
+from llm.services import usable_models
 
 Named = TypeVar("Named", UUID, str)
 
@@ -24,7 +28,7 @@ _LACKING = {
     May.UPLOAD: "None of your groups may upload files. Ask an administrator.",
     May.RUN_TASKS: "None of your groups may let models work through tasks. Ask an administrator.",
     May.WEB: "None of your groups may use the web in answers. Ask an administrator.",
-    May.EXPORT: "None of your groups may take all conversations along. Ask an administrator.",
+    May.EXPORT: "None of your groups may export conversations. Ask an administrator.",
 }
 
 
@@ -47,6 +51,9 @@ class Rights:
 
     def uses_server(self, name: str) -> bool:
         return self.tool_servers is None or name in self.tool_servers
+
+
+NO_RIGHTS = Rights(frozenset(), frozenset(), frozenset(), frozenset())
 
 
 def _read_groups() -> tuple[Mapping[UUID, Rights], Rights]:
@@ -106,6 +113,20 @@ def rights_of(person: User | UUID, version: UUID | None = None) -> Rights:
     A query once for each version, person and process.
     """
     return _people.at(person if isinstance(person, UUID) else person.pk, version)
+
+
+def models_of(person: User | UUID, version: UUID | None = None) -> QuerySet[Model]:
+    """The usable models that this person may use."""
+    allowed = rights_of(person, version).models
+    usable = Model.objects.usable()
+    return usable if allowed is None else usable.filter(pk__in=allowed)
+
+
+def kept_models_of(person: User | UUID, version: UUID | None = None) -> list[Model]:
+    """As `models_of`, as `llm.services.usable_models` has them."""
+    version = version or version_now()
+    rights = rights_of(person, version)
+    return [model for model in usable_models(version) if rights.uses_model(model.pk)]
 
 
 def may(person: User, right: May, version: UUID | None = None) -> bool:

@@ -24,7 +24,7 @@ class May(models.TextChoices):
     UPLOAD = "upload", _("Upload files")
     RUN_TASKS = "run_tasks", _("Let models work through tasks")
     WEB = "web", _("Let models search the web and open pages")
-    EXPORT = "export", _("Take all conversations along")
+    EXPORT = "export", _("Export conversations")
 
 
 def everything() -> list[str]:

@@ -102,8 +102,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     provider = Provider.objects.create(name=unique, base_url="http://127.0.0.1:9/v1", api_key=SECRET)
     prompt = save_prompt(user=None, kind=SystemPrompt, text="Be kind.", activate=False)
     profile, reminder = BudgetProfile.objects.create(name=unique), Reminder.objects.create(text="Be brief.")
-    group, people_group = Group.objects.create(name=unique), PeopleGroup.objects.create(name=unique)
-    people_group.members.add(owner)
+    group, people_group = Group.objects.create(name=unique), _people_group(unique, owner)
     model = Model.objects.create(provider=provider, name="m")
     persona = Persona.objects.create(owner=owner, name=PRIVATE, instructions=PRIVATE)
     own = Reminder.objects.create(text=PRIVATE, scope=Reminder.Scope.PERSONA)
@@ -210,6 +209,12 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
 def session_of(owner: User) -> str:
     """The public name of a session that its owner has open."""
     return public_name(str(signed_in(owner).session.session_key))
+
+
+def _people_group(name: str, member: User) -> PeopleGroup:
+    group = PeopleGroup.objects.create(name=name)
+    group.members.add(member)
+    return group
 
 
 def _turn(owner: User, model: Model, persona: Persona) -> Turn:
