@@ -88,7 +88,7 @@ def _migrated_once() -> None:
         setup_databases(verbosity=0, interactive=False)
         if not there:
             connection.close()
-            connection.close_pool()  # a database that is in use cannot be copied
+            connection.close_pool()  # type: ignore[attr-defined]  # what is in use cannot be copied; the stubs know no pool
             server.execute(f'CREATE DATABASE migrated TEMPLATE "{connection.settings_dict["NAME"]}"')
 
 
