@@ -13,8 +13,8 @@ from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
+from accounts.limits.holding import most_at_once
 from accounts.models import Limit, User
-from accounts.models.limit import limits_at
 from audit.services import record
 from core.background import enqueue
 from core.errors import NotFound, ProductError
@@ -72,7 +72,7 @@ def stored_bytes(user: User) -> int:
 
 def most_stored(user: User) -> int | None:
     """Bytes: what everybody may have, or less where a limit says so; None where nothing does."""
-    limit = limits_at().least(user.pk, Limit.Unit.STORAGE)
+    limit = most_at_once(user.pk, Limit.Unit.STORAGE)
     said = [settings.STORED_BYTES or None, None if limit is None else int(limit)]
     return min((each for each in said if each is not None), default=None)
 

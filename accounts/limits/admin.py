@@ -15,11 +15,11 @@ from core.admin import RowAdmin, acting, display
 class LimitAdmin(RowAdmin):
     kind = "limit"
     list_display = ("most", "whom", "unit", "per", "created")
-    list_select_related = ("user", "token__user")
+    list_select_related = ("user", "group", "token__user")
     list_filter = ("unit", "per")
-    search_fields = ("user__username", "token__name", "token__user__username")
-    fields = ("user", "token", "unit", "per", "amount")
-    autocomplete_fields = ("user", "token")
+    search_fields = ("user__username", "group__name", "token__name", "token__user__username")
+    fields = ("user", "group", "token", "unit", "per", "amount")
+    autocomplete_fields = ("user", "group", "token")
 
     @display(description="Most", ordering="amount")
     def most(self, limit: Limit) -> str:
@@ -29,7 +29,7 @@ class LimitAdmin(RowAdmin):
     def whom(self, limit: Limit) -> str:
         if limit.token is not None:
             return f"{limit.token.name} ({limit.token.user})"
-        return _("Everyone, each by themselves") if limit.user is None else str(limit.user)
+        return str(limit.user or limit.group or _("Everyone, each by themselves"))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.save_limit(user=acting(request), limit=obj)

@@ -10,12 +10,12 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.access.permissions import ScopedView
 from accounts.limits import services
-from accounts.models import ApiToken, Limit, User
+from accounts.models import ApiToken, Limit, PeopleGroup, User
 from core.permissions import require_right
 from core.requests import OldestFirst, Strict
 
 EVERYONE = "everyone"
-FOR: Mapping[str, type[Model]] = {"user": User, "token": ApiToken}
+FOR: Mapping[str, type[Model]] = {"user": User, "group": PeopleGroup, "token": ApiToken}
 _ID = {"type": "string", "format": "uuid"}
 _ONE = [
     {"type": "object", "properties": {name: _ID}, "required": [name], "additionalProperties": False} for name in FOR

@@ -1,3 +1,4 @@
+from accounts.models.group import May, PeopleGroup
 from accounts.models.limit import Limit
 from accounts.models.person import ApiToken, IdempotentAnswer, Session, User, validate_timezone, workspace_timezone
 from accounts.models.record import AdminRecord
@@ -10,6 +11,8 @@ __all__ = [
     "DateAwareness",
     "IdempotentAnswer",
     "Limit",
+    "May",
+    "PeopleGroup",
     "Session",
     "User",
     "Webhook",

@@ -1,12 +1,7 @@
-"""What people and their programs may use at most. Who holds whom to it: `chat.usage.limits`, and `files.services` for
-storage."""
+"""What people and their programs may use at most. Which limits hold for whom: `accounts.limits.holding`."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
-from typing import Any, ClassVar
-from uuid import UUID
+from typing import ClassVar
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -17,12 +12,12 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
+from accounts.models.group import PeopleGroup
 from accounts.models.person import ApiToken
-from llm.models.workspace import Kept
 
 
 class Limit(models.Model):
-    """How much one person may use, or one API token; without either it is for everyone: each person by themselves.
+    """How much one person may use, each person of a group, or one API token; without any of these each person.
 
     `amount` is in the unit: tokens, US dollars, turns, bytes, or turns at once. `per`: the day or month in which it is
     used up, of the workspace's time zone; empty where it holds at any moment. Of several limits all hold.
@@ -49,7 +44,16 @@ class Limit(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="limits",
-        help_text="Whom it holds for. With neither a person nor a token it holds for everyone, each by themselves.",
+        help_text="Whom it holds for. Without a person, a group and a token it holds for everyone, each by themselves.",
+    )
+    group = models.ForeignKey(
+        PeopleGroup,
+        verbose_name="group",
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="limits",
+        help_text="It holds for each of its members by themselves.",
     )
     token = models.ForeignKey(
         ApiToken,
@@ -76,9 +80,12 @@ class Limit(models.Model):
         ordering: ClassVar = ["created", "id"]
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["user", "token", "unit", "per"], name="one_limit_of_a_kind", nulls_distinct=False
+                fields=["user", "group", "token", "unit", "per"], name="one_limit_of_a_kind", nulls_distinct=False
             ),
-            models.CheckConstraint(condition=Q(user=None) | Q(token=None), name="limit_for_one"),
+            models.CheckConstraint(
+                condition=Q(user=None, group=None) | Q(user=None, token=None) | Q(group=None, token=None),
+                name="limit_for_one",
+            ),
             models.CheckConstraint(
                 condition=Q(unit__in=["tokens", "money", "turns"]) ^ Q(per=""), name="limit_of_a_time_or_a_moment"
             ),
@@ -91,8 +98,8 @@ class Limit(models.Model):
 
     def clean(self) -> None:
         problems: dict[str, str] = {}
-        if self.user_id is not None and self.token_id is not None:
-            problems["token"] = "Choose a person or a token, not both."  # noqa: S105 - the name of a field
+        if sum(each is not None for each in (self.user_id, self.group_id, self.token_id)) > 1:
+            problems["user"] = "Choose a person, a group or a token, and only one of them."
         if self.unit in self.USED_UP and not self.per:
             problems["per"] = "Choose a day or a month: tokens, money and turns are used up in one."
         elif self.unit and self.unit not in self.USED_UP and self.per:
@@ -119,54 +126,3 @@ def period(per: str, now: datetime | None = None) -> tuple[datetime, datetime]:
         first = day.replace(day=1)
         return first, (first + timedelta(days=32)).replace(day=1)
     return day, day + timedelta(days=1)  # of the clock: also where that day has 23 hours or 25
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """All of the workspace."""
-
-    for_everyone: tuple[Limit, ...]
-    for_people: dict[UUID, list[Limit]]
-    for_tokens: dict[UUID, list[Limit]]
-
-    def of_person(self, pk: UUID) -> list[Limit]:
-        """Of each unit and time the strictest, in the order of `Limit.Unit`."""
-        return _strictest([*self.for_everyone, *self.for_people.get(pk, ())])
-
-    def of_token(self, pk: UUID | None) -> list[Limit]:
-        return _strictest(self.for_tokens.get(pk, ())) if pk is not None else []
-
-    def least(self, pk: UUID, unit: str) -> Decimal | None:
-        """Of what holds at any moment for this person; None without a limit."""
-        return next((limit.amount for limit in self.of_person(pk) if limit.unit == unit), None)
-
-
-def _strictest(limits: Iterable[Limit]) -> list[Limit]:
-    found: dict[tuple[Any, str], Limit] = {}
-    for limit in limits:
-        kind = (Limit.Unit.values.index(limit.unit), limit.per)
-        if kind not in found or limit.amount < found[kind].amount:
-            found[kind] = limit
-    return [found[kind] for kind in sorted(found)]
-
-
-def _read() -> Limits:
-    everyone: list[Limit] = []
-    people: dict[UUID, list[Limit]] = {}
-    tokens: dict[UUID, list[Limit]] = {}
-    for limit in Limit.objects.all():
-        if limit.user_id is not None:
-            people.setdefault(limit.user_id, []).append(limit)
-        elif limit.token_id is not None:
-            tokens.setdefault(limit.token_id, []).append(limit)
-        else:
-            everyone.append(limit)
-    return Limits(tuple(everyone), people, tokens)
-
-
-_kept = Kept(_read)
-
-
-def limits_at(version: UUID | None = None) -> Limits:
-    """As they were at this version of the workspace or later; as they are now without one."""
-    return _kept.at(version)

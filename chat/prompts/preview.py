@@ -49,7 +49,7 @@ def plan_ahead(
     asked for and could change the plan. `provider_limit`: what prompt and tools may take by that count, where it is.
     `near_limit`: the limit that is used up for the most part, as `chat.usage.limits` has it in JSON, or None.
     """
-    base = base_context(user=user, model=model or model_for(scope.persona), scope=scope)
+    base = base_context(user=user, model=model or model_for(scope.persona, user), scope=scope)
     if draft.effort is not None:
         base = replace(base, asked_effort=draft.effort)
     files = chosen_files(user=user, ids=draft.files)

@@ -20,8 +20,9 @@ from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from accounts.limits.holding import limits_of_person, limits_of_token, most_at_once
 from accounts.models import Limit, User
-from accounts.models.limit import limits_at, period
+from accounts.models.limit import period
 from chat.models import ModelCall, Turn
 from core.errors import ProductError
 from core.i18n import dollars, grouped, percent
@@ -103,8 +104,8 @@ class LimitState:
 
 def limits_of(person: UUID, token: UUID | None, version: UUID | None) -> list[Limit]:
     """Those that a turn may use up; `token`: with which a program asks."""
-    limits = limits_at(version)
-    return [each for each in (*limits.of_person(person), *limits.of_token(token)) if each.unit in Limit.USED_UP]
+    limits = [*limits_of_person(person, version), *limits_of_token(token, version)]
+    return [each for each in limits if each.unit in Limit.USED_UP]
 
 
 def states(person: UUID, limits: Sequence[Limit]) -> list[LimitState]:
@@ -198,14 +199,14 @@ def most_used(person: UUID) -> dict[str, str] | None:
 
 def all_states(person: User, token: UUID | None = None) -> list[dict[str, Any]]:
     """Of every limit of a person, as `LimitState.as_json`, and those of the token with which a program asks."""
-    limits, now = limits_at(), {}
+    now = []
     for unit, used in ((Limit.Unit.STORAGE, stored_bytes), (Limit.Unit.LIVE_TURNS, _live)):
-        most = limits.least(person.pk, unit)
+        most = most_at_once(person.pk, unit)
         if most is not None:
             said = {"unit": unit.value, "per": None, "amount": f"{most.normalize():f}", "used": str(used(person))}
-            now[unit] = {**said, "resets": None}
+            now.append({**said, "resets": None})
     used_up = states(person.pk, limits_of(person.pk, token, None))
-    return [*(state.as_json() for state in used_up), *now.values()]
+    return [*(state.as_json() for state in used_up), *now]
 
 
 def _live(person: User) -> int:

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from accounts.models import ApiToken, Limit, User
+from accounts.models import ApiToken, Limit, PeopleGroup, User
 from accounts.services import create_token
 from core.errors import ProductError
 from files.services import require_room
@@ -44,15 +44,16 @@ def call(secret: str, method: str, path: str, body: Any = None, *, expect: int =
 
 def test_an_administrator_sets_reads_changes_and_removes_a_limit(admin: User, olga: User) -> None:
     token, _secret = create_token(user=olga, name="of olga")
-    for whom in ("everyone", {"user": str(olga.pk)}, {"token": str(token.pk)}):
+    group = PeopleGroup.objects.create(name=uuid4().hex)
+    for whom in ("everyone", {"user": str(olga.pk)}, {"group": str(group.pk)}, {"token": str(token.pk)}):
         wanted = {"for": whom, "unit": "money", "per": "month", "amount": "12.50"}
         made = api(admin, "POST", "limits/", wanted, expect=201)
         assert {name: made[name] for name in wanted} == {**wanted, "amount": "12.5"}
     changed = api(admin, "PATCH", f"limits/{made['id']}/", {"amount": 3})
     assert (changed["amount"], changed["for"]) == ("3", {"token": str(token.pk)})
-    assert [each["amount"] for each in api(admin, "GET", "limits/")["results"]] == ["12.5", "12.5", "3"]
+    assert [each["amount"] for each in api(admin, "GET", "limits/")["results"]] == ["12.5", "12.5", "12.5", "3"]
     api(admin, "DELETE", f"limits/{made['id']}/", expect=204)
-    assert Limit.objects.count() == 2
+    assert Limit.objects.count() == 3
     stored = api(admin, "POST", "limits/", {"for": "everyone", "unit": "storage", "amount": 5, "per": None}, expect=201)
     assert stored["per"] is None
 

@@ -12,9 +12,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from accounts.limits.holding import limits_of_person
 from accounts.limits.services import delete_limit, save_limit
-from accounts.models import ApiToken, Limit, User
-from accounts.models.limit import limits_at, period
+from accounts.models import ApiToken, Limit, PeopleGroup, User
+from accounts.models.limit import period
 from accounts.services import create_token
 from audit.origin import Origin, acting
 from chat.conversations.services import create_conversation
@@ -116,7 +117,18 @@ def test_the_strictest_of_everyones_and_ones_own_holds(user: User) -> None:
     ask(user)
     assert monthly.user is not None
     refusal(monthly.user)
-    assert [each.amount for each in limits_at().of_person(user.pk)] == [5]
+    assert [each.amount for each in limits_of_person(user.pk)] == [5]
+
+
+def test_a_groups_limit_holds_for_each_of_its_members(user: User) -> None:
+    group = PeopleGroup.objects.create(name=uuid4().hex)
+    limit("turns", 1, group=group)
+    ask(user)
+    group.members.add(user, other := User.objects.create_user(uuid4().hex))
+    refusal(user)
+    ask(other)
+    group.members.remove(user)
+    ask(user)
 
 
 def test_a_turn_sets_aside_what_it_may_take_and_its_end_gives_that_back(user: User) -> None:
@@ -239,7 +251,7 @@ def test_no_limit_costs_no_query_and_a_limit_two(user: User) -> None:
     without = queries()
     limit("tokens", 1_000_000, user=user)
     limit("money", 1_000_000, per="month")
-    ask(User.objects.create_user(uuid4().hex))  # this process reads the limits anew
+    queries()  # this process reads limits and rights anew
     assert queries() == without + 2
 
 
