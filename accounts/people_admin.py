@@ -27,7 +27,7 @@ from unfold.widgets import (
 )
 
 from accounts import people, services
-from accounts.access.delegation import outranks, require_held
+from accounts.access.delegation import is_last_admin, outranks, require_held
 from accounts.models import User
 from accounts.second_factors import services as second_factors
 from core import i18n
@@ -83,7 +83,7 @@ class PersonForm(UserChangeForm):
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         still_admin = cleaned.get("is_active", True) and cleaned.get("is_superuser", True)
-        if not still_admin and services.is_last_admin(self.instance):
+        if not still_admin and is_last_admin(self.instance):
             self.add_error(None, services.LAST_ADMIN)
         return cleaned
 

@@ -17,7 +17,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts import people, services
-from accounts.access.login import fresh_second_factor, proceed
+from accounts.access.login import fresh_second_factor, proceed, require_own_way
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.access.sessions import sessions_of
 from accounts.forms import PasswordForm, PreferencesForm, TokenForm
@@ -67,6 +67,7 @@ def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
     person = people.invited(pk, request.GET.get("key", ""))
     if person is None:
         return render(request, "registration/welcome.html", status=404)
+    require_own_way(person)
     form: SetPasswordForm[User] = SetPasswordForm(person, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         services.change_password(user=person, password=form.cleaned_data["new_password1"])
@@ -90,6 +91,7 @@ def preferences(request: Request) -> HttpResponse:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def password(request: Request) -> HttpResponseBase:
+    require_own_way(request.user)
     form = PasswordForm(request, request.user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         services.change_password(user=request.user, password=form.cleaned_data["new_password1"])

@@ -2,11 +2,12 @@
 
 _OF_KINDS = {
     "person": "signed_in sign_in_failed signed_out_everywhere added invited imported link_made changed deactivated "
-    "activated rights_changed handed_over deleted erased",
+    "activated rights_changed handed_over deleted erased linked signed_out_by_provider",
     "password": "changed chosen set switched_off refused",
     "second_factor": "set_up removed reset codes_made code_used refused",
     "session": "ended",
     "token": "made revoked",
+    "openid_provider": "added changed deleted",
     "group": "added changed deleted",
     "workspace": "changed",
     "webhook": "made changed deleted switched_off",

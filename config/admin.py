@@ -48,6 +48,7 @@ GROUPS = {
     "People": {
         "accounts.User": "person",
         "auth.Group": "group",
+        "accounts.OpenIDProvider": "login",
         "accounts.ApiToken": "key",
         "accounts.AdminRecord": "assignment_ind",
         "audit.Entry": "policy",

@@ -222,7 +222,7 @@ API_RATES |= {kind: int(calls) for kind, calls in env.dict("API_RATES", default=
 SIGN_IN_LIMITS = {"name": 10, "address": 50}
 SIGN_IN_LIMITS |= {kind: int(failures) for kind, failures in env.dict("SIGN_IN_LIMITS", default={}).items()}
 # Pages that anybody may open, a minute and address; 0 is no limit.
-PAGE_RATES = {"sign-in": 60, "shared": 120}
+PAGE_RATES = {"sign-in": 60, "openid": 600, "shared": 120}
 PAGE_RATES |= {kind: int(pages) for kind, pages in env.dict("PAGE_RATES", default={}).items()}
 # How many proxies of ours stand in front, each adding to X-Forwarded-For whom it was called by; 0 trusts none of it.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)

@@ -1,3 +1,4 @@
+from accounts.models.openid import OpenIDIdentity, OpenIDProvider
 from accounts.models.person import ApiToken, IdempotentAnswer, Session, User, validate_timezone, workspace_timezone
 from accounts.models.record import AdminRecord
 from accounts.models.webhook import Webhook, WebhookDelivery
@@ -8,6 +9,8 @@ __all__ = [
     "ApiToken",
     "DateAwareness",
     "IdempotentAnswer",
+    "OpenIDIdentity",
+    "OpenIDProvider",
     "Session",
     "User",
     "Webhook",
