@@ -28,7 +28,7 @@ from unfold.widgets import (
 
 from accounts import people, services
 from accounts.access.delegation import is_last_admin, outranks, require_held
-from accounts.models import User
+from accounts.models import OpenIDProvider, User
 from accounts.second_factors import services as second_factors
 from core import i18n
 from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display
@@ -193,14 +193,14 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     list_filter = (StateFilter, "is_staff", "is_superuser", "groups")
     search_help_text = "A part of a user name, a name or an e-mail address"
     fieldsets = (
-        (None, {"fields": ("username", "password", "second_factors")}),
+        (None, {"fields": ("username", "password", "second_factors", "providers")}),
         ("Person", {"fields": ("first_name", "last_name", "email", "timezone", "language", "theme")}),
         ("May", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
         ("What is kept", {"fields": ("legal_hold",)}),
         ("Dates", {"fields": ("last_login", "date_joined")}),
     )
     add_fieldsets: Any = ((None, {"fields": ("username", "email", "first_name", "last_name", "groups")}),)
-    readonly_fields = ("last_login", "date_joined", "second_factors")
+    readonly_fields = ("last_login", "date_joined", "second_factors", "providers")
     actions = ("link_selected", "sign_out_selected", "deactivate_selected", "activate_selected")
     actions_list: Any = ("import_table",)
     actions_detail: Any = ("new_link", "sign_out", "reset_second_factors")
@@ -214,6 +214,12 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     @display(description="Second factors")
     def second_factors(self, person: User) -> str:
         return ", ".join(i18n.label(KINDS[row.type]) for row in second_factors.factors_of(person)) or _("none")
+
+    @display(description="Signs in through")
+    def providers(self, person: User) -> str:
+        issuers = person.openid_identities.values_list("issuer", flat=True)
+        names = dict(OpenIDProvider.objects.filter(issuer__in=issuers).values_list("issuer", "name"))
+        return ", ".join(names.get(issuer, issuer) for issuer in issuers) or "–"
 
     @display(description="Role", label={"administrator": "primary", "staff": "info"})
     def role(self, person: User) -> str | None:

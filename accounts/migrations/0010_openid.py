@@ -52,6 +52,8 @@ class Migration(migrations.Migration):
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='openid_identities', to=settings.AUTH_USER_MODEL)),
             ],
             options={
+                'verbose_name': 'identity at an OpenID provider',
+                'verbose_name_plural': 'identities at OpenID providers',
                 'constraints': [models.UniqueConstraint(fields=('issuer', 'subject'), name='one_identity_per_subject')],
             },
         ),

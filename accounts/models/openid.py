@@ -95,6 +95,8 @@ class OpenIDIdentity(models.Model):
     objects = OpenIDIdentityQuerySet.as_manager()
 
     class Meta:
+        verbose_name = "identity at an OpenID provider"
+        verbose_name_plural = "identities at OpenID providers"
         constraints: ClassVar = [models.UniqueConstraint(fields=["issuer", "subject"], name="one_identity_per_subject")]
 
     def __str__(self) -> str:

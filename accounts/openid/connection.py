@@ -99,7 +99,7 @@ def metadata(provider: OpenIDProvider) -> dict[str, Any]:
         raise ProductError("openid_issuer", sentence, status=502)
     missing = [name for name in ENDPOINTS if not isinstance(found.get(name), str)]
     if missing:
-        raise _unreachable(provider, f"its discovery document has no “{missing[0]}”")
+        raise _unreachable(provider, f"Its discovery document has no “{missing[0]}”.")
     return found
 
 
@@ -112,7 +112,7 @@ def keys(provider: OpenIDProvider, *, fresh: bool = False) -> KeySet:
     try:
         return KeySet.import_key_set(found)  # type: ignore[arg-type]  # it checks the shape itself
     except (JoseError, ValueError, TypeError, KeyError) as error:
-        raise _unreachable(provider, "its keys cannot be read") from error
+        raise _unreachable(provider, "Its keys cannot be read.") from error
 
 
 def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) 
     except Refused as error:
         raise _unreachable(provider, str(error)) from error
     except (RequestException, ValueError, OSError) as error:
-        raise _unreachable(provider, "it gave no answer that can be read") from error
+        raise _unreachable(provider, "It gave no answer that can be read.") from error
     if not isinstance(given.get("id_token"), str):
         raise refused(f"{provider} gave no ID token.")
     return dict(given)
@@ -176,12 +176,12 @@ def _json(provider: OpenIDProvider, asking: OAuth2Session, address: str, **optio
     except Refused as error:
         raise _unreachable(provider, str(error)) from error
     except (RequestException, OAuthError, ValueError, OSError) as error:
-        raise _unreachable(provider, "it gave no answer that can be read") from error
+        raise _unreachable(provider, "It gave no answer that can be read.") from error
     if not isinstance(found, dict):
-        raise _unreachable(provider, f"it answered with status {answer.status_code} and no document")
+        raise _unreachable(provider, f"It answered with status {answer.status_code} and no document.")
     return found
 
 
 def _unreachable(provider: OpenIDProvider, why: str) -> ProductError:
-    sentence = f"{provider} cannot be used now: {why.rstrip('.')}. Try again, or tell an administrator."
+    sentence = f"{why} So “{provider}” cannot be used now: try again, or tell an administrator."
     return ProductError("openid_unreachable", sentence, status=502)

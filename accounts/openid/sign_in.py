@@ -68,8 +68,8 @@ def claims_of(request: HttpRequest, provider: OpenIDProvider, begun: Begun, *, r
     if answer.get("iss", provider.issuer) != provider.issuer:
         raise connection.refused(f"This answer is not by {provider}. Begin again.")
     if "code" not in answer:
-        said = answer.get("error_description") or answer.get("error") or ""
-        raise connection.refused(f"{provider} has not signed you in: {said[:200] or 'it gave no reason'}")
+        said = (answer.get("error_description") or answer.get("error") or "?")[:200].rstrip(".")
+        raise connection.refused(f"{provider} has not signed you in, and says: {said}.")
     given = connection.token(provider, code=answer["code"], verifier=begun.verifier, redirect=redirect)
     claims = tokens.id_token(provider, given["id_token"], nonce=begun.nonce, access_token=given.get("access_token"))
     if begun.again and _number(claims.get("auth_time")) < begun.again - tokens.LEEWAY:

@@ -28,7 +28,7 @@ _EC = ECKey.generate_key("P-256", {"kid": "ec", "use": "sig"})
 @dataclass
 class Provider:
     """`person`: the claims of who is signed in there. `wrong`: claims of the next tokens that are made otherwise, None
-    for those that are left out. `header`, `key`: how they are signed; `secret`: with what instead, empty for not at all.
+    for those that are left out. `header`, `key`: how they are signed; `secret`: with what instead, empty for nothing.
     `redirects`: those that are registered."""
 
     issuer: str

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
-from random import SystemRandom
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
@@ -22,11 +21,11 @@ from accounts.openid.reading import read
 from accounts.openid.services import delete_provider, store_provider
 from core.errors import ProductError
 from tests.accounts.factors import code_of, with_app
+from tests.accounts.openid_browser import begun, browser, row_of, sign_in
 from tests.accounts.openid_provider import CLIENT, SECRET, Provider, providing
 from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
-_random = SystemRandom()
 EMAIL = {"email": "ada@example.org", "email_verified": True}
 
 
@@ -36,33 +35,9 @@ def there() -> Iterator[Provider]:
         yield provider
 
 
-def row_of(there: Provider, **fields: Any) -> OpenIDProvider:
-    row = OpenIDProvider(name=f"p-{uuid4().hex[:8]}", issuer=there.issuer, client_id=CLIENT, **fields)
-    store_provider(user=None, provider=row, secret=SECRET)
-    there.redirects.add("http://testserver" + reverse("login-openid-done", args=[row.pk]))
-    return row
-
-
 @pytest.fixture
 def row(there: Provider) -> OpenIDProvider:
     return row_of(there)
-
-
-def browser() -> Client:
-    """At an address that no other test counts for."""
-    return Client(REMOTE_ADDR=f"10.{_random.randrange(256)}.{_random.randrange(256)}.{_random.randrange(256)}")
-
-
-def begun(row: OpenIDProvider, here: Client, then: str = "/files/") -> str:
-    """Where the browser is sent."""
-    answer = here.get(reverse("login-openid", args=[row.pk]), {"next": then})
-    assert answer.status_code == 302, answer.content
-    return str(answer["Location"])
-
-
-def sign_in(there: Provider, row: OpenIDProvider, here: Client | None = None) -> tuple[Client, Any]:
-    here = here or browser()
-    return here, here.get(there.sign_in(begun(row, here)))
 
 
 def person_at(here: Client) -> User:
