@@ -435,7 +435,14 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
             if len(links) == 1
             else _("Links for %(count)d people") % {"count": len(links)}
         )
-        return self.page(request, "links", title, {"links": links, "days": settings.PASSWORD_RESET_TIMEOUT // 86_400})
+        mailed: list[User] = []
+        try:
+            mailed = people.mail_links(links)
+        except ProductError as error:
+            self.message_user(request, error.detail, messages.ERROR)
+        shown = [each for each in links if each[0] not in mailed]
+        context = {"links": shown, "mailed": mailed, "days": settings.PASSWORD_RESET_TIMEOUT // 86_400}
+        return self.page(request, "links", title, context)
 
     def page(self, request: HttpRequest, name: str, title: str, context: dict[str, Any]) -> HttpResponse:
         context |= {**self.admin_site.each_context(request), "title": title, "opts": self.opts}

@@ -20,7 +20,8 @@ from accounts import people, services
 from accounts.access.login import fresh_second_factor, proceed, require_own_way
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.access.sessions import sessions_of
-from accounts.forms import PasswordForm, PreferencesForm, TokenForm
+from accounts.forms import ForgottenForm, PasswordForm, PreferencesForm, TokenForm
+from accounts.mailing import sending
 from accounts.models import ApiToken, User
 from accounts.models.workspace import workspace_at, workspace_of
 from core.requests import get_or_404
@@ -74,6 +75,20 @@ def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
         return redirect(proceed(request, person, reverse(settings.LOGIN_REDIRECT_URL)))
     context = {"form": form, "person": person}
     return render(request, "registration/welcome.html", context, status=422 if form.is_bound else 200)
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def forgotten(request: HttpRequest) -> HttpResponseBase:
+    """For whoever has forgotten their password. What it says is the same whether anybody has the address."""
+    form = ForgottenForm(request, request.POST if request.method == "POST" else None)
+    asked = request.method == "POST" and sending.is_set() and form.is_valid()
+    if asked and not form.often:
+        origin = request.build_absolute_uri("/").rstrip("/")
+        people.ask_for_link(email=form.cleaned_data["email"], origin=origin)
+    context = {"form": form, "asked": asked, "mails": sending.is_set()}
+    page = render(request, "registration/forgotten.html", context, status=422 if form.errors else 200)
+    return _when(page, form.retry_after)
 
 
 @require_http_methods(["GET", "POST"])

@@ -24,6 +24,7 @@ WORDS: Mapping[str, str] = {
     "password.set": "Password set by somebody else",
     "password.switched_off": "Password switched off",
     "password.refused": "Wrong password given",
+    "password.link_mailed": "Link to another password mailed",
     "second_factor.set_up": "Second factor set up",
     "second_factor.removed": "Second factor removed",
     "second_factor.reset": "Second factors removed by somebody else",

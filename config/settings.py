@@ -264,6 +264,14 @@ UNFOLD = {
     "DASHBOARD_CALLBACK": "config.dashboard_admin.dashboard",
 }
 
+# Through which server the product mails invitations and links to choose a password; without one it mails nothing.
+EMAIL_URL = env.str("EMAIL_URL", default="")
+_mail = service_urls.mail(EMAIL_URL)
+EMAIL_HOST, EMAIL_PORT = _mail["HOST"], _mail["PORT"]
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail["USER"], _mail["PASSWORD"]
+EMAIL_USE_SSL, EMAIL_USE_TLS, EMAIL_TIMEOUT = _mail["SSL"], _mail["TLS"], 10
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default=_mail["FROM"])
+
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
 LOGGING = {
     "version": 1,

@@ -26,7 +26,7 @@ from tests.accounts.openid_provider import CLIENT, SECRET, Provider, providing
 from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
-EMAIL = {"email": "ada@example.org", "email_verified": True}
+EMAIL: dict[str, Any] = {"email": "ada@example.org", "email_verified": True}
 
 
 @pytest.fixture
