@@ -243,7 +243,8 @@ class Place(NamedTuple):
 
 def _message(conversation: Conversation, parent: Place | None, role: str, **fields: object) -> Message:
     above, depth = (None, 0) if parent is None else (parent.pk, parent.depth + 1)
-    return Message(conversation=conversation, parent_id=above, role=role, depth=depth, **fields)
+    whose = {"conversation": conversation, "owner_id": conversation.owner_id}
+    return Message(**whose, parent_id=above, role=role, depth=depth, **fields)
 
 
 def turns_of_key(conversation: Conversation, key: str | None) -> list[Turn]:
