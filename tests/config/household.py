@@ -143,11 +143,10 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     rows.append(for_everybody)
     rows += [Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     reading = _reading(turn, file)
-    rows.append(reading)
     hook, delivery = _webhook(owner)
     what = {"action": 2, "what": "user", "row": "somebody"}
     rows.append(Entry.objects.filter(object_id=str(token.pk)).latest("sequence"))
-    rows += [hook, delivery, AdminRecord.objects.create(username="gone", at=timezone.now(), **what)]
+    rows += [reading, hook, delivery, AdminRecord.objects.create(username="gone", at=timezone.now(), **what)]
     values = {
         **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},
         "c/pk": str(turn.conversation_id),
