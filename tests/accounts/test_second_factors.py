@@ -163,7 +163,7 @@ def test_what_is_no_passkey_signs_nobody_in(sent: str) -> None:
     here = browser()
     assert here.post("/login/passkey/options/").json()["userVerification"] == "required"
     answer = here.post("/login/passkey/", {"credential": sent, "next": "/files/"}, follow=True)
-    assert answer.redirect_chain == [("/login/?next=/files/&refused=passkey_refused", 302)]
+    assert answer.redirect_chain == [("/login/?next=%2Ffiles%2F&refused=passkey_refused", 302)]
     assert "The passkey was not taken" in answer.content.decode() and not signed_in(here)
 
 
