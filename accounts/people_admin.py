@@ -28,7 +28,7 @@ from unfold.widgets import (
 
 from accounts import people, services
 from accounts.access.delegation import is_last_admin, outranks, require_held
-from accounts.models import OpenIDProvider, User
+from accounts.models import OpenIDProvider, PeopleGroup, User
 from accounts.second_factors import services as second_factors
 from core import i18n
 from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display
@@ -159,6 +159,18 @@ class StateFilter(admin.SimpleListFilter):
         return queryset.filter(is_active=False) if self.value() == "off" else queryset
 
 
+class PeopleGroupFilter(admin.SimpleListFilter):
+    title = "group of people"
+    parameter_name = "people_group"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        rows = PeopleGroup.objects.filter(everyone=False).values_list("pk", "name")
+        return [(str(pk), name) for pk, name in rows]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(people_groups=self.value()) if self.value() else queryset
+
+
 class RightsField(forms.ModelMultipleChoiceField[Permission]):
     """Rights by what they open, in the reader's language; Django stores their names in English."""
 
@@ -190,7 +202,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     add_form_template = "admin/accounts/user/invite.html"
     change_password_form = PasswordForm
     list_display = ("username", "get_full_name", "email", "state", "role", "last_login")
-    list_filter = (StateFilter, "is_staff", "is_superuser", "groups")
+    list_filter = (StateFilter, PeopleGroupFilter, "is_staff", "is_superuser", "groups")
     search_help_text = "A part of a user name, a name or an e-mail address"
     fieldsets = (
         (None, {"fields": ("username", "password", "second_factors", "providers")}),

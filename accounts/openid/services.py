@@ -14,6 +14,7 @@ from django.db import IntegrityError, transaction
 from accounts.access.delegation import is_last_admin
 from accounts.access.login import THROUGH
 from accounts.access.sessions import SessionStore, end
+from accounts.groups.services import follow_claims
 from accounts.models import OpenIDIdentity, OpenIDProvider, Session, User
 from accounts.openid import connection
 from audit.services import record, record_saved, stored
@@ -99,6 +100,7 @@ def _person_of(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     groups = _groups(provider, claims)
     if groups is not None:
         _follow(provider, identity, groups)
+        follow_claims(person=person, claims=groups)
     return person
 
 

@@ -15,7 +15,8 @@ from django.urls import reverse
 from joserfc.jwk import ECKey, RSAKey
 
 from accounts.access.authentication import Credential, holding
-from accounts.models import OpenIDIdentity, OpenIDProvider, Session, User
+from accounts.groups.services import save_group
+from accounts.models import OpenIDIdentity, OpenIDProvider, PeopleGroup, Session, User
 from accounts.openid import connection
 from accounts.openid.reading import read
 from accounts.openid.services import delete_provider, store_provider
@@ -146,6 +147,23 @@ def test_administrators_follow_their_group(there: Provider) -> None:
     User.objects.filter(pk=ada.pk).update(is_staff=True, is_superuser=True)  # by hand
     here, _ = sign_in(there, row)
     assert person_at(here).is_superuser
+
+
+def test_groups_of_people_are_gained_and_lost(there: Provider, row: OpenIDProvider) -> None:
+    for claim in ("sales", "design", ""):
+        save_group(user=None, group=None, fields={"name": f"g-{claim}", "claim": claim})
+    by_hand = PeopleGroup.objects.get(name="g-")
+
+    def held() -> set[str]:
+        return set(person_at(sign_in(there, row)[0]).people_groups.values_list("name", flat=True))
+
+    there.person["groups"] = ["sales", "unknown", 7]
+    assert held() == {"g-sales"}
+    by_hand.members.add(*User.objects.filter(openid_identities__issuer=row.issuer))
+    there.person["groups"] = "design"
+    assert held() == {"g-design", "g-"}
+    del there.person["groups"]
+    assert held() == {"g-"}
 
 
 def test_groups_that_are_too_many_for_a_token_change_nothing(there: Provider) -> None:

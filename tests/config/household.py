@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.access.sessions import public_name
-from accounts.models import AdminRecord, OpenIDProvider, User, Webhook, WebhookDelivery, Workspace
+from accounts.models import AdminRecord, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery, Workspace
 from accounts.services import create_token
 from audit.models import Entry
 from chat.models import (
@@ -102,7 +102,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     provider = Provider.objects.create(name=unique, base_url="http://127.0.0.1:9/v1", api_key=SECRET)
     prompt = save_prompt(user=None, kind=SystemPrompt, text="Be kind.", activate=False)
     profile, reminder = BudgetProfile.objects.create(name=unique), Reminder.objects.create(text="Be brief.")
-    group = Group.objects.create(name=unique)
+    group, people_group = Group.objects.create(name=unique), _people_group(unique, owner)
     model = Model.objects.create(provider=provider, name="m")
     persona = Persona.objects.create(owner=owner, name=PRIVATE, instructions=PRIVATE)
     own = Reminder.objects.create(text=PRIVATE, scope=Reminder.Scope.PERSONA)
@@ -110,7 +110,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     token, _ = create_token(user=owner, name="notebook")
     turn = _turn(owner, model, persona)
     rows: list[Row] = [owner, provider, prompt, profile, own, reminder, group, model, persona, token, turn]
-    rows += [turn.conversation, turn.user_message, turn.answer]
+    rows += [people_group, turn.conversation, turn.user_message, turn.answer]
     search = WebSearch.objects.create(name=unique, base_url="http://127.0.0.1:9", api_key=SECRET)
     server = ToolServer.objects.create(name=unique[:24], base_url="http://127.0.0.1:9/mcp", api_key=SECRET)
     web_access = WebAccess.objects.create(denied_hosts="bad.example")
@@ -206,27 +206,20 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "format": "json",
     }
     yield Household(values, rows, {"prompts/pk": str(for_everybody.pk)})
-    prompts = (prompt, summary_prompt, prompt_text, for_everybody)
-    for row in (
-        provider,
-        *prompts,
-        profile,
-        own,
-        reminder,
-        group,
-        embedder,
-        search,
-        server,
-        web_access,
-        workspace,
-        signs_in,
-    ):
+    prompts = (prompt, summary_prompt, prompt_text, for_everybody, people_group, signs_in)
+    for row in (provider, *prompts, profile, own, reminder, group, embedder, search, server, web_access, workspace):
         row.delete()
 
 
 def session_of(owner: User) -> str:
     """The public name of a session that its owner has open."""
     return public_name(str(signed_in(owner).session.session_key))
+
+
+def _people_group(name: str, member: User) -> PeopleGroup:
+    group = PeopleGroup.objects.create(name=name)
+    group.members.add(member)
+    return group
 
 
 def _turn(owner: User, model: Model, persona: Persona) -> Turn:

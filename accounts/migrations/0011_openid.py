@@ -11,7 +11,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0009_second_factor'),
+        ('accounts', '0010_groups_of_people'),
     ]
 
     operations = [
