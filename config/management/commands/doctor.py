@@ -54,8 +54,19 @@ class Finding:
 
 
 def findings() -> Iterator[Finding]:
-    settings_and_programs = (_python, _data_dir, _secret_key, _hosts, _proxies, _encodings, _readers, _programs)
-    for check in (*settings_and_programs, _redis, _broker, _mail):
+    for check in (
+        _python,
+        _data_dir,
+        _secret_key,
+        _hosts,
+        client_addresses,
+        _encodings,
+        _readers,
+        _programs,
+        _redis,
+        _broker,
+        _mail,
+    ):
         yield from check()
     reached = _database()
     yield reached
@@ -280,7 +291,7 @@ def _hosts() -> Iterator[Finding]:
         yield Finding("warn", "Trusted origins", "none are named", mend)
 
 
-def _proxies() -> Iterator[Finding]:
+def client_addresses() -> Iterator[Finding]:
     if settings.TRUSTED_PROXIES:
         yield Finding("ok", "Client addresses", f"from X-Forwarded-For, through {settings.TRUSTED_PROXIES} of yours")
     elif settings.HTTPS_ONLY:
