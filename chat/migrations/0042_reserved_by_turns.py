@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0011_limits'),
+        ('accounts', '0012_limits'),
         ('chat', '0041_index_of_owned_messages'),
         ('llm', '0016_labels'),
         ('personas', '0011_shared_prompts'),

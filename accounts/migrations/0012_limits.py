@@ -16,7 +16,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION workspace_changed();
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0010_groups_of_people'),
+        ('accounts', '0011_openid'),
     ]
 
     operations = [
