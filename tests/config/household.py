@@ -133,8 +133,23 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     spent = ModelCall.objects.create(person=owner, turn=turn, model=model, purpose="answer", input=2, output=1)
     rows += [summary_prompt, prompt_text, summary, job, spent]
     run = _run(owner, task)
-    rows += [permission, web_access, workspace, signs_in]
-    rows += [embedder, reranker, search, server, project, file, member, invitation, task, change, run]
+    rows += [
+        permission,
+        web_access,
+        workspace,
+        signs_in,
+        embedder,
+        reranker,
+        search,
+        server,
+        project,
+        file,
+        member,
+        invitation,
+        task,
+        change,
+        run,
+    ]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
