@@ -177,8 +177,9 @@ STORAGES = {
 MEDIA_ROOT = DATA_DIR / paths.UPLOADS
 FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
 MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
-LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # of one person: answers being written or waiting; 0 sets no limit
+LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # of one person: answers being written; 0 sets no limit
 CONNECTIONS_AT_ONCE = env.int("CONNECTIONS_AT_ONCE", default=100)  # sockets and streams of one person at one process
+WAITING_TURNS = env.int("WAITING_TURNS", default=50)  # of one person, beside those: they wait in that person's own line
 STORED_BYTES = env.int("STORED_BYTES", default=10_000_000_000)  # of one person; 0 sets no limit
 PAGE_READER = "chat.background.page_reading.read_page"  # reads pages that are pictures, with a model
 STORED_ROWS = ("files.File", "chat.Import")  # the models whose `owner` has `size` bytes in the storage

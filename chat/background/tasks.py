@@ -29,6 +29,7 @@ from chat.runs import state_machine as runs
 from chat.sending import services as sending
 from chat.summaries import jobs
 from chat.turns import runner, store
+from chat.turns.line import move_up
 from chat.usage.sums import sum_days
 from core import background
 from core.background import TURNS, enqueue, on_database, tell_queues
@@ -230,6 +231,8 @@ async def follow_up(conversation_id: UUID) -> None:
 def _begin(conversation_id: UUID) -> bool:
     """Whether open pages show something of it."""
     there = following(conversation_id)
+    if there.line:
+        move_up(conversation_id)
     run = runs.in_conversation(conversation_id) if there.run else None
     if there.message:
         sending.send_kept(conversation_id)

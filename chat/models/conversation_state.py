@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
@@ -129,21 +130,30 @@ def require_no_run(conversation: Conversation) -> None:
 
 
 def require_room(found: Standing, wanted: int, most: int | None) -> None:
-    """Raises `too_many_answers` (429) where so many more live turns are more than the `most` that their person may have
-    at once; None is any number.
+    """Raises `too_many_answers` (429) where so many more live turns are too many for one person: of `most` at once,
+    None is any number, and `settings.WAITING_TURNS` more, which wait in their person's own line (`chat.turns.line`).
 
-    Runs leave one for what their person writes meanwhile; they go on when another answer is complete. `found` after
-    `lock`, in the transaction that begins the turns: sends of one person at once come one after the other.
+    Runs do not wait there, and leave one for what their person writes meanwhile; they go on when another answer is
+    complete. `found` after `lock`, in the transaction that begins the turns: sends of one person at once come one after
+    the other.
     """
     live = found.live
-    if most is not None and live + wanted > max(wanted, most - found.running):
-        raise ProductError(
-            "too_many_answers",
+    if most is None:
+        return
+    if found.running and live + wanted > max(wanted, most - 1):
+        raise _too_many(
             f"{live} answers of yours are being written, and {most} at a time are the most. Wait for one, or stop one; "
-            "your text is kept.",
-            status=429,
-            retry_after=5,
+            "your text is kept."
         )
+    if live + wanted > max(wanted, most) + settings.WAITING_TURNS:
+        raise _too_many(
+            f"{live} answers of yours are being written or wait, and there is no room for more. Wait for one, or stop "
+            "one; your text is kept."
+        )
+
+
+def _too_many(detail: str) -> ProductError:
+    return ProductError("too_many_answers", detail, status=429, retry_after=5)
 
 
 def run_in_progress() -> ProductError:

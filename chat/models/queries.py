@@ -308,13 +308,15 @@ def settle(conversation_id: UUID) -> Conversation | None:
 
 class Following(NamedTuple):
     """What there may be to begin in a conversation in which something has ended; whoever begins it looks closer. A
-    message that waits, a run, a summary, one of its person's drafts of checklists, its title."""
+    message that waits, a run, a summary, one of its person's drafts of checklists, its title, turns of its person that
+    no worker has claimed."""
 
     message: bool
     run: bool
     summary: bool
     draft: bool
     title: bool
+    line: bool
 
 
 _FOLLOWING = """
@@ -323,7 +325,9 @@ SELECT
     EXISTS (SELECT FROM chat_run r WHERE r.conversation_id = c.id),
     EXISTS (SELECT FROM chat_summaryjob j WHERE j.conversation_id = c.id AND j.status = 'queued'),
     EXISTS (SELECT FROM projects_task t WHERE t.owner_id = c.owner_id AND t.draft = 'due'),
-    NOT c.titled
+    NOT c.titled,
+    EXISTS (SELECT FROM chat_turn t JOIN chat_conversation o ON o.id = t.conversation_id
+        WHERE o.owner_id = c.owner_id AND t.status = 'queued')
 FROM chat_conversation c WHERE c.id = %(conversation)s
 """
 

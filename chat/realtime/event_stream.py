@@ -379,6 +379,17 @@ def _ended(turn_id: UUID) -> Turn | None:
     return Turn.objects.exclude(status__in=Turn.LIVE).filter(pk=turn_id).first()
 
 
+async def _position(turn_id: UUID) -> int | None:
+    """In the queue of all, else in its person's own line; None when a worker has it."""
+    return await TURNS.position(turn_id) or await threaded(place_in_line)(turn_id)
+
+
+def place_in_line(turn_id: UUID) -> int | None:
+    queued = Turn.objects.filter(status=Turn.Status.QUEUED)
+    person = queued.filter(pk=turn_id).values_list("conversation__owner", flat=True).first()
+    return queued.filter(conversation__owner=person, pk__lte=turn_id).count() if person is not None else None
+
+
 async def events_of(turn: Turn, after_seq: int = 0) -> AsyncIterator[list[Written]]:
     """The turn's events to its end, as they come; none after each 2.5 s of silence. Give it the row as it is now.
 
@@ -393,7 +404,7 @@ async def events_of(turn: Turn, after_seq: int = 0) -> AsyncIterator[list[Writte
             elif (ended := await threaded(_ended)(turn.pk)) is not None:
                 turn = ended
                 break
-            elif (position := await TURNS.position(turn.pk)) is not None:
+            elif (position := await _position(turn.pk)) is not None:
                 events = [_queued(turn, position)]
             yield events
         else:

@@ -20,10 +20,12 @@ CHARACTERS_PER_TOKEN = 3  # of a rough count that rather says too much; what was
 
 
 class Admitted(NamedTuple):
-    """A model that may answer; the API token with which a program asks; tokens and US dollars that are set aside until
-    it has answered, None where no limit holds, or it has no price."""
+    """A model that may answer; whether it waits in its person's own line first (`chat.turns.line`); the API token with
+    which a program asks; tokens and US dollars that are set aside until it has answered, None where no limit holds, or
+    it has no price."""
 
     model: Model
+    waits: bool = False
     token: UUID | None = None
     tokens: int | None = None
     cost: Decimal | None = None
@@ -37,13 +39,18 @@ def admit(
     `given`: the tokens of what is asked, see `tokens_given`. `token`: with which it was asked, where that was in
     another request. Raises `too_many_answers` and `limit_reached` (429).
     """
-    require_room(found, len(models), turns_at_once(conversation.owner_id, found.version))
+    most = turns_at_once(conversation.owner_id, found.version)
+    require_room(found, len(models), most)
+    room = len(models) if most is None else max(0, most - found.live)
     token = token or origin().token_id
     if not require_within(conversation.owner_id, token, found.version, len(models)):
-        return [Admitted(model, token) for model in models]
+        return [Admitted(model, place >= room, token) for place, model in enumerate(models)]
     given += _sent_before(conversation, found)
     answer = rules_at(found.version).profile_of(None).reserved_output
-    return [_admitted(model, token, given, min(answer, model.max_output or answer)) for model in models]
+    return [
+        Admitted(model, place >= room, token, *_taken(model, given, min(answer, model.max_output or answer)))
+        for place, model in enumerate(models)
+    ]
 
 
 def tokens_given(text: str, files: Sequence[File] = ()) -> int:
@@ -58,7 +65,7 @@ def _sent_before(conversation: Conversation, found: Standing) -> int:
     return used.first() or 0
 
 
-def _admitted(model: Model, token: UUID | None, prompt: int, answer: int) -> Admitted:
+def _taken(model: Model, prompt: int, answer: int) -> tuple[int, Decimal | None]:
+    """Tokens and US dollars."""
     prompt = min(prompt, model.window)
-    cost = model.prices.cost(Usage(prompt, answer)) if model.prices is not None else None
-    return Admitted(model, token, prompt + answer, cost)
+    return prompt + answer, model.prices.cost(Usage(prompt, answer)) if model.prices is not None else None

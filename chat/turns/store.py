@@ -31,6 +31,7 @@ from chat.models.ledger import total_cost
 from chat.prompts.history import known_by
 from chat.prompts.report import CallReport
 from chat.realtime.events import EventType
+from chat.turns.line import left_behind
 from core.background import silent, unclaimed
 from core.errors import ModelError, ProductError
 from llm import tokens
@@ -324,9 +325,12 @@ class Stale:
 
 
 def stale() -> Stale:
-    """Running turns without a heartbeat; queued ones that no worker has claimed."""
+    """Running turns without a heartbeat; queued ones that may be written and no worker has claimed."""
     running = silent(Turn.objects.filter(status=Turn.Status.RUNNING))
-    return Stale(list(running.values_list("pk", flat=True)), unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED)))
+    return Stale(
+        list(running.values_list("pk", flat=True)),
+        unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED, pk__in=left_behind())),
+    )
 
 
 _RUN_STEP = Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk"))

@@ -172,14 +172,14 @@ def begin_answers(
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Turn]:
     """One empty answer and turn for each that `admit` has admitted, inside the caller's transaction; a worker gets them
-    on commit.
+    on commit, but for those that wait.
 
     What they stand below is stored with them where it is not stored yet. `below`: the message that the answers stand
     below, where that is not the question; `options`: see `chat.prompts.turn_context`.
     """
     above = Place(below.pk, below.depth) if below is not None else Place(question.pk, question.depth)
     turns = []
-    for slot, (model, token, tokens, cost) in enumerate(admitted):
+    for slot, (model, _waits, token, tokens, cost) in enumerate(admitted):
         answer = _message(conversation, above, Message.Role.ASSISTANT, status=Message.Status.PENDING, model=model)
         turn = Turn(conversation=conversation, user_message=question, answer=answer, model=model, slot=slot)
         turn.token_id, turn.reserved_tokens, turn.reserved_cost = token, tokens, cost
@@ -192,8 +192,9 @@ def begin_answers(
     rows = [*_unstored(below or question), *(turn.answer for turn in turns), *turns]
     store(rows, conversation, ["leaf", "state", "updated", "title", "effort"])
     list_changed(conversation)
-    for turn in turns:
-        transaction.on_commit(partial(TURNS.put, turn.pk))
+    for turn, each in zip(turns, admitted, strict=True):
+        if not each.waits:
+            transaction.on_commit(partial(TURNS.put, turn.pk))
     return turns
 
 

@@ -1,7 +1,7 @@
 """What one person may have under way at a time: over it comes 429 with a sentence, and what was written is kept."""
 
 import json
-from datetime import date
+from datetime import date, timedelta
 from uuid import uuid4
 
 import pytest
@@ -11,8 +11,11 @@ from pytest_django.fixtures import Settings
 from accounts.models import Limit, User
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, Message, NextMessage, Run, Turn
+from chat.realtime.event_stream import place_in_line
 from chat.sending.services import queue, send, send_kept
+from chat.turns.line import first_in_line
 from chat.turns.services import stop_turn
+from chat.turns.store import stale
 from chat.turns.submit import Ask, regenerate
 from core.errors import ProductError
 from llm.models import Model, Provider
@@ -26,6 +29,7 @@ from tests.product import until
 @pytest.fixture(autouse=True)
 def _limited(settings: Settings) -> None:
     settings.LIVE_TURNS = 5
+    settings.WAITING_TURNS = 0
 
 
 @pytest.fixture
@@ -53,7 +57,7 @@ def test_five_answers_of_a_person_are_written_at_a_time(user: User) -> None:
     live(user, 5)
     error = refused(user)
     assert (error.code, error.status, error.extra["retry_after"]) == ("too_many_answers", 429, 5)
-    assert error.detail.startswith("5 answers of yours are being written")
+    assert error.detail.startswith("5 answers of yours are being written or wait, ")
     assert Message.objects.filter(conversation__owner=user).count() == 10  # nothing of the refused one is left
     live(User.objects.create_user("somebody-else"))
 
@@ -123,3 +127,41 @@ def test_programs_get_429_with_when_to_try_again(application: Application, perso
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
     assert answer.json()["error"]["code"] == "too_many_answers"
     assert (other.status_code, other.headers["Retry-After"]) == (429, "5")
+
+
+def test_more_wait_in_their_persons_own_line_which_nobody_else_waits_for(user: User, settings: Settings) -> None:
+    settings.WAITING_TURNS = 50
+    many = live(user, 55)
+    assert refused(user).status == 429
+    other = User.objects.create_user("with-one")
+    [one] = live(other)
+    turns = list(Turn.objects.filter(conversation__owner=user).order_by("pk"))
+    assert first_in_line(other.pk) == [Turn.objects.get(conversation=one).pk]
+    assert first_in_line(user.pk) == [turn.pk for turn in turns[:5]]
+    Turn.objects.filter(conversation__in=[many[0], many[3]]).update(status=Turn.Status.DONE)
+    assert first_in_line(user.pk) == [turns[number].pk for number in (1, 2, 4, 5, 6)]
+    live(user, 2)
+
+
+def test_what_waits_is_found_again_by_the_sweeper_in_its_turn(user: User, settings: Settings) -> None:
+    settings.WAITING_TURNS = 5
+    live(user, 8)
+    turns = [turn.pk for turn in Turn.objects.filter(conversation__owner=user).order_by("pk")]
+    Turn.objects.filter(pk__in=turns).update(heartbeat=timezone.now() - timedelta(minutes=5))
+    assert set(stale().unclaimed) & set(turns) == set(turns[:5])
+    Turn.objects.filter(pk=turns[0]).update(status=Turn.Status.INTERRUPTED)
+    assert set(stale().unclaimed) & set(turns) == {turns[5]}
+
+
+def test_what_waits_is_written_when_it_is_its_turn(person: Person, settings: Settings) -> None:
+    settings.LIVE_TURNS, settings.WAITING_TURNS = 1, 5
+    places = [create_conversation(user=person.user) for _ in range(3)]
+    slow = "script: " + json.dumps({"tokens": 10_000, "interval": 0.02})
+    [first] = send(user=person.user, conversation=places[0], ask=Ask(slow))
+    until(lambda: Turn.objects.get(pk=first.pk).status == "running", "it is being written")
+    later = [send(user=person.user, conversation=place, ask=Ask("Hi"))[0] for place in places[1:]]
+    assert {Turn.objects.get(pk=turn.pk).status for turn in later} == {"queued"}
+    assert [place_in_line(turn.pk) for turn in later] == [1, 2]
+    stop_turn(user=person.user, turn=first)
+    for turn in later:
+        until(lambda pk=turn.pk: Turn.objects.get(pk=pk).status == "done", "it has been answered")
