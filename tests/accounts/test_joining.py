@@ -66,7 +66,7 @@ def test_a_password_that_an_administrator_has_set_is_changed_first(olga: User) -
     save_password(user=root, person=olga)
     here = browser()
     here.post("/login/", {"username": "olga", "password": "chosen by somebody else"})
-    assert here.get("/files/")["Location"] == "/settings/password/?next=/files/"
+    assert here.get("/files/")["Location"] == "/settings/password/?next=%2Ffiles%2F"
     assert here.get("/api/v1/me/").json()["code"] == "password_change_needed"
     assert here.post("/settings/tokens/", {}).status_code == 403
     person = User.objects.get(pk=olga.pk)
