@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0011_openid'),
+        ('accounts', '0012_limits'),
     ]
 
     operations = [
