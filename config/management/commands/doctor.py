@@ -52,7 +52,18 @@ class Finding:
 
 
 def findings() -> Iterator[Finding]:
-    for check in (_python, _data_dir, _secret_key, _hosts, _proxies, _encodings, _readers, _programs, _redis, _broker):
+    for check in (
+        _python,
+        _data_dir,
+        _secret_key,
+        _hosts,
+        client_addresses,
+        _encodings,
+        _readers,
+        _programs,
+        _redis,
+        _broker,
+    ):
         yield from check()
     reached = _database()
     yield reached
@@ -246,7 +257,7 @@ def _hosts() -> Iterator[Finding]:
         yield Finding("warn", "Trusted origins", "none are named", mend)
 
 
-def _proxies() -> Iterator[Finding]:
+def client_addresses() -> Iterator[Finding]:
     if settings.TRUSTED_PROXIES:
         yield Finding("ok", "Client addresses", f"from X-Forwarded-For, through {settings.TRUSTED_PROXIES} of yours")
     elif settings.HTTPS_ONLY:
