@@ -49,6 +49,7 @@ GROUPS = {
         "accounts.User": "person",
         "accounts.PeopleGroup": "groups",
         "auth.Group": "admin_panel_settings",
+        "accounts.OpenIDProvider": "login",
         "accounts.ApiToken": "key",
         "accounts.AdminRecord": "assignment_ind",
         "audit.Entry": "policy",

@@ -1,4 +1,5 @@
 from accounts.models.group import May, PeopleGroup
+from accounts.models.openid import OpenIDIdentity, OpenIDProvider
 from accounts.models.person import ApiToken, IdempotentAnswer, Session, User, validate_timezone, workspace_timezone
 from accounts.models.record import AdminRecord
 from accounts.models.webhook import Webhook, WebhookDelivery
@@ -10,6 +11,8 @@ __all__ = [
     "DateAwareness",
     "IdempotentAnswer",
     "May",
+    "OpenIDIdentity",
+    "OpenIDProvider",
     "PeopleGroup",
     "Session",
     "User",

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.groups.services import follow_claims, save_group
-from accounts.models import PeopleGroup, User
+from accounts.models import OpenIDProvider, PeopleGroup, User
 from accounts.second_factors.services import add_app
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
@@ -138,6 +138,29 @@ def _(w: World) -> None:
 @staff("webhook.switched_off")
 def _(w: World) -> None:
     w.manage("accounts_webhook_switch_off", create_webhook(user=w.olga, url=URL, events=["file.ready"], origin="x"))
+
+
+def openid_form(name: str) -> dict[str, Any]:
+    return {"name": name, "issuer": "http://127.0.0.1:9", "client_id": "here", "new_secret": SECRET, "enabled": "on"}
+
+
+def openid_provider() -> OpenIDProvider:
+    return OpenIDProvider.objects.create(name="Company", issuer="http://127.0.0.1:9", client_id="here")
+
+
+@staff("openid_provider.added")
+def _(w: World) -> None:
+    w.manage("accounts_openidprovider_add", form=openid_form("Company"))
+
+
+@staff("openid_provider.changed")
+def _(w: World) -> None:
+    w.manage("accounts_openidprovider_change", openid_provider(), openid_form("Firm"))
+
+
+@staff("openid_provider.deleted")
+def _(w: World) -> None:
+    w.manage("accounts_openidprovider_delete", openid_provider())
 
 
 def people_group(w: World) -> PeopleGroup:
