@@ -35,6 +35,7 @@ from chat.prompts.turn_context import base_context
 from chat.rendering.references import remember
 from core.background import TURNS
 from core.errors import NotFound, ProductError
+from core.logs.context import known
 from core.requests import get_or_404
 from files.models import File
 from llm.models import Effort, Model
@@ -182,7 +183,7 @@ def begin_answers(
         answer = _message(conversation, above, Message.Role.ASSISTANT, status=Message.Status.PENDING, model=model)
         turn = Turn(conversation=conversation, user_message=question, answer=answer, model=model, slot=slot)
         turn.idempotency_key, turn.options, turn.effort = key, dict(options), conversation.effort
-        turn.heartbeat = timezone.now()
+        turn.heartbeat, turn.request_id = timezone.now(), known().get("request_id", "")
         turns.append(turn)
     conversation.leaf = turns[0].answer
     conversation.state = Conversation.State.ANSWERING
