@@ -76,7 +76,7 @@ def example(name: str, texts: Texts) -> list[Shown]:
     elif group == SUMMARIES:
         made = list(_summary(name, marked))
     elif group == SHORTER:
-        before = [("history", said.role, said.text) for said in OLDER[2:4]]
+        before = [("history", str(said.role), said.text or "") for said in OLDER[2:4]]
         made = [*before, ("current", "user", marked["shorten"])]
     elif group == SCANS:
         made = [("", "user", marked["page_read"])]
