@@ -47,8 +47,11 @@ GROUPS = {
     },
     "People": {
         "accounts.User": "person",
-        "auth.Group": "group",
+        "accounts.PeopleGroup": "groups",
+        "auth.Group": "admin_panel_settings",
+        "accounts.OpenIDProvider": "login",
         "accounts.ApiToken": "key",
+        "accounts.Limit": "speed",
         "accounts.AdminRecord": "assignment_ind",
         "audit.Entry": "policy",
     },

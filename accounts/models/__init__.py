@@ -1,3 +1,6 @@
+from accounts.models.group import May, PeopleGroup
+from accounts.models.limit import Limit
+from accounts.models.openid import OpenIDIdentity, OpenIDProvider
 from accounts.models.person import ApiToken, IdempotentAnswer, Session, User, validate_timezone, workspace_timezone
 from accounts.models.record import AdminRecord
 from accounts.models.webhook import Webhook, WebhookDelivery
@@ -8,6 +11,11 @@ __all__ = [
     "ApiToken",
     "DateAwareness",
     "IdempotentAnswer",
+    "Limit",
+    "May",
+    "OpenIDIdentity",
+    "OpenIDProvider",
+    "PeopleGroup",
     "Session",
     "User",
     "Webhook",

@@ -7,6 +7,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from accounts.access.rights import models_of
 from accounts.access.sessions import SignedInRequest as Request
 from chat.models import Reading
 from chat.readings import services
@@ -15,7 +16,6 @@ from core.errors import ProductError
 from core.requests import with_headers, with_row
 from files.models import File
 from files.services import visible_file
-from llm.models import Model
 
 LISTED = 100  # readings on the page of all
 
@@ -50,7 +50,7 @@ def read_file(request: Request, file: File) -> HttpResponse:
         "asked": asked,
         "planned": planned,
         "problem": problem,
-        "models": Model.objects.usable().select_related("provider").order_by("-default", "name"),
+        "models": models_of(request.user).select_related("provider").order_by("-default", "name"),
         "most": Reading.MAX_QUESTION,
         "before": Reading.objects.listed_for(request.user).filter(file=file).order_by("-id")[:LISTED],
     }

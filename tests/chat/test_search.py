@@ -1,14 +1,18 @@
 """Search in all messages of a person, and a conversation opened at what was found."""
 
 import re
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import User
+from chat.conversations.importing.jobs import store
+from chat.conversations.importing.reading import Foreign, Said
 from chat.conversations.search import excerpt, search, without_marks
 from chat.models import Conversation, Message
 from chat.models.words import phrases, tsquery
@@ -238,3 +242,42 @@ def test_an_excerpt_has_the_words_of_an_answer_and_not_its_marks() -> None:
         == "Earlier It is clause 7 [1]. clause · rules 5 · one day x = 2**3 · 4"
     )
     assert without_marks("__init__ a * b ** c, a-b, 3 > 2") == "__init__ a * b ** c, a-b, 3 > 2"
+
+
+def read_by(user: User, query: str) -> int:
+    """How many messages the index gives to a search."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        given = "SELECT pg_stat_get_xact_tuples_returned('message_owned_words'::regclass)"
+        cursor.execute(given)
+        (before,) = cursor.fetchone()
+        search(user=user, query=query)
+        cursor.execute(given)
+        return int(cursor.fetchone()[0] - before)
+
+
+@pytest.mark.parametrize(("query", "own"), [("everywhere", 2), ("every", 2), ("ev th", 1), ('"everywhere third"', 1)])
+def test_what_others_wrote_is_not_read_by_a_search(user: User, query: str, own: int) -> None:
+    text = [{"type": "text", "text": "everywhere third"}]
+    for name in ("other", "another"):
+        past(User.objects.create_user(name), 10, parts=text)
+    saying(user, "everywhere third")
+    saying(user, "everywhere")
+    assert read_by(user, query) == own
+    assert len(search(user=user, query=query).hits) == own
+
+
+def test_a_message_belongs_to_whom_its_conversation_does(user: User) -> None:
+    """Also one that was written by code that does not know whose it is, and one of before the column."""
+    said = [Said("1", None, True, "brought along", None)]
+    conversation = store(user, Foreign("elsewhere:1", "", None, None, False, said, None))
+    saying(user, "written")
+    assert set(Message.objects.values_list("owner", flat=True)) == {user.pk}
+    other = User.objects.create_user("other")
+    saying(other, "theirs")
+    Message.objects.update(owner=None)
+    assert not search(user=user, query="brought").hits
+    migration = import_module("chat.migrations.0041_index_of_owned_messages")
+    migration.fill(None, connection.schema_editor())
+    assert [hit.message.conversation for hit in search(user=user, query="brought").hits] == [conversation]
+    assert set(Message.objects.filter(conversation__owner=other).values_list("owner", flat=True)) == {other.pk}
