@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
+from accounts.models import User
 from chat.conversations.export import _lists
 from chat.models import Conversation, ModelCall, Reading, ReadingPart
 from chat.readings import jobs, services
@@ -50,7 +51,7 @@ def notes(number: int, **more: Any) -> dict[str, Any]:
 
 
 def asked(file: File, model: Model, answer: str = "Ten kg [1][2].") -> services.Asked:
-    return services.Asked(file, f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
+    return services.Asked(file.owner, file, f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
 
 
 def begun(person: Person, question: services.Asked) -> Reading:
@@ -241,10 +242,10 @@ def test_what_cannot_be_begun_is_refused(application: Application, person: Perso
     question = asked(file, model)
     for text, code in (("  ", "empty_question"), ("x" * 10_001, "question_too_long")):
         with pytest.raises(ProductError, match=code):
-            services.start_reading(user=person.user, asked=services.Asked(file, text, model), calls=4)
+            services.start_reading(user=person.user, asked=services.Asked(person.user, file, text, model), calls=4)
     empty = File.objects.get(pk=upload(person, "empty.txt", b" ")["id"])
     with pytest.raises(ProductError, match="nothing_to_read"):
-        services.planned(asked=services.Asked(empty, QUESTION, model))
+        services.planned(asked=services.Asked(person.user, empty, QUESTION, model))
     several = [begun(person, question) for _ in range(3)]
     with pytest.raises(ProductError, match="readings_running"):
         begun(person, question)
@@ -301,13 +302,13 @@ def test_old_ones_go_and_those_of_a_conversation_go_with_it(
     there = Reading.objects.create(**fields, conversation=place, status="done")
     alone = Reading.objects.create(**fields, status="done", finished=timezone.now())
     assert list(Reading.objects.listed_for(person.user)) == [alone]
-    services.erase_old(timezone.now() - timedelta(days=1))
+    services.erase_old(User.objects.all(), timezone.now() - timedelta(days=1))
     assert Reading.objects.filter(pk__in=[there.pk, alone.pk]).count() == 2
-    services.erase_old(timezone.now() + timedelta(days=1))
+    services.erase_old(User.objects.all(), timezone.now() + timedelta(days=1))
     assert not Reading.objects.filter(pk=alone.pk).exists()
     held = Reading.objects.create(**fields, status="done")
     type(person.user).objects.filter(pk=person.user.pk).update(legal_hold=True)
-    services.erase_old(timezone.now() + timedelta(days=1))
+    services.erase_old(User.objects.all(), timezone.now() + timedelta(days=1))
     person.user.refresh_from_db()
     with pytest.raises(ProductError, match="legal_hold"):
         services.remove_reading(user=person.user, reading=held)
