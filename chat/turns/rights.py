@@ -22,8 +22,8 @@ PROJECT = "You are not in this project any more, so the answer was stopped. What
 
 
 class Uses(NamedTuple):
-    """`servers`: names of tool servers; `tasks`: whether it is a step of a run. The persona of a project answers whoever
-    is in the project, and is not named."""
+    """`servers`: names of tool servers; `tasks`: whether it is a step of a run. The persona of a project answers
+    whoever is in the project, and is not named."""
 
     user: User
     model: UUID
