@@ -16,13 +16,15 @@ from django.utils.translation import gettext as _
 from accounts import services
 from accounts.access.delegation import group_outranks, require_held
 from accounts.auditing import admin as audit_admin
+from accounts.groups import admin as group_admin
 from accounts.models import AdminRecord, ApiToken
+from accounts.openid import admin as openid_admin
 from accounts.people_admin import RightsAdmin, refused_beside
 from accounts.webhooks import admin as webhook_admin
 from core import i18n
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display, go
 
-__all__ = ["audit_admin", "webhook_admin"]  # Django looks for admin pages here alone
+__all__ = ["audit_admin", "group_admin", "openid_admin", "webhook_admin"]  # Django looks for admin pages here alone
 
 admin.site.unregister([Group, Authenticator, EmailAddress])
 

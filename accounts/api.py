@@ -11,10 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts import services
-from accounts.access.login import require_fresh
+from accounts.access.login import needs_fresh, require_fresh
 from accounts.access.login_throttle import confirm
 from accounts.access.permissions import ScopedView, ShownOnce
-from accounts.access.second_factor import has_second_factor
 from accounts.models import ApiToken, User
 from core.requests import NewestFirst, Strict, valid
 
@@ -105,7 +104,8 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
     def create(self, request: Request) -> Response:
         """Makes a token. One made with a token has no scope that this lacks, and ends no later.
 
-        A session sends the person's password along; that of somebody with a second factor must be fresh, too. The
+        A session sends the person's password along; that of somebody with a second factor or without a password must be
+        fresh, too. The
         `token` of the answer is shown this once: a repeat with the same `Idempotency-Key` has null there and says so in
         `left_out`.
         """
@@ -113,8 +113,9 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
         wanted = {"expires": services.usual_end(asking), **valid(AskForTokenSerializer, request)}
         password = wanted.pop("password")
         if asking is None:
-            confirm(request, self.person, password)
-            if has_second_factor(self.person):
+            if self.person.has_usable_password():
+                confirm(request, self.person, password)
+            if needs_fresh(self.person):
                 require_fresh(request)
         row, token = services.create_token(user=self.person, asking=asking, **wanted)
         shown = {**TokenSerializer(row).data, "token": token}

@@ -16,7 +16,10 @@ from django.utils.translation import gettext_lazy as _
 from unfold.forms import AuthenticationForm as UnfoldSignInForm
 
 from accounts.access import login_throttle, sign_ins
+from accounts.access.login import require_own_way
 from accounts.models import User
+from core.errors import ProductError
+from core.i18n import translated
 
 # What each scope lets a token do.
 SCOPES = {
@@ -32,9 +35,12 @@ DAYS = {"30": _("after 30 days"), "90": _("after 90 days"), "365": _("after a ye
 class SignInForm(AuthenticationForm):
     """Who knows the password; a second factor is still to be asked for (`access.login.proceed`).
 
-    `retry_after`: seconds until a password is looked at again; None unless too many have been wrong."""
+    `retry_after`: seconds until a password is looked at again; None unless too many have been wrong. `provider_only`:
+    the password is right, and such people sign in through a provider alone.
+    """
 
     retry_after: int | None = None
+    provider_only = False
 
     def clean(self) -> dict[str, Any]:
         if self.request is None or not self.cleaned_data.get("username") or not self.cleaned_data.get("password"):
@@ -48,15 +54,46 @@ class SignInForm(AuthenticationForm):
             if self.user_cache is None:
                 raise self.get_invalid_login_error()
             self.confirm_login_allowed(self.user_cache)
+            if isinstance(self.user_cache, User):
+                self._require_own_way(self.user_cache)
         except ValidationError:
             sign_ins.sign_in_refused(self.cleaned_data["username"])
             raise
         attempt.succeeded()
         return self.cleaned_data
 
+    def _require_own_way(self, person: User) -> None:
+        try:
+            require_own_way(person)
+        except ProductError as error:
+            self.provider_only = True
+            raise ValidationError(translated(error.detail), code=error.code) from error
+
 
 class AdminSignInForm(SignInForm, UnfoldSignInForm):
     """The admin's, named by `settings.UNFOLD`."""
+
+
+class ForgottenForm(forms.Form):
+    """`often`: to this address so many were mailed that it gets no more for now, which nobody is told."""
+
+    retry_after: int | None = None
+    often = False
+
+    email = forms.EmailField(max_length=254)
+
+    def __init__(self, request: HttpRequest, data: Any = None) -> None:
+        super().__init__(data)
+        self.request = request
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if "email" in cleaned:
+            attempt = login_throttle.begin_mail(self.request, cleaned["email"])
+            self.often = attempt.pair is not None and attempt.pair.exceeded
+            self.retry_after = attempt.address.reset if attempt.address and attempt.address.exceeded else None
+            login_throttle.require_tries(login_throttle.Attempt(None, attempt.address))
+        return cleaned
 
 
 class PasswordForm(PasswordChangeForm):
@@ -67,6 +104,8 @@ class PasswordForm(PasswordChangeForm):
     def __init__(self, request: HttpRequest, user: User, data: Any = None) -> None:
         super().__init__(user, data)
         self.request = request
+        if not user.has_usable_password():  # the page has asked for a fresh sign-in
+            del self.fields["old_password"]
 
     def clean_old_password(self) -> str:
         attempt = login_throttle.begin(self.request, self.user.get_username())
@@ -102,6 +141,8 @@ class TokenForm(forms.Form):
     def __init__(self, request: HttpRequest, user: User, data: Any = None) -> None:
         super().__init__(data)
         self.request, self.user = request, user
+        if not user.has_usable_password():  # the page has asked for a fresh sign-in
+            del self.fields["password"]
 
     def clean_password(self) -> str:
         attempt = login_throttle.begin(self.request, self.user.get_username())

@@ -8,7 +8,7 @@ import csv
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from io import StringIO
 from uuid import UUID
 
@@ -16,15 +16,20 @@ from django.contrib.auth.models import AbstractUser, Group
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.urls import reverse
 
 from accounts.access.delegation import group_outranks, require_rank
+from accounts.access.login import require_own_way
+from accounts.mailing import sending, texts
 from accounts.models import ApiToken, User
 from accounts.services import end_all, revoke_token, save_user, set_rights
 from audit.services import record
+from core.background import enqueue
 from core.errors import ProductError
 from core.permissions import require_right, require_store
 
 MOST_LINES = 500
+MOST_OF_ADDRESS = 5  # accounts that have the same one
 COLUMNS = ("username", "email", "name", "groups")
 DELIMITERS = ",;\t"
 BETWEEN_GROUPS = re.compile(r"\s*[|;]\s*")
@@ -64,6 +69,34 @@ def new_key(*, user: AbstractUser, person: User) -> str:
         person.save(update_fields=["password"])
     record(user=user, action="person.link_made", row=person, name=person.get_username())
     return links.make_token(person)
+
+
+def mail_links(made: Sequence[tuple[User, str]]) -> list[User]:
+    """Mails to each, where mail is set up and they have an address, their link; to whom. Raises `mail_failed` (502)."""
+    found = [(person, address) for person, address in made if person.email and sending.is_set()]
+    if found:
+        sending.send([texts.link(person, address) for person, address in found])
+    return [person for person, _ in found]
+
+
+def ask_for_link(*, email: str, origin: str) -> None:
+    """Somebody has forgotten their password. Whether anybody has the address is looked up by a worker, so that nothing
+    tells it. `origin` is scheme and host of this site as they know it."""
+    transaction.on_commit(partial(enqueue, "accounts.tasks.mail_forgotten", email, origin))
+
+
+def mail_forgotten(*, email: str, origin: str) -> None:
+    """Mails links to choose another password to whom this address belongs; those who sign in elsewhere get none."""
+    found = User.objects.filter(email__iexact=email, email_confirmed=True, is_active=True)
+    for person in found[:MOST_OF_ADDRESS]:
+        try:
+            require_own_way(person)
+        except ProductError:
+            continue
+        with transaction.atomic():
+            record(user=None, action="password.link_mailed", row=person, name=person.get_username())
+        path = reverse("welcome", args=[person.pk], query={"key": links.make_token(person)})
+        sending.send([texts.link(person, origin + path)])
 
 
 def invited(pk: UUID, key: str) -> User | None:

@@ -27,8 +27,8 @@ from unfold.widgets import (
 )
 
 from accounts import people, services
-from accounts.access.delegation import outranks, require_held
-from accounts.models import User
+from accounts.access.delegation import is_last_admin, outranks, require_held
+from accounts.models import OpenIDProvider, PeopleGroup, User
 from accounts.second_factors import services as second_factors
 from core import i18n
 from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display
@@ -83,7 +83,7 @@ class PersonForm(UserChangeForm):
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         still_admin = cleaned.get("is_active", True) and cleaned.get("is_superuser", True)
-        if not still_admin and services.is_last_admin(self.instance):
+        if not still_admin and is_last_admin(self.instance):
             self.add_error(None, services.LAST_ADMIN)
         return cleaned
 
@@ -159,6 +159,18 @@ class StateFilter(admin.SimpleListFilter):
         return queryset.filter(is_active=False) if self.value() == "off" else queryset
 
 
+class PeopleGroupFilter(admin.SimpleListFilter):
+    title = "group of people"
+    parameter_name = "people_group"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        rows = PeopleGroup.objects.filter(everyone=False).values_list("pk", "name")
+        return [(str(pk), name) for pk, name in rows]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(people_groups=self.value()) if self.value() else queryset
+
+
 class RightsField(forms.ModelMultipleChoiceField[Permission]):
     """Rights by what they open, in the reader's language; Django stores their names in English."""
 
@@ -190,17 +202,17 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     add_form_template = "admin/accounts/user/invite.html"
     change_password_form = PasswordForm
     list_display = ("username", "get_full_name", "email", "state", "role", "last_login")
-    list_filter = (StateFilter, "is_staff", "is_superuser", "groups")
+    list_filter = (StateFilter, PeopleGroupFilter, "is_staff", "is_superuser", "groups")
     search_help_text = "A part of a user name, a name or an e-mail address"
     fieldsets = (
-        (None, {"fields": ("username", "password", "second_factors")}),
+        (None, {"fields": ("username", "password", "second_factors", "providers")}),
         ("Person", {"fields": ("first_name", "last_name", "email", "timezone", "language", "theme")}),
         ("May", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
         ("What is kept", {"fields": ("legal_hold",)}),
         ("Dates", {"fields": ("last_login", "date_joined")}),
     )
     add_fieldsets: Any = ((None, {"fields": ("username", "email", "first_name", "last_name", "groups")}),)
-    readonly_fields = ("last_login", "date_joined", "second_factors")
+    readonly_fields = ("last_login", "date_joined", "second_factors", "providers")
     actions = ("link_selected", "sign_out_selected", "deactivate_selected", "activate_selected")
     actions_list: Any = ("import_table",)
     actions_detail: Any = ("new_link", "sign_out", "reset_second_factors")
@@ -214,6 +226,12 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     @display(description="Second factors")
     def second_factors(self, person: User) -> str:
         return ", ".join(i18n.label(KINDS[row.type]) for row in second_factors.factors_of(person)) or _("none")
+
+    @display(description="Signs in through")
+    def providers(self, person: User) -> str:
+        issuers = person.openid_identities.values_list("issuer", flat=True)
+        names = dict(OpenIDProvider.objects.filter(issuer__in=issuers).values_list("issuer", "name"))
+        return ", ".join(names.get(issuer, issuer) for issuer in issuers) or "–"
 
     @display(description="Role", label={"administrator": "primary", "staff": "info"})
     def role(self, person: User) -> str | None:
@@ -429,7 +447,14 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
             if len(links) == 1
             else _("Links for %(count)d people") % {"count": len(links)}
         )
-        return self.page(request, "links", title, {"links": links, "days": settings.PASSWORD_RESET_TIMEOUT // 86_400})
+        mailed: list[User] = []
+        try:
+            mailed = people.mail_links(links)
+        except ProductError as error:
+            self.message_user(request, error.detail, messages.ERROR)
+        shown = [each for each in links if each[0] not in mailed]
+        context = {"links": shown, "mailed": mailed, "days": settings.PASSWORD_RESET_TIMEOUT // 86_400}
+        return self.page(request, "links", title, context)
 
     def page(self, request: HttpRequest, name: str, title: str, context: dict[str, Any]) -> HttpResponse:
         context |= {**self.admin_site.each_context(request), "title": title, "opts": self.opts}

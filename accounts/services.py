@@ -13,7 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.access.authentication import token_digest
-from accounts.access.delegation import require_held, require_rank
+from accounts.access.delegation import is_last_admin, require_held, require_rank
 from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
 from accounts.models import AdminRecord, ApiToken, Session, User
 from accounts.models.workspace import all_languages, workspace_at
@@ -163,11 +163,6 @@ def sign_out_elsewhere(*, user: User, here: str | None) -> None:
 
 
 LAST_ADMIN = "This is the last administrator who can do everything. Make somebody else a superuser first."
-
-
-def is_last_admin(person: User) -> bool:
-    admins = User.objects.filter(is_active=True, is_superuser=True)
-    return admins.filter(pk=person.pk).exists() and not admins.exclude(pk=person.pk).exists()
 
 
 @transaction.atomic

@@ -4,6 +4,7 @@ from uuid import UUID
 
 from celery import shared_task
 
+from accounts import people
 from accounts.access.permissions import forget_answers
 from accounts.access.sessions import SessionStore
 from accounts.models import WebhookDelivery
@@ -20,6 +21,11 @@ def forget_expired() -> None:
     forget_answers()
     webhooks.forget_old()
     forget_old()
+
+
+@shared_task
+def mail_forgotten(email: str, origin: str) -> None:
+    people.mail_forgotten(email=email, origin=origin)
 
 
 @shared_task(name=webhooks.DELIVER)

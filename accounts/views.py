@@ -17,10 +17,11 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts import people, services
-from accounts.access.login import fresh_second_factor, proceed
+from accounts.access.login import fresh_second_factor, proceed, require_own_way
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.access.sessions import sessions_of
-from accounts.forms import PasswordForm, PreferencesForm, TokenForm
+from accounts.forms import ForgottenForm, PasswordForm, PreferencesForm, TokenForm
+from accounts.mailing import sending
 from accounts.models import ApiToken, User
 from accounts.models.workspace import workspace_at, workspace_of
 from core.requests import get_or_404
@@ -67,12 +68,27 @@ def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
     person = people.invited(pk, request.GET.get("key", ""))
     if person is None:
         return render(request, "registration/welcome.html", status=404)
+    require_own_way(person)
     form: SetPasswordForm[User] = SetPasswordForm(person, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         services.change_password(user=person, password=form.cleaned_data["new_password1"])
         return redirect(proceed(request, person, reverse(settings.LOGIN_REDIRECT_URL)))
     context = {"form": form, "person": person}
     return render(request, "registration/welcome.html", context, status=422 if form.is_bound else 200)
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def forgotten(request: HttpRequest) -> HttpResponseBase:
+    """For whoever has forgotten their password. What it says is the same whether anybody has the address."""
+    form = ForgottenForm(request, request.POST if request.method == "POST" else None)
+    asked = request.method == "POST" and sending.is_set() and form.is_valid()
+    if asked and not form.often:
+        origin = request.build_absolute_uri("/").rstrip("/")
+        people.ask_for_link(email=form.cleaned_data["email"], origin=origin)
+    context = {"form": form, "asked": asked, "mails": sending.is_set()}
+    page = render(request, "registration/forgotten.html", context, status=422 if form.errors else 200)
+    return _when(page, form.retry_after)
 
 
 @require_http_methods(["GET", "POST"])
@@ -90,6 +106,7 @@ def preferences(request: Request) -> HttpResponse:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def password(request: Request) -> HttpResponseBase:
+    require_own_way(request.user)
     form = PasswordForm(request, request.user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         services.change_password(user=request.user, password=form.cleaned_data["new_password1"])

@@ -2,12 +2,14 @@
 
 _OF_KINDS = {
     "person": "signed_in sign_in_failed signed_out_everywhere added invited imported link_made changed deactivated "
-    "activated rights_changed handed_over deleted erased",
-    "password": "changed chosen set switched_off refused",
+    "activated rights_changed handed_over deleted erased linked signed_out_by_provider",
+    "password": "changed chosen set switched_off refused link_mailed",
     "second_factor": "set_up removed reset codes_made code_used refused",
     "session": "ended",
     "token": "made revoked",
+    "openid_provider": "added changed deleted",
     "group": "added changed deleted",
+    "people_group": "added changed deleted members_changed",
     "workspace": "changed",
     "webhook": "made changed deleted switched_off",
     "provider": "added changed deleted",

@@ -47,7 +47,9 @@ GROUPS = {
     },
     "People": {
         "accounts.User": "person",
-        "auth.Group": "group",
+        "accounts.PeopleGroup": "groups",
+        "auth.Group": "admin_panel_settings",
+        "accounts.OpenIDProvider": "login",
         "accounts.ApiToken": "key",
         "accounts.AdminRecord": "assignment_ind",
         "audit.Entry": "policy",

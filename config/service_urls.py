@@ -8,7 +8,7 @@ from config.embedded.paths import StartError
 # One Redis serves four purposes; each has its own database number, counted from the one in REDIS_URL (0 by default).
 STREAMS_DB, BROKER_DB, CHANNELS_DB, CACHE_DB = 0, 1, 2, 3
 
-
+SUBMISSION = 587  # the port at which mail is handed in (RFC 6409)
 PREPARED_AFTER = 2  # uses of a statement on one connection
 
 
@@ -63,3 +63,26 @@ def broker(redis_url: str) -> str:
     if parts.scheme == "unix":
         return f"redis+socket://{parts.path}?virtual_host={_first_db(parts) + BROKER_DB}"
     return redis(redis_url, BROKER_DB)
+
+
+def mail(url: str) -> dict[str, Any]:
+    """Django's settings for `smtp://user:password@host:587` or `smtps://…`; without a URL, of one that is not there.
+
+    `smtp://` goes over to TLS (STARTTLS) where there is a user name or at port 587; `?starttls=yes` or `no` says it.
+    """
+    parts = urlsplit(url or "smtp://localhost:25")
+    if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
+        raise StartError("EMAIL_URL must start with smtp:// or smtps://, as in smtps://user:password@mail.example.org.")
+    said = parse_qs(parts.query).get("starttls", [""])[0]
+    port = parts.port or (465 if parts.scheme == "smtps" else 587 if parts.username else 25)
+    starttls = said == "yes" if said else bool(parts.username) or port == SUBMISSION
+    user = unquote(parts.username or "")
+    return {
+        "HOST": parts.hostname,
+        "PORT": port,
+        "USER": user,
+        "PASSWORD": unquote(parts.password or ""),
+        "SSL": parts.scheme == "smtps",
+        "TLS": parts.scheme == "smtp" and starttls,
+        "FROM": user if "@" in user else f"glasshouse@{parts.hostname}",
+    }

@@ -222,7 +222,7 @@ API_RATES |= {kind: int(calls) for kind, calls in env.dict("API_RATES", default=
 SIGN_IN_LIMITS = {"name": 10, "address": 50}
 SIGN_IN_LIMITS |= {kind: int(failures) for kind, failures in env.dict("SIGN_IN_LIMITS", default={}).items()}
 # Pages that anybody may open, a minute and address; 0 is no limit.
-PAGE_RATES = {"sign-in": 60, "shared": 120}
+PAGE_RATES = {"sign-in": 60, "openid": 600, "shared": 120}
 PAGE_RATES |= {kind: int(pages) for kind, pages in env.dict("PAGE_RATES", default={}).items()}
 # How many proxies of ours stand in front, each adding to X-Forwarded-For whom it was called by; 0 trusts none of it.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
@@ -263,6 +263,14 @@ UNFOLD = {
     "SIDEBAR": {"navigation": "config.admin.navigation"},
     "DASHBOARD_CALLBACK": "config.dashboard_admin.dashboard",
 }
+
+# Through which server the product mails invitations and links to choose a password; without one it mails nothing.
+EMAIL_URL = env.str("EMAIL_URL", default="")
+_mail = service_urls.mail(EMAIL_URL)
+EMAIL_HOST, EMAIL_PORT = _mail["HOST"], _mail["PORT"]
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail["USER"], _mail["PASSWORD"]
+EMAIL_USE_SSL, EMAIL_USE_TLS, EMAIL_TIMEOUT = _mail["SSL"], _mail["TLS"], 10
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default=_mail["FROM"])
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
 LOGGING = {

@@ -8,8 +8,9 @@ from rest_framework.routers import DefaultRouter
 from accounts import api as accounts_api
 from accounts.access.page_throttle import limited
 from accounts.auditing.api import AuditView
+from accounts.openid import views as openid_views
 from accounts.second_factors import views as factor_views
-from accounts.views import logo, sign_in, welcome
+from accounts.views import forgotten, logo, sign_in, welcome
 from accounts.webhooks import api as webhook_api
 from chat.ag_ui.api import AgUiView
 from chat.api import conversations as chat_api
@@ -82,6 +83,10 @@ urlpatterns = [
     path("login/second/", limited("sign-in", factor_views.second_step), name="login-second"),
     path("login/passkey/", limited("sign-in", factor_views.passkey), name="login-passkey"),
     path("login/passkey/options/", limited("sign-in", factor_views.passkey_options), name="login-passkey-options"),
+    path("login/forgotten/", limited("sign-in", forgotten), name="forgotten"),
+    path("login/openid/<uuid:pk>/", limited("sign-in", openid_views.begin), name="login-openid"),
+    path("login/openid/<uuid:pk>/done/", limited("sign-in", openid_views.done), name="login-openid-done"),
+    path("login/openid/<uuid:pk>/sign-out/", limited("openid", openid_views.sign_out), name="openid-sign-out"),
     path("welcome/<uuid:pk>/", limited("sign-in", welcome), name="welcome"),
     path("logo/<slug:name>.png", logo, name="logo"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),

@@ -158,15 +158,15 @@ def outage_of(model: Model) -> ModelError | None:
     return error
 
 
-def available(model: Model, after: Model | None = None) -> Model | None:
+def available(model: Model, after: Model | None = None, allowed: Collection[UUID] | None = None) -> Model | None:
     """The model to ask: the first of this one and its fallbacks that is not known to be out, else the first of all.
 
-    `after`: of those behind this one, which has just failed; None when there is none. Fallbacks that are switched off
-    are passed over.
+    `after`: of those behind this one, which has just failed; None when there is none. Fallbacks that are switched off,
+    or not among the ids that are `allowed`, are passed over.
     """
     if after is None and outage_of(model) is None:
         return model
-    rows = [model, *_fallbacks(model)]
+    rows = [model, *(each for each in _fallbacks(model) if allowed is None or each.pk in allowed)]
     if after is not None:
         rows = rows[rows.index(after) + 1 :] if after in rows else []
     return next((row for row in rows if outage_of(row) is None), rows[0] if rows else None)

@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from accounts.access.permissions import ScopedView
+from accounts.access.rights import models_of
 from accounts.models import ApiToken
 from core.errors import ProductError
 from core.permissions import require_right
@@ -40,11 +41,12 @@ METHODS = ("get", "post", "patch", "delete", "head", "options")
 
 
 class UsableModelField(serializers.PrimaryKeyRelatedField[Model]):
-    """A model that can answer, or the one that is chosen already."""
+    """A model that the person may use, or the one that is chosen already."""
 
     def get_queryset(self) -> QuerySet[Model]:
         chosen = self.root.instance.model_id if isinstance(self.root.instance, Persona) else None
-        return Model.objects.filter(Q(enabled=True, provider__enabled=True) | Q(pk=chosen))
+        mine = models_of(self.context["request"].user).values("pk")
+        return Model.objects.filter(Q(pk__in=mine) | Q(pk=chosen))
 
 
 class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
@@ -356,4 +358,4 @@ class ModelViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Model]):
     queryset = Model.objects.none()
 
     def get_queryset(self) -> QuerySet[Model]:
-        return Model.objects.usable()
+        return models_of(self.person)

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldBooleanSwitchWidget
 
+from accounts.access.rights import models_of
 from accounts.models import User
 from core.errors import ProductError
 from core.i18n import grouped
@@ -245,14 +246,15 @@ class PersonaPageForm(PersonaRules):
         stored = not instance._state.adding
         initial = {"reminder": instance.own_reminder, "tag": instance.tag} if stored else {}
         super().__init__(data, instance=instance, initial=initial, auto_id="%s")
-        usable = Q(enabled=True, provider__enabled=True) | Q(pk=self.instance.model_id)
-        models = Model.objects.filter(usable).select_related("provider")
+        owner = self.instance.owner
+        usable = models_of(owner) if owner is not None else Model.objects.usable()
+        models = Model.objects.filter(Q(pk__in=usable.values("pk")) | Q(pk=self.instance.model_id))
         default = _("The workspace's default (%(name)s)")
         try:
-            named = default % {"name": model_for(None).name}
+            named = default % {"name": model_for(None, owner).name}
         except ProductError:
             named = _("The workspace's default")
-        self.fields["model"] = ModelField(models, required=False, empty_label=named)
+        self.fields["model"] = ModelField(models.select_related("provider"), required=False, empty_label=named)
         profiles = cast("forms.ModelChoiceField[BudgetProfile]", self.fields["budget_profile"])
         profiles.empty_label = default % {"name": default_profile().name}
 
@@ -266,4 +268,8 @@ class CountForm(forms.Form):
     """Instructions as they are being written, and the model whose tokenizer counts them; none: the default one."""
 
     instructions = forms.CharField(required=False, max_length=Persona.MAX_INSTRUCTIONS)
-    model = forms.ModelChoiceField(Model.objects.usable(), required=False)
+    model = forms.ModelChoiceField(Model.objects.none(), required=False)
+
+    def __init__(self, user: User, data: QueryDict) -> None:
+        super().__init__(data)
+        self.fields["model"].queryset = models_of(user)  # type: ignore[attr-defined]  # of the field above

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import Max, Q
 from django.utils import timezone
 
+from accounts.access.rights import models_of
 from accounts.models import User, Workspace
 from audit.services import changed, record, record_saved, stored
 from core.errors import NotFound, ProductError
@@ -386,9 +387,12 @@ def _set_own_reminder(persona: Persona, text: str) -> None:
         persona.reminders.add(Reminder.objects.create(text=text, scope=Reminder.Scope.PERSONA))
 
 
-def model_for(persona: Persona | None) -> Model:
-    """The persona's model when it is usable, else the workspace's default, else any. Raises `no_model`."""
-    usable = Model.objects.usable()
+def model_for(persona: Persona | None, user: User | None) -> Model:
+    """The persona's model when the user may use it, else the workspace's default, else any. Raises what `no_model` is.
+
+    None is the workspace itself, which may use all.
+    """
+    usable = models_of(user) if user is not None else Model.objects.usable()
     if persona is not None and persona.model_id is not None:
         chosen = usable.filter(pk=persona.model_id).first()
         if chosen is not None:
@@ -399,11 +403,11 @@ def model_for(persona: Persona | None) -> Model:
     return model
 
 
-def measured(text: str, model: Model | None = None) -> dict[str, Any]:
+def measured(text: str, model: Model | None = None, *, user: User | None = None) -> dict[str, Any]:
     """`text` as the model counts it: `tokens`, and what `percent` of its window that is, which is `exact` where its
     tokenizer is known. Without a usable model, as the default one does."""
     try:
-        counting = model_for(Persona(model=model))
+        counting = model_for(Persona(model=model), user)
     except ProductError:
         return {"tokens": tokens.count(text.strip())}
     size = tokens.count(text.strip(), counting.tokenizer or tokens.CATCH_ALL)
@@ -421,6 +425,10 @@ def one_of(usable: Sequence[Model], persona: Persona | None) -> Model:
 
 
 def no_model() -> ProductError:
+    """None is set up, or the person's groups may use none."""
+    if Model.objects.usable().exists():
+        sentence = "None of your groups may use a model. Ask an administrator."
+        return ProductError("right_missing", sentence, status=403)
     return ProductError(
         "no_model", "No model is set up yet. An admin adds a provider and a model in the admin.", status=503
     )

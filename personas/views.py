@@ -84,7 +84,7 @@ def _form_page(
         "form": form,
         "persona": found,
         "meanwhile": meanwhile,
-        "count": services.measured(form["instructions"].value() or "", model),
+        "count": services.measured(form["instructions"].value() or "", model, user=request.user),
         "system_prompt": SystemPrompt.objects.filter(active=True).first(),
         "default_profile": services.default_profile(),
         "searching": WebSearch.objects.filter(active=True).exists(),
@@ -106,10 +106,12 @@ def duplicate(request: Request, found: Persona) -> HttpResponse:
 @require_POST
 def count(request: Request) -> HttpResponse:
     """The tokens of instructions as they are being written: a fragment."""
-    form = CountForm(request.POST)
+    form = CountForm(request.user, request.POST)
     context: dict[str, Any] = {"errors": list(form.errors.values())}
     if form.is_valid():
-        context = {"count": services.measured(form.cleaned_data["instructions"], form.cleaned_data["model"])}
+        context = {
+            "count": services.measured(form.cleaned_data["instructions"], form.cleaned_data["model"], user=request.user)
+        }
     return render(request, "personas/_count.html", context)
 
 

@@ -27,7 +27,13 @@ from projects.models import Project  # noqa: E402
 
 DAYS = 90  # over which everything is spread, back from the first run
 AT_ONCE = 100_000  # rows of one statement
-WORDS = 40  # of a message
+TOKENS = 80  # of a message, about
+# What is searched for: words of every message, of a third, a tenth and a hundredth of them, in three languages, and
+# rarer ones of which the later in a message are the rarer.
+TEXT = """concat_ws(' ', 'everywhere', CASE WHEN n % 3 = 0 THEN 'third' END, CASE WHEN n % 10 = 0 THEN 'tenth' END,
+CASE WHEN n % 100 = 0 THEN 'hundredth' END, CASE WHEN n % 7 = 0 THEN 'hợp đồng' END,
+CASE WHEN n % 11 = 0 THEN '京都の天気' END, 'word' || n,
+(SELECT string_agg('term' || n::bigint * k * 7919 % (k * 500), ' ') FROM generate_series(1, 30) AS k))"""
 Columns = Mapping[str, str]  # by attribute: what stands there, in SQL, for the row of number `n`
 
 
@@ -82,7 +88,6 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
     def message(of: str) -> str:
         return key(3, of, f"({at}({of})::float / {messages})")
 
-    text = f"repeat('word' || n || ' ', {WORDS})"
     turn = {
         "id": key(4, "n", f"({at}(n)::float * 2 / {messages})"),
         "conversation_id": conversation(f"(n * 2 - 1) / {each} + 1"),
@@ -135,11 +140,12 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
             {
                 "id": message("n"),
                 "conversation_id": conversation(here),
+                "owner_id": owner(here),
                 "parent_id": f"CASE WHEN (n - 1) % {each} > 0 THEN {message('(n - 1)')} END",
                 "depth": f"(n - 1) % {each}",
                 "role": f"CASE WHEN (n - 1) % {each} % 2 = 0 THEN 'user' ELSE 'assistant' END",
-                "parts": f"jsonb_build_array(jsonb_build_object('type', 'text', 'text', {text}))",
-                "tokens": f"jsonb_build_object('o200k_base', {WORDS * 2})",
+                "parts": f"jsonb_build_array(jsonb_build_object('type', 'text', 'text', {TEXT}))",
+                "tokens": f"jsonb_build_object('o200k_base', {TOKENS})",
                 "created": moment,
             },
         ),

@@ -72,9 +72,24 @@ def django_db_setup(
 ) -> None:
     """The test database, also for tests without the django_db mark. It goes with the server it is on."""
     with django_db_blocker.unblock():
-        setup_databases(verbosity=0, interactive=False)
+        _migrated_once()
         with connection.cursor() as cursor:  # tests without a transaction are cleaned up by emptying every table
             cursor.execute("ALTER TABLE audit_entry DISABLE TRIGGER audit_guard_all")
+
+
+def _migrated_once() -> None:
+    """Migrating takes ten seconds of processor; the first of the test processes does it, the others copy the result."""
+    with connection._nodb_cursor() as server:
+        server.execute("SELECT pg_advisory_lock(1)")  # until the cursor's connection closes
+        server.execute("SELECT FROM pg_database WHERE datname = 'migrated'")
+        there = server.fetchone() is not None
+        if there:
+            connection.settings_dict["TEST"]["TEMPLATE"] = "migrated"
+        setup_databases(verbosity=0, interactive=False)
+        if not there:
+            connection.close()
+            connection.close_pool()  # type: ignore[attr-defined]  # what is in use cannot be copied; the stubs know no pool
+            server.execute(f'CREATE DATABASE migrated TEMPLATE "{connection.settings_dict["NAME"]}"')
 
 
 @pytest.fixture(scope="session")

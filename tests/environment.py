@@ -38,5 +38,6 @@ def pytest_collection() -> Generator[None, object, object]:
     """What is loaded stays: collections in the middle of tests need not look through it."""
     collected = yield
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # the tests keep much and leave little behind in circles
     gc.enable()
     return collected

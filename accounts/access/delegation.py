@@ -29,6 +29,12 @@ def outranks(person: User, user: AbstractUser) -> bool:
     return rights_of(person).exclude(pk__in=rights_of(user).values("pk")).exists()
 
 
+def is_last_admin(person: AbstractUser) -> bool:
+    """Whether nobody else could do everything."""
+    admins = User.objects.filter(is_active=True, is_superuser=True)
+    return admins.filter(pk=person.pk).exists() and not admins.exclude(pk=person.pk).exists()
+
+
 def group_outranks(group: Group, user: AbstractUser) -> bool:
     """Whether `group` gives something that `user` lacks."""
     return _lacking(user, group.permissions.all()) is not None

@@ -11,20 +11,24 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+from django.conf import settings
 from django.contrib import auth
 from django.contrib.auth.backends import ModelBackend
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from accounts.access.second_factor import has_second_factor, is_required
 from accounts.access.sign_ins import signed_in
-from accounts.models import User, Workspace
+from accounts.models import OpenIDProvider, User, Workspace
 from core.errors import ProductError
 
 FRESH_FOR = 15 * 60  # seconds
 WAITS_FOR = 10 * 60  # seconds between the password and the second factor
 # In the session: when its person signed in last, that they have a second factor, and who still has to give one.
 SIGNED_IN, SECURED, WAITING = "signed_in_at", "second_factor", "waiting_for_second_factor"
+# And through which OpenID provider: {"issuer", "sid": its name for the session there}.
+THROUGH = "openid_session"
 BACKEND = "accounts.access.login.PasswordBackend"
 
 View = Callable[..., HttpResponseBase]
@@ -48,8 +52,17 @@ class Waiting:
     then: str
 
 
-def proceed(request: HttpRequest, user: User, then: str) -> str:
-    """Signs in who has no second factor. Returns the address to go on at: `then`, or where the factor is asked for."""
+def proceed(request: HttpRequest, user: User, then: str, *, through: dict[str, str] | None = None) -> str:
+    """Signs in who has no second factor. Returns the address to go on at: `then`, or where the factor is asked for.
+
+    `through`: the OpenID provider that has said who it is, as `THROUGH` in the session. What it asks for there is no
+    second factor here. Without one raises `provider_only` (403), as `require_own_way`.
+    """
+    if through is None:
+        require_own_way(user)
+        request.session.pop(THROUGH, None)
+    else:
+        request.session[THROUGH] = through
     if not has_second_factor(user):
         enter(request, user)
         return then
@@ -60,6 +73,25 @@ def proceed(request: HttpRequest, user: User, then: str) -> str:
         "then": then,
     }
     return reverse("login-second")
+
+
+def providers() -> list[OpenIDProvider]:
+    """Through whom people can sign in."""
+    return list(OpenIDProvider.objects.filter(enabled=True))
+
+
+def require_own_way(user: User) -> None:
+    """Raises `provider_only` (403) where people sign in through a provider alone, and this is no administrator."""
+    only = [each.name for each in providers() if each.only]
+    if only and not (user.is_staff or user.is_superuser):
+        sentence = f"This workspace signs people in with {' or '.join(only)}, no longer with passwords or passkeys."
+        raise ProductError("provider_only", sentence, status=403)
+
+
+def local_address(request: HttpRequest, given: str) -> str:
+    """An address of this site to go on at: the given one, or the first page."""
+    ours = url_has_allowed_host_and_scheme(given, {request.get_host()}, require_https=request.is_secure())
+    return given if ours else reverse(settings.LOGIN_REDIRECT_URL)
 
 
 def waiting(request: HttpRequest) -> Waiting | None:
@@ -105,8 +137,12 @@ def fresh_sign_in(view: View) -> View:
 
 
 def fresh_second_factor(view: View) -> View:
-    """As `fresh_sign_in`, for people who have a second factor. The page asks everybody for their password itself."""
-    return _fresh(view, lambda request: has_second_factor(request.user))
+    """As `fresh_sign_in`, for people who have a second factor or no password, for which the page asks all others."""
+    return _fresh(view, lambda request: needs_fresh(request.user))
+
+
+def needs_fresh(user: User) -> bool:
+    return not user.has_usable_password() or has_second_factor(user)
 
 
 def _fresh(view: View, concerns: Callable[[Any], bool]) -> View:

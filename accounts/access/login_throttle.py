@@ -22,6 +22,7 @@ from accounts.models import User
 from core.errors import ProductError
 
 WINDOW = 15 * 60  # seconds
+MAILS = 3  # to one e-mail address within a window
 HOME_PREFIX = 64  # bits of an IPv6 address that a subscriber does not choose (RFC 6177)
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,13 @@ def begin_code(request: HttpRequest, user: User) -> Attempt:
     address = address_of(request)
     pair = _counted("name", f"code:{user.pk}", address)
     return Attempt(pair, None if pair is not None and pair.exceeded else _counted("address", address, address))
+
+
+def begin_mail(request: HttpRequest, email: str) -> Attempt:
+    """Counts a mail to this e-mail address that somebody has asked for, who may ask for it from many."""
+    address = address_of(request)
+    name = hashlib.sha256(email.lower().encode()).hexdigest()
+    return Attempt(counted(f"mail:{name}", MAILS, WINDOW), _counted("address", f"mail:{address}", address))
 
 
 def _counted(kind: str, what: str, address: str) -> Allowance | None:

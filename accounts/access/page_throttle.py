@@ -1,6 +1,7 @@
 """How often pages that anybody may open are opened from one address: so many times a minute, `settings.PAGE_RATES`.
 
-The kinds are `sign-in` and `shared`, the pages of shared conversations. With Redis away nothing is counted.
+The kinds are `sign-in`, `openid`, where providers sign people out, and `shared`, the pages of shared conversations.
+With Redis away nothing is counted.
 """
 
 from collections.abc import Callable

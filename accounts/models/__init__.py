@@ -1,3 +1,5 @@
+from accounts.models.group import May, PeopleGroup
+from accounts.models.openid import OpenIDIdentity, OpenIDProvider
 from accounts.models.person import ApiToken, IdempotentAnswer, Session, User, validate_timezone, workspace_timezone
 from accounts.models.record import AdminRecord
 from accounts.models.webhook import Webhook, WebhookDelivery
@@ -8,6 +10,10 @@ __all__ = [
     "ApiToken",
     "DateAwareness",
     "IdempotentAnswer",
+    "May",
+    "OpenIDIdentity",
+    "OpenIDProvider",
+    "PeopleGroup",
     "Session",
     "User",
     "Webhook",

@@ -44,6 +44,14 @@ class User(AbstractUser):
         help_text="No conversation of theirs is erased, also none that they delete: it is hidden from them and kept.",
     )
 
+    email_confirmed = models.BooleanField(
+        "e-mail confirmed",
+        default=True,
+        db_default=True,
+        editable=False,
+        help_text="Their address was entered by an administrator or has answered a mail.",
+    )
+
     @property
     def zone(self) -> zoneinfo.ZoneInfo:
         return zoneinfo.ZoneInfo(self.timezone)

@@ -9,7 +9,6 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
@@ -17,7 +16,17 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts.access import login_throttle, sign_ins
-from accounts.access.login import SECURED, enter, fresh_sign_in, is_fresh, is_held_up, waiting
+from accounts.access.login import (
+    SECURED,
+    THROUGH,
+    enter,
+    fresh_sign_in,
+    is_fresh,
+    is_held_up,
+    local_address,
+    require_own_way,
+    waiting,
+)
 from accounts.access.second_factor import is_required
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
@@ -96,11 +105,16 @@ def passkey_options(request: HttpRequest) -> HttpResponse:
 @require_POST
 def passkey(request: HttpRequest) -> HttpResponse:
     """Signs in whoever has signed the challenge: a passkey is both factors."""
-    then = request.POST.get("next", "")
-    if not url_has_allowed_host_and_scheme(then, {request.get_host()}, require_https=request.is_secure()):
-        then = reverse("chat:home")
+    then = local_address(request, request.POST.get("next", ""))
     known = request.user if isinstance(request.user, User) else None  # who signs in again is who they were
-    enter(request, passkeys.owner(request, request.POST.get("credential", ""), known))
+    try:
+        person = passkeys.owner(request, request.POST.get("credential", ""), known)
+        require_own_way(person)
+    except ProductError as error:
+        page = "login" if known is None else "login-again"
+        return redirect(reverse(page, query={"next": then, "refused": error.code}))
+    request.session.pop(THROUGH, None)
+    enter(request, person)
     return redirect(then)
 
 

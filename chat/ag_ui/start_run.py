@@ -81,7 +81,7 @@ def _begin_with(conversation: Conversation, earlier: Sequence[Said]) -> None:
     for said in earlier:
         if said.text.strip():
             parent, parts = (rows[-1] if rows else None), [{"type": "text", "text": said.text}]
-            fields = {"parent": parent, "parts": parts, "depth": len(rows)}
+            fields = {"parent": parent, "parts": parts, "depth": len(rows), "owner_id": conversation.owner_id}
             rows.append(Message(conversation=conversation, role=said.role, **fields))
     if rows:
         conversation.leaf = Message.objects.bulk_create(rows)[-1]

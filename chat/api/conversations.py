@@ -334,7 +334,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
         """What the next turn would send for a draft: room used, what would be left out and why."""
         body = valid(DraftSerializer, request)
         draft, scope = Draft(body["text"], body["files"], body["effort"]), scope_of(self.get_object())
-        model = services.visible_model(body["model"]) or model_for(scope.persona)
+        model = services.visible_model(self.person, body["model"]) or model_for(scope.persona, self.person)
         asked: Any = {"user": self.person, "scope": scope, "draft": draft, "model": model}
         plan = plan_ahead(**asked, count=body["count"])
         return Response({**plan, "offers": offers(**asked, plan=plan)})

@@ -232,6 +232,6 @@ class DocumentBudgetView(ScopedView):
         project = visible_project(self.person, asked["project"]) if "project" in asked else None
         scope = scope or ChatScope(None, project, project.persona if project is not None else None)
         scope = replace(scope, persona=visible_persona(self.person, asked.get("persona")) or scope.persona)
-        model = visible_model(asked.get("model")) or model_for(scope.persona)
+        model = visible_model(self.person, asked.get("model")) or model_for(scope.persona, self.person)
         found = budget(base_context(user=self.person, model=model, scope=scope), scope)
         return Response(BudgetSerializer(found).data)

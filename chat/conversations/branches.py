@@ -10,6 +10,7 @@ from django.db.models.functions import Coalesce
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from accounts.access.rights import models_of
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import busy, idle, lock, require_owner
@@ -18,7 +19,6 @@ from chat.models.tree import asked_together, below, newest_leaf, with_rows
 from chat.prompts.preview import chosen_files
 from chat.turns.submit import Ask, submit
 from core.errors import ProductError
-from llm.models import Model
 
 CONTINUE = "Continue exactly where your last answer stopped."
 
@@ -36,7 +36,7 @@ def edit_question(
     ask = Ask(
         text=text,
         files=_carried(user, message) if files is None else files,
-        models=_usable(_model_of_newest_answer(message)),
+        models=_usable(user, _model_of_newest_answer(message)),
         key=key,
         beside=message.pk,
     )
@@ -55,7 +55,7 @@ def continue_answer(*, user: User, message: Message, key: str | None = None) -> 
         raise ProductError(
             "nothing_to_continue", "Only an answer that was cut off can be continued. Ask a new question instead."
         )
-    ask = Ask(CONTINUE, models=_usable(message.asked_model_id), key=key, parent=message.pk)
+    ask = Ask(CONTINUE, models=_usable(user, message.asked_model_id), key=key, parent=message.pk)
     return submit(user=user, conversation=message.conversation, ask=ask)
 
 
@@ -122,9 +122,9 @@ def _model_of_newest_answer(question: Message) -> UUID | None:
     return question.children.order_by("-id").values_list(asked, flat=True).first()
 
 
-def _usable(model: UUID | None) -> Sequence[UUID]:
-    """None for a model that was switched off since: then the conversation's own model answers."""
-    return list(Model.objects.usable().filter(pk=model).values_list("pk", flat=True)) if model else ()
+def _usable(user: User, model: UUID | None) -> Sequence[UUID]:
+    """None for a model that the user may use no more: then the conversation's own model answers."""
+    return list(models_of(user).filter(pk=model).values_list("pk", flat=True)) if model else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from django.db.models.functions import Coalesce
 
 from accounts.models import User
 from chat.models import Conversation, Message, Tag
-from chat.models.words import READ, MessageWords, Term, as_query, phrases, spans
+from chat.models.words import READ, MessageWords, Term, as_query, messages_with, phrases, spans
 from core.errors import ProductError
 from files.models import File
 from personas.models import Persona
@@ -164,7 +164,10 @@ def matching(rows: QuerySet[Conversation], user: User, query: str) -> QuerySet[C
 
 
 def _messages(user: User, asked: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Message]:
-    rows = Message.objects.filter(conversation__in=_listed(user, tag)).exclude(status=Message.Status.PENDING)
+    """By the index of each person's own words; that those of a phrase stand beside each other is seen in the text."""
+    rows = Message.objects.filter(pk__in=messages_with(user.pk, asked), conversation__in=_listed(user, tag))
+    if all(len(phrase) == 1 for phrase in asked):
+        return rows
     return rows.alias(words=MessageWords(F("parts"))).filter(words=as_query(asked))
 
 

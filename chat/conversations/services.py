@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import Count
 from django.utils import timezone
 
+from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
 from audit.services import record
@@ -32,9 +33,9 @@ MOST_PINNED = 30  # of one person
 MOST_CHOSEN = 500  # conversations that are changed at once
 
 
-def visible_model(pk: object) -> Model | None:
-    """None for no id. Raises `NotFound` for a model that is unknown or switched off."""
-    return get_or_404(Model.objects.usable(), pk, "model") if pk else None
+def visible_model(user: User, pk: object) -> Model | None:
+    """None for no id. Raises `NotFound` for a model that is unknown, switched off or not for this user."""
+    return get_or_404(models_of(user), pk, "model") if pk else None
 
 
 def visible_persona(user: User, pk: object) -> Persona | None:

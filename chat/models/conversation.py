@@ -186,6 +186,17 @@ class Message(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="messages")
+    # The conversation's, which is deleted with its person and never changes hands: by it words are found, see `words`.
+    # Rows go with their conversation, so nothing has to look for those of a person.
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        editable=False,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+    )
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.CASCADE, related_name="children")
     role = models.CharField(max_length=20, choices=Role)
     parts = models.JSONField(default=list)

@@ -95,7 +95,8 @@ def _messages(conversation: Conversation, history: History) -> list[Message]:
     rows: list[Message] = []
     for depth, row in enumerate(history.rows):
         parent = rows[-1] if rows else None
-        rows.append(Message(conversation=conversation, parent=parent, role=row.role, parts=row.parts, depth=depth))
+        whose = {"conversation": conversation, "owner_id": conversation.owner_id}
+        rows.append(Message(**whose, parent=parent, role=row.role, parts=row.parts, depth=depth))
     return rows
 
 

@@ -1,4 +1,4 @@
-"""What can be named as `model`: every persona that the person may use, and every usable model as itself.
+"""What can be named as `model`: every persona and every model that the person may use, the model as itself.
 
 A model has its plain name, a persona the slug of its own. Of several with one name the oldest keeps it, and a model
 before any persona, so that nobody's new persona takes a name over; the others have their UUID. The UUID always works.
@@ -11,20 +11,21 @@ from uuid import UUID
 
 from django.utils.text import slugify
 
+from accounts.access.rights import kept_models_of
 from accounts.models import User
 from core.errors import ProductError
 from llm.models import Model
-from llm.services import usable_models
 from personas.models import Persona
 from personas.services import model_for
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """Either a persona or a model as itself."""
+    """Either a persona or a model as itself, to this user."""
 
     name: str
     row: Persona | Model
+    user: User
 
     @property
     def persona(self) -> Persona | None:
@@ -33,7 +34,7 @@ class Offered:
     @property
     def model(self) -> Model:
         """The model that will answer. Raises `no_model`."""
-        return model_for(self.row) if isinstance(self.row, Persona) else self.row
+        return model_for(self.row, self.user) if isinstance(self.row, Persona) else self.row
 
     def as_json(self) -> dict[str, Any]:
         persona = self.persona
@@ -50,19 +51,19 @@ class Offered:
 def offered(user: User) -> list[Offered]:
     """The personas first, then the models."""
     taken: set[str] = set()
-    rows = sorted(usable_models(), key=lambda row: (row.created, row.pk))
-    models = list(_named(rows, taken))
+    rows = sorted(kept_models_of(user), key=lambda row: (row.created, row.pk))
+    models = list(_named(user, rows, taken))
     personas = Persona.objects.visible_to(user).defer("instructions", "starter_messages")
-    return [*_named(personas.order_by("created", "pk"), taken), *models]
+    return [*_named(user, personas.order_by("created", "pk"), taken), *models]
 
 
-def _named(rows: Iterable[Persona | Model], taken: set[str]) -> Iterator[Offered]:
+def _named(user: User, rows: Iterable[Persona | Model], taken: set[str]) -> Iterator[Offered]:
     for row in rows:
         name = row.name if isinstance(row, Model) else slugify(row.name)
         if not name or name in taken or _is_uuid(name):
             name = str(row.pk)
         taken.add(name)
-        yield Offered(name, row)
+        yield Offered(name, row, user)
 
 
 def _is_uuid(name: str) -> bool:

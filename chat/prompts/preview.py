@@ -47,7 +47,7 @@ def plan_ahead(
     `count`: near the limit the provider is asked to count, as it is before sending; `countable` says that this was not
     asked for and could change the plan. `provider_limit`: what prompt and tools may take by that count, where it is.
     """
-    base = base_context(user=user, model=model or model_for(scope.persona), scope=scope)
+    base = base_context(user=user, model=model or model_for(scope.persona, user), scope=scope)
     if draft.effort is not None:
         base = replace(base, asked_effort=draft.effort)
     files = chosen_files(user=user, ids=draft.files)

@@ -97,7 +97,7 @@ def _model(conversation: Conversation, scope: ChatScope) -> Model:
     newest = conversation.leaf.model if conversation.leaf is not None else None
     if newest is not None and newest.enabled and newest.provider.enabled:
         return newest
-    return model_for(scope.persona)
+    return model_for(scope.persona, conversation.owner)
 
 
 def _outcome(context: TurnContext, leaf: Message) -> Outcome:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from django.utils import timezone
 
-from accounts.models import User, Workspace
+from accounts.access.rights import NO_RIGHTS, Rights, rights_of
+from accounts.models import May, User, Workspace
 from chat.context.rendering import Numbers
 from chat.context.types import ContextRequest, Room
 from chat.models import Conversation, Mention, Message, RunStep, Summary, Turn
@@ -23,6 +24,7 @@ from chat.tools.toolbox import NO_TOOLS, Toolbox, toolbox_for, with_external_too
 from files.models import File
 from llm import tokens
 from llm.models import Model
+from llm.models.workspace import version_now
 from llm.services import RATIO_TRUSTED
 from llm.tokens import Tokenizer
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
@@ -142,6 +144,7 @@ class TurnContext:
     marked: bool = True
     true_ratio: Decimal | None = None  # tokens of the provider for one of ours, where it has counted this very prompt
     asked_effort: str = ""
+    rights: Rights = NO_RIGHTS
     workspace: Workspace = field(default_factory=Workspace)
     texts: Texts = BUILT_IN
 
@@ -252,7 +255,8 @@ def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | Non
     `turn`: one that was claimed, and so knows what else would be asked for here.
     """
     persona, claimed = scope.persona, vars(turn) if turn is not None else {}
-    rules = rules_at(claimed.get("version"))
+    version = claimed.get("version") or version_now()
+    rules = rules_at(version)
     return TurnContext(
         user=user,
         model=model,
@@ -264,6 +268,7 @@ def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | Non
         conversation=scope.conversation,
         project=scope.project,
         asked_effort=scope.conversation.effort if scope.conversation is not None else "",
+        rights=rights_of(user, version),
         workspace=rules.workspace,
         texts=rules.texts,
     )
@@ -303,7 +308,7 @@ def context_of_turn(
 
 async def with_offered_tools(context: TurnContext) -> TurnContext:
     """With the tools that servers list now and those that the calling program brings along."""
-    box = await with_server_tools(context.toolbox, context.persona, context.model)
+    box = await with_server_tools(context.toolbox, context.persona, context.model, context.rights)
     offered = context.options.tools if context.options.tool_choice != "none" else ()
     return replace(context, toolbox=with_external_tools(box, offered))
 
@@ -312,16 +317,19 @@ def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: S
     """What a turn of this draft would be made under. Tool servers are not asked: their last lists count."""
     hand, chosen = Hand(base.user, base.model.name), _chosen_tools(base)
     box = toolbox_for(scope, hand=hand, model=base.model, question=text, files=files, chosen=chosen)
-    tools = with_known_tools(box, base.persona, base.model)
+    tools = with_known_tools(box, base.persona, base.model, base.rights)
     return replace(base, toolbox=tools, tasks=tasks_of_draft(base, text))
 
 
 def _chosen_tools(context: TurnContext) -> Sequence[str]:
-    """Of those for the web and for tasks: the persona's or, without one, what the workspace offers. The tasks of a
-    program's owner are not its business."""
+    """Of those for the web and for tasks: the persona's or, without one, what the workspace offers, and the web only
+    where the person may use it. The tasks of a program's owner are not its business."""
     if context.persona is not None:
-        return context.persona.tools
-    return [*WEB, TASKS] if context.workspace.task_tools and _shows_tasks(context.conversation) else WEB
+        offered = list(context.persona.tools)
+    else:
+        tasks = context.workspace.task_tools and _shows_tasks(context.conversation)
+        offered = [*WEB, TASKS] if tasks else [*WEB]
+    return offered if May.WEB in context.rights.may else [name for name in offered if name not in WEB]
 
 
 def tasks_of_turn(turn: Turn, *, whole_day: bool = True) -> PromptTasks | None:

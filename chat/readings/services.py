@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
 from audit.services import record
@@ -41,8 +42,9 @@ NOT_YET = "Not read yet."
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of which file; `model`: None for the one that the person's conversations have."""
+    """Who asks what of which file; `model`: None for the one that the person's conversations have."""
 
+    user: User
     file: File
     question: str
     model: Model | None = None
@@ -51,8 +53,9 @@ class Asked:
 
 def asked_of(*, user: User, file: File, question: str, model: object, conversation: object) -> Asked:
     """With the rows that these ids name, None and "" for no id. Raises `NotFound`."""
-    usable = Model.objects.usable().select_related("provider")
+    usable = models_of(user).select_related("provider")
     return Asked(
+        user,
         file,
         question,
         get_or_404(usable, model, "model") if model else None,
@@ -281,7 +284,7 @@ def text_of(reading: Reading) -> str:
 
 def usable_model(reading: Reading) -> Model:
     """Raises `model_gone` (409)."""
-    model = Model.objects.usable().select_related("provider").filter(pk__in=[reading.model_id]).first()
+    model = models_of(reading.person).select_related("provider").filter(pk__in=[reading.model_id]).first()
     if model is None:
         detail = "The model was removed or switched off. Ask again with another model."
         raise ProductError("model_gone", detail, status=409)
@@ -309,7 +312,7 @@ def _budget(model: Model, question: str) -> Budget:
 
 
 def _model(asked: Asked) -> Model:
-    return asked.model or model_for(asked.conversation.persona if asked.conversation is not None else None)
+    return asked.model or model_for(asked.conversation.persona if asked.conversation is not None else None, asked.user)
 
 
 def _divided(file: File) -> tuple[str, list[Passage]]:

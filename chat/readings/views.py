@@ -7,6 +7,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from accounts.access.rights import models_of
 from accounts.access.sessions import SignedInRequest as Request
 from chat.citations.services import in_words
 from chat.models import Reading
@@ -18,7 +19,6 @@ from core.errors import NotFound, ProductError
 from core.requests import with_headers, with_row
 from files.models import File
 from files.services import visible_file
-from llm.models import Model
 
 LISTED = 100  # readings on the page of all
 
@@ -48,7 +48,7 @@ def read_file(request: Request, file: File) -> HttpResponse:
         "file": file,
         "asked": asked,
         "problem": problem,
-        "models": Model.objects.usable().select_related("provider").order_by("-default", "name"),
+        "models": models_of(request.user).select_related("provider").order_by("-default", "name"),
         "most": Reading.MAX_QUESTION,
         "before": Reading.objects.listed_for(request.user).filter(file=file).order_by("-id")[:LISTED],
         **_planned(asked, problem),

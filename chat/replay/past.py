@@ -189,7 +189,7 @@ class Contexts:
         if model.pk not in self._today:
             workspace = Workspace(**made_with(call).get("workspace", {}))
             context = context_of_turn(self._turn, model, workspace=workspace)
-            box = with_known_tools(context.toolbox, context.persona, model)
+            box = with_known_tools(context.toolbox, context.persona, model, context.rights)
             offered = context.options.tools if context.options.tool_choice != "none" else ()
             self._today[model.pk] = replace(context, toolbox=with_external_tools(box, offered))
         return self._today[model.pk]

@@ -104,7 +104,7 @@ class TaskRunsView(ScopedView):
             user=self.person,
             task=visible_task(self.person, pk),
             persona=visible_persona(self.person, fields["persona"]),
-            model=visible_model(fields["model"]),
+            model=visible_model(self.person, fields["model"]),
             starts_itself=fields["start"],
         )
         return Response(RunSerializer(made).data, status=status.HTTP_202_ACCEPTED)

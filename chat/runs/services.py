@@ -56,7 +56,7 @@ def create_run(
     _check(task)
     if persona is None and task.project is not None:
         persona = task.project.persona
-    chosen = model or model_for(persona)
+    chosen = model or model_for(persona, user)
     if not chosen.tools:
         raise ProductError(
             "model_without_tools",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, NotRequired, TypedDict
 from uuid import UUID
 
+from accounts.access.rights import models_of
 from accounts.models import User
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import ChatScope, scope_of
@@ -51,7 +52,7 @@ def offers_again(turn: Turn, report: Mapping[str, Any]) -> list[Offer]:
         return []
     context = base_context(user=turn.conversation.owner, model=turn.model, scope=scope_of(turn.conversation))
     room = report["limit"] + report["tools_tokens"]
-    for other in sorted(Model.objects.usable(), key=lambda each: each.window):
+    for other in sorted(models_of(turn.conversation.owner), key=lambda each: each.window):
         frees = replace(context, model=other).room.input_limit - room
         if frees > 0:
             again = Offer(kind="again", id=str(other.pk), title=other.name, frees=frees, fits=True)
@@ -78,7 +79,7 @@ def _files_to_remove(user: User, draft: Draft, error: Mapping[str, Any]) -> Iter
 
 def _larger(user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any], model: Model) -> Iterator[Offer]:
     """The smallest model with a larger window under which the draft fits, and less is left out."""
-    others = [each for each in Model.objects.usable() if each.window > model.window]
+    others = [each for each in models_of(user) if each.window > model.window]
     for other in sorted(others, key=lambda each: each.window):
         planned = plan_ahead(user=user, scope=scope, draft=draft, model=other)
         if planned["fits"]:

@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from accounts.access.rights import models_of
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import PATIENCE, fail, finish, scope_of
 from chat.models.summary import Marks, in_force, marks_on, text_of
@@ -157,8 +158,9 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
 def decided_for(job: SummaryJob) -> TurnContext:
     """What holds for the conversation's next prompt."""
     scope = scope_of(job.conversation)
-    model = Model.objects.usable().filter(pk=job.model_id).first() if job.model_id else None
-    return base_context(user=job.conversation.owner, model=model or model_for(scope.persona), scope=scope)
+    owner = job.conversation.owner
+    model = models_of(owner).filter(pk=job.model_id).first() if job.model_id else None
+    return base_context(user=owner, model=model or model_for(scope.persona, owner), scope=scope)
 
 
 def _writer(job: SummaryJob) -> Model:

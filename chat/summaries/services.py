@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from accounts.access.rights import models_of
 from accounts.models import User
 from chat.context.summary import SECTION_SHARES, SummaryMessage, SummaryPlan
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
@@ -36,7 +37,7 @@ def summarise_now(*, user: User, conversation: Conversation, model: object = Non
     for one that is unknown or switched off, `already_answering` and `summarising` (409), and `nothing_to_summarise`
     (409) when nothing is old enough.
     """
-    chosen = get_or_404(Model.objects.usable(), model, "model") if model else None
+    chosen = get_or_404(models_of(user), model, "model") if model else None
     with idle(user, conversation) as locked:
         job = _job(locked, SummaryJob.Reason.ASKED, model=chosen)
         if _planned(locked, job) is None:

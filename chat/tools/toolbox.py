@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from accounts.access.rights import Rights
 from accounts.models import User
 from chat.context.rendering import ToolGuidance
 from chat.models import Conversation
@@ -33,6 +34,8 @@ from personas.tools import TASKS, WEB
 
 SEPARATOR = "__"  # between the names of a server and of its tool
 WEB_OFF = "The project has the web switched off, so no tool that reaches out is there: {names}."
+WEB_NOT_YOURS = "None of your groups may use the web in answers, so these tools are not there: {names}."
+SERVER_NOT_YOURS = "None of your groups may use the tool server {name}."
 ONE_DENIED = "One result of a search is of a host that the workspace denies; the model did not get it."
 DENIED = "{count} results of searches are of hosts that the workspace denies; the model did not get them."
 
@@ -98,7 +101,8 @@ def toolbox_for(
 ) -> Toolbox:
     """The product's own tools; none for a model that cannot call tools. `files` come with a question not stored yet.
 
-    `chosen`: names of those for the web and for tasks that the persona names or, without one, the workspace offers.
+    `chosen`: names of those for the web and for tasks that the persona names or, without one, the workspace offers, and
+    that whoever asks may use.
     """
     if not model.tools:
         return NO_TOOLS
@@ -114,16 +118,18 @@ def toolbox_for(
     ]
     tools = {guidance.name: tool for guidance, tool in offered}
     asking = frozenset({OPEN_GUIDANCE.name}) & set(tools)
-    notes = tuple(_missing(persona, tools, web=web))
+    notes = tuple(_missing(persona, tools, chosen, web=web))
     return Toolbox(tools, tuple(guidance for guidance, _ in offered), notes, asking, gate, web=web)
 
 
-def _missing(persona: Persona | None, tools: Mapping[str, Tool], *, web: bool) -> Iterator[str]:
+def _missing(
+    persona: Persona | None, tools: Mapping[str, Tool], chosen: Collection[str], *, web: bool
+) -> Iterator[str]:
     """Why there are no tools for the web where somebody may look for them."""
-    if not web and (persona is not None or web_search_tool() is not None):
-        wanted = [name for name in WEB if persona is None or name in persona.tools]
-        if wanted:
-            yield WEB_OFF.format(names=", ".join(wanted))
+    wanted = [name for name in WEB if persona is None or name in persona.tools]
+    lacking = [name for name in wanted if not web or name not in chosen]
+    if lacking and (persona is not None or web_search_tool() is not None):
+        yield (WEB_NOT_YOURS if web else WEB_OFF).format(names=", ".join(lacking))
     elif persona is not None and set(WEB) & set(persona.tools) - set(tools):
         yield "The persona's tools for the web are not there: no search service is set up."
 
@@ -184,18 +190,18 @@ def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...]) -> To
     )
 
 
-def with_known_tools(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox:
+def with_known_tools(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> Toolbox:
     """For a plan: no server is asked. Its tools are those it listed last; a note names a server that never did."""
-    allowed = _allowed(persona, model)
+    box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
     offered = [(server, _unknown(server.name) if tools is None else tools) for server, tools in known_tools()]
     return _with(box, allowed, [(server, _kept_in(server, box) or tools) for server, tools in offered])
 
 
-async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox:
+async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> Toolbox:
     """With the persona's server tools. A server that fails is noted, and the turn goes on without it."""
-    allowed = _allowed(persona, model)
+    box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
     wanted = _servers(allowed)
@@ -204,11 +210,16 @@ async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model)
     return _with(box, allowed, found)
 
 
-def _allowed(persona: Persona | None, model: Model) -> list[str]:
-    """The server tools that the persona names; none for a model that cannot call tools."""
+def _allowed(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> tuple[Toolbox, list[str]]:
+    """The server tools that the persona names and its user may use; none for a model that cannot call tools. Servers
+    that they may not use are noted in the box."""
     if persona is None or not model.tools:
-        return []
-    return [name for name in persona.tools if SEPARATOR in name]
+        return box, []
+    named = [name for name in persona.tools if SEPARATOR in name]
+    lacking = sorted(name for name in _servers(named) if not rights.uses_server(name))
+    notes = (SERVER_NOT_YOURS.format(name=name) for name in lacking)
+    allowed = [name for name in named if not _servers([name]) & {*lacking}]
+    return replace(box, notes=(*box.notes, *notes)), allowed
 
 
 def _servers(allowed: Sequence[str]) -> set[str]:

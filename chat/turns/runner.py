@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db import DatabaseError
 
+from accounts.access.rights import rights_of
 from chat.citations.judging import checked
 from chat.citations.services import check
 from chat.context import cache
@@ -31,6 +32,7 @@ from chat.tools.files import SEARCH_GUIDANCE
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
+from chat.turns.rights import Uses, require_model, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_event
 from chat.usage.asking import Charge
 from core.background import completed, first_on_database, on_database, persistently
@@ -102,7 +104,8 @@ def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None, ModelError | None] 
     if turn.model is None or not turn.model.usable:
         return turn, None, None
     why = outage_of(turn.model)
-    model = available(turn.model) if why is not None else turn.model
+    allowed = rights_of(turn.conversation.owner, vars(turn)["version"]).models
+    model = available(turn.model, allowed=allowed) if why is not None else turn.model
     return turn, context_of_turn(turn, model) if model is not None else None, why
 
 
@@ -149,7 +152,7 @@ class _Run:
     async def _work(self, publisher: "asyncio.Task[None]") -> Ending:
         """Asks the model until it has answered, or until something else ends the turn first."""
         model = asyncio.create_task(self._ask())
-        keeper = asyncio.create_task(keep(self.turn, self.answer))
+        keeper = asyncio.create_task(keep(self.turn, self.answer, self._uses))
         stop = asyncio.create_task(event_stream.wait_for_stop(self.turn.pk))
         others = (keeper, stop)
         try:
@@ -157,6 +160,8 @@ class _Run:
             # A model that has finished has finished, even when a stop came in the same moment.
             if model.done():
                 return await model
+            if keeper.done() and not keeper.exception() and (said := keeper.result()):
+                return Ending(Turn.Status.FAILED, "right_lost", said)
             if stop.done() or (keeper.done() and not keeper.exception()):
                 return Ending(Turn.Status.STOPPED)
             failure = publisher.exception() if publisher.done() else keeper.exception()
@@ -199,16 +204,21 @@ class _Run:
             return UNEXPECTED
 
     async def _begin(self, context: TurnContext) -> None:
+        require_model(context)
         # Before anybody reads it: what is decided after the answer goes by the same tools.
         self.context = await with_offered_tools(context)
         self.tools = guarded(self.context.toolbox, self.answer, self._news.set)
         self.answer.external = frozenset(tool.name for tool in self.context.toolbox.external)
 
+    def _uses(self) -> Uses | None:
+        """None until it is begun."""
+        return uses_of(self.context) if hasattr(self, "context") else None
+
     async def _next_model(self, why: ModelError, added: Sequence[Message]) -> None:
         """Another model goes on from what the turn has added. Raises the error when there is none."""
         failed = self.context.model
         note_outage(failed, why)
-        model = await on_database(available, self.turn.model or failed, failed)
+        model = await on_database(available, self.turn.model or failed, failed, self.context.rights.models)
         if model is None:
             raise why
         thought = any(message.reasoning is not None for message in added)

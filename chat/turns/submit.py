@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from accounts.access.rights import kept_models_of
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.conversation_state import (
@@ -38,7 +39,6 @@ from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 from files.models import File
 from llm.models import Effort, Model
-from llm.services import usable_models
 from personas.services import one_of
 
 MAX_TEXT = 1_000_000  # characters of one message
@@ -243,7 +243,8 @@ class Place(NamedTuple):
 
 def _message(conversation: Conversation, parent: Place | None, role: str, **fields: object) -> Message:
     above, depth = (None, 0) if parent is None else (parent.pk, parent.depth + 1)
-    return Message(conversation=conversation, parent_id=above, role=role, depth=depth, **fields)
+    whose = {"conversation": conversation, "owner_id": conversation.owner_id}
+    return Message(**whose, parent_id=above, role=role, depth=depth, **fields)
 
 
 def turns_of_key(conversation: Conversation, key: str | None) -> list[Turn]:
@@ -287,7 +288,7 @@ def _parent(conversation: Conversation, ask: Ask, standing: Standing) -> Place |
 def models_of(conversation: Conversation, chosen: Sequence[UUID], version: UUID | None = None) -> list[Model]:
     """Those that are asked, as administrators had set them at this version of the workspace or later; without one as
     they are now."""
-    usable = usable_models(version)
+    usable = kept_models_of(conversation.owner_id, version)
     if not chosen:
         return [one_of(usable, scope_of(conversation).persona)]
     if len(chosen) > MAX_MODELS:

@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import trigger_client_event
 
+from accounts.access.rights import models_of
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import services
@@ -144,7 +145,9 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     """What sending the draft would mean: the line under the composer and the panel behind it."""
     scope = asked_scope(request, pk, request.POST)
     draft = Draft(request.POST.get("text", ""), _ids(request, "files", "file"), request.POST.get("effort"))
-    model = services.visible_model(next(iter(request.POST.getlist("model")), None)) or model_for(scope.persona)
+    model = services.visible_model(request.user, next(iter(request.POST.getlist("model")), None)) or model_for(
+        scope.persona, request.user
+    )
     # A panel is opened now and then; the line is asked for with almost every key, and to count once nobody types.
     shown = _plan(request.user, scope, draft, model, count=not {"panel", "count"}.isdisjoint(request.GET))
     if "panel" not in request.GET:
@@ -285,7 +288,7 @@ def use_prompt(request: Request, found: SavedPrompt) -> HttpResponse:
 def all_models(request: Request) -> HttpResponse:
     """All that can be asked, for a page that offers the first of many. `again`: for the menu of an answer."""
     template = "chat/_again_models.html" if "again" in request.GET else "chat/_who_models.html"
-    return render(request, template, {"models": Model.objects.usable()})
+    return render(request, template, {"models": models_of(request.user)})
 
 
 @require_GET

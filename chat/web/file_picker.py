@@ -40,7 +40,9 @@ class Choice:
 def pick(request: Request, pk: UUID | None = None) -> HttpResponse:
     """The rows for `q`, each held against the line that holds with the composer's other fields."""
     scope = asked_scope(request, pk, request.GET)
-    model = services.visible_model(next(iter(request.GET.getlist("model")), None)) or model_for(scope.persona)
+    model = services.visible_model(request.user, next(iter(request.GET.getlist("model")), None)) or model_for(
+        scope.persona, request.user
+    )
     allowed = budget(base_context(user=request.user, model=model, scope=scope), scope)
     ids = [identifier(each, "file") for name in ("files", "unread") for each in request.GET.getlist(name) if each]
     chosen = {file.pk: counted(file) for file in chosen_files(user=request.user, ids=ids)}

@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from accounts.access.rights import models_of
 from accounts.models import User
 from chat.conversations.branches import CONTINUE, BranchView, branches_of, side_by_side
 from chat.models import Conversation, Message, SummaryJob, Turn
@@ -26,7 +27,7 @@ from chat.turns.services import shown as shown_call
 from core.errors import ProductError
 from core.i18n import percent
 from files.models import File
-from llm.models import Effort, Model
+from llm.models import Effort
 from personas.models import Persona
 from personas.services import model_for
 
@@ -307,11 +308,11 @@ def choices(user: User, scope: ChatScope, *, all_models: bool) -> dict[str, Any]
     persona = scope.persona
     leaf = scope.conversation.leaf_id if scope.conversation else None
     asked = Message.objects.filter(pk__in=[leaf]).values_list(Coalesce("turn__model", "model"), flat=True).first()
-    models = list(Model.objects.usable())
+    models = list(models_of(user))
     chosen = next((model for model in models if model.pk == asked), None)
     if chosen is None:
         with suppress(ProductError):
-            chosen = model_for(persona)
+            chosen = model_for(persona, user)
     offered = models if all_models else models[:OFFERED] + [each for each in models[OFFERED:] if each == chosen]
     bundled = bool(chosen and settings.BUNDLED_MODEL_URL and chosen.provider.base_url == settings.BUNDLED_MODEL_URL)
     return {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 
+from accounts.access.rights import models_of
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.models import Conversation, ModelCall
@@ -68,9 +69,9 @@ class Meter:
 
 
 def project_meter(*, user: User, project: Project) -> Meter:
-    scope, chosen = ChatScope(None, project, project.persona), model_for(project.persona)
+    scope, chosen = ChatScope(None, project, project.persona), model_for(project.persona, user)
     files, failed = _files(user, scope, chosen)
-    usable = Model.objects.usable()
+    usable = models_of(user)
     fits = [(model.name, not _files(user, scope, model)[0].by_search) for model in usable]
     return Meter(chosen, files, failed, fits)
 

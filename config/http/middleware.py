@@ -140,6 +140,8 @@ class SecondFactorMiddleware:
         "login-second",
         "login-passkey",
         "login-passkey-options",
+        "login-openid",
+        "login-openid-done",
         "logout",
         "logo",
         "manifest",

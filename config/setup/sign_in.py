@@ -10,8 +10,9 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from accounts.access.login import proceed
+from accounts.access.login import proceed, providers
 from accounts.forms import AdminSignInForm, SignInForm
+from accounts.models import User
 from config.setup import services
 
 
@@ -26,6 +27,13 @@ class SignInView(auth.LoginView):
         if then == reverse("chat:home") and services.begin(user=person):
             then = reverse("setup:start")
         return redirect(proceed(self.request, person, then))
+
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        found = providers()
+        person = self.request.user
+        own = person.has_usable_password() if isinstance(person, User) else not any(each.only for each in found)
+        refused = self.request.GET.get("refused", "")
+        return {**super().get_context_data(**more), "providers": found, "passwords": own, "refused": refused}
 
 
 class SignInAgainView(LoginRequiredMixin, SignInView):

@@ -147,13 +147,18 @@ def persona(request: Request) -> HttpResponse:
 def invite(request: Request) -> HttpResponse:
     """A POST shows the link of whoever was invited, this once."""
     form, link, person = invitation(request.user, request.POST if request.method == "POST" else None), "", None
+    mailed, problem = False, ""
     if form.is_bound and form.is_valid():
         person = form.save(commit=False)
         key = people.invite(user=request.user, person=person)
         link = request.build_absolute_uri(reverse("welcome", args=[person.pk], query={"key": key}))
+        try:
+            mailed = bool(people.mail_links([(person, link)]))
+        except ProductError as error:
+            problem = error.detail
         form = invitation(request.user)
     days = settings.PASSWORD_RESET_TIMEOUT // 86_400
-    context = {"form": form, "link": link, "invited": person, "days": days}
+    context = {"form": form, "link": link, "invited": person, "days": days, "mailed": mailed, "problem": problem}
     return _page(request, "people", context, status=422 if form.is_bound else 200)
 
 

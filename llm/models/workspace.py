@@ -1,9 +1,9 @@
 """What only administrators set, kept by each process for as long as it stands in the database as it was read.
 
 One row holds a version. Triggers of the database put another in its place whenever a provider, a model, a budget
-profile, a system prompt or the workspace's settings change, in the same transaction and by whatever way: a service, the
-admin, SQL by hand. Whoever begins a turn or carries one out reads the version along with rows that they need anyway.
-What was kept under another is read again.
+profile, a system prompt, a group of people or the workspace's settings change, in the same transaction and by whatever
+way: a service, the admin, SQL by hand. Whoever begins a turn or carries one out reads the version along with rows that
+they need anyway. What was kept under another is read again.
 
 Versions are random and not counted, so that one of a transaction that was rolled back never comes again. What
 a model teaches with every answer (`token_ratio`, `ratio_samples`, `reads`) makes no new version.
@@ -16,7 +16,10 @@ from uuid import UUID, uuid4
 from django.db import models
 from django.db.models import Q
 
+Key = TypeVar("Key")
 Value = TypeVar("Value")
+
+MOST_KEPT = 20_000  # values of one `KeptOf`; then it begins anew
 
 
 class WorkspaceVersion(models.Model):
@@ -42,7 +45,7 @@ class Kept(Generic[Value]):
 
         `version` must have been read after whatever the same transaction has changed itself.
         """
-        version = version or WorkspaceVersion.objects.values_list("version", flat=True).first()
+        version = version or version_now()
         kept = self._kept
         if kept is None or kept[0] != version:
             kept = (version or uuid4(), self._read())  # where there is none, nobody finds it again
@@ -53,3 +56,26 @@ class Kept(Generic[Value]):
     def last(self) -> Value | None:
         """As it was read last, whatever has changed since."""
         return self._kept[1] if self._kept is not None else None
+
+
+class KeptOf(Generic[Key, Value]):
+    """As `Kept`, of many things: what `read` returns of each, by its key."""
+
+    def __init__(self, read: Callable[[Key, UUID | None], Value]) -> None:
+        self._read = read
+        self._all: Kept[dict[Key, Value]] = Kept(dict)
+
+    def at(self, key: Key, version: UUID | None = None) -> Value:
+        """As it was at this version or later; `read` is given the version."""
+        version = version or version_now()
+        found = self._all.at(version)
+        if key not in found:
+            if len(found) >= MOST_KEPT:
+                found.clear()
+            found[key] = self._read(key, version)
+        return found[key]
+
+
+def version_now() -> UUID | None:
+    """None where there is none, which nothing is kept under."""
+    return WorkspaceVersion.objects.values_list("version", flat=True).first()

@@ -76,11 +76,20 @@ def with_limits() -> None:
         services.end()
 
 
+def with_a_million() -> list[dict[str, Any]]:
+    services = Services()
+    try:
+        urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
+        return separately("scripts.bench.message_search", **urls)
+    finally:
+        services.end()
+
+
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
     wanted = wanted or [
         *("context", "rendering", "plan", "replay", "files", "page", "looks", "turn", "hanging", "shares", "search"),
-        "retrieval",
+        *("messages", "retrieval"),
     ]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
@@ -88,6 +97,8 @@ def main(wanted: list[str]) -> None:
         show("Rendering (400,000 hostile characters)", separately("scripts.bench.rendering"))
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
+    if "messages" in wanted:
+        show("Messages (search among a million of them)", with_a_million())
     if "retrieval" in wanted:
         show("Retrieval (how well search ranks, and how long that takes)", retrieval.rows())
     if "shares" in wanted:

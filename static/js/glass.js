@@ -62,7 +62,14 @@ function lights(target) {
   return [...rows, ...pieces, ...(row && message ? [message] : [])];
 }
 
-for (const type of ["pointerover", "focusin"]) document.addEventListener(type, ({ target }) => lightUp(target));
+/** @type {EventTarget | null} */
+let pointed = null;
+document.addEventListener("focusin", ({ target }) => lightUp(target));
+// Not `pointerover`: that comes, too, when the page moves beneath a pointer that rests, and would take the light of the focus.
+document.addEventListener("pointermove", ({ target }) => {
+  if (target !== pointed) lightUp(target);
+  pointed = target;
+});
 
 // --- the dialog over the conversation in which it is shared ---
 

@@ -51,18 +51,34 @@ export function whoAnswers(form) {
   sheet.addEventListener("toggle", ({ newState }) => newState === "open" && complete(sheet));
 }
 
-/** Of many models the page has some; all come here, and those that were chosen stay so. @param {HTMLElement} sheet */
+/**
+ * Of many models the page has some; the others come among them. What is there stays the element it is: somebody may be at
+ * it with the keyboard, and what was chosen stays so.
+ *
+ * @param {HTMLElement} sheet
+ */
 async function complete(sheet) {
   const link = find(HTMLAnchorElement, "[data-all-models]", sheet);
   const response = link && (await fetch(link.dataset.allModels ?? "").catch(() => null));
   if (!response?.ok) return; // the link is there still, and leads to a page that has them
-  const list = parse(await response.text()).body;
-  for (const { value } of all(HTMLInputElement, "input[name=model]:checked", sheet))
-    find(HTMLInputElement, `input[value="${CSS.escape(value)}"]`, list)?.toggleAttribute("checked", true);
-  for (const each of all(HTMLElement, ".who-model", sheet)) each.remove();
-  need(HTMLElement, ".who-models", sheet).append(...list.children);
+  const found = parse(await response.text());
+  const list = need(HTMLElement, ".who-models", sheet);
+  const known = new Map(all(HTMLElement, ".who-model", list).map((each) => [modelOf(each).value, each]));
+  let last = need(HTMLElement, "legend", list);
+  for (const each of all(HTMLElement, ".who-model", found)) {
+    const there = known.get(modelOf(each).value);
+    if (!there) last.after(each);
+    last = there ?? each;
+  }
+  const focused = link === document.activeElement;
   link?.remove();
   sheet.dispatchEvent(new Event("models"));
+  if (focused) find(HTMLInputElement, "input[name=model]:checked", list)?.focus();
+}
+
+/** @param {HTMLElement} row */
+function modelOf(row) {
+  return need(HTMLInputElement, "input[name=model]", row);
 }
 
 /** As if a person had chosen it, and it alone. @param {HTMLFormElement} form @param {string} model its id */

@@ -162,8 +162,9 @@ def test_codes_are_not_guessed_from_many_addresses(olga: User, settings: Setting
 def test_what_is_no_passkey_signs_nobody_in(sent: str) -> None:
     here = browser()
     assert here.post("/login/passkey/options/").json()["userVerification"] == "required"
-    answer = here.post("/login/passkey/", {"credential": sent, "next": "/"})
-    assert answer.status_code == 403 and "The passkey was not taken" in answer.content.decode()
+    answer = here.post("/login/passkey/", {"credential": sent, "next": "/files/"}, follow=True)
+    assert answer.redirect_chain == [("/login/?next=%2Ffiles%2F&refused=passkey_refused", 302)]
+    assert "The passkey was not taken" in answer.content.decode() and not signed_in(here)
 
 
 # One's own page

@@ -6,6 +6,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts import people
+from accounts.models import OpenIDIdentity, User
 from accounts.second_factors.services import add_app, make_codes
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
@@ -15,6 +16,8 @@ from chat.models import Reading
 from personas.models import Persona
 from projects import services as projects
 from tests.accounts.factors import code_of
+from tests.accounts.openid_browser import row_of, sign_in
+from tests.accounts.openid_provider import providing
 from tests.audit.acts import page, program
 from tests.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
 from tests.config.household import session_of
@@ -119,6 +122,23 @@ def _(w: World) -> None:
 @page("person.signed_out_everywhere")
 def _(w: World) -> None:
     w.post("/settings/sessions/end/")
+
+
+@page("person.linked")
+def _(w: World) -> None:
+    User.objects.filter(pk=w.olga.pk).update(email="olga@example.org")
+    with providing() as there:
+        there.person |= {"email": "olga@example.org", "email_verified": True}
+        sign_in(there, row_of(there, matches_email=True), Client(REMOTE_ADDR=AGENT))
+
+
+@page("person.signed_out_by_provider")
+def _(w: World) -> None:
+    with providing() as there:
+        row = row_of(there)
+        OpenIDIdentity.objects.create(user=w.olga, issuer=row.issuer, subject=there.person["sub"])
+        token = there.logout_token(sub=there.person["sub"])
+        w.post(reverse("openid-sign-out", args=[row.pk]), {"logout_token": token}, who=Client(REMOTE_ADDR=AGENT))
 
 
 @page("conversation.exported")

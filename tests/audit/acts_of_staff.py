@@ -12,7 +12,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.groups.services import follow_claims, save_group
+from accounts.models import OpenIDProvider, PeopleGroup, User
 from accounts.second_factors.services import add_app
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
@@ -137,6 +138,54 @@ def _(w: World) -> None:
 @staff("webhook.switched_off")
 def _(w: World) -> None:
     w.manage("accounts_webhook_switch_off", create_webhook(user=w.olga, url=URL, events=["file.ready"], origin="x"))
+
+
+def openid_form(name: str) -> dict[str, Any]:
+    return {"name": name, "issuer": "http://127.0.0.1:9", "client_id": "here", "new_secret": SECRET, "enabled": "on"}
+
+
+def openid_provider() -> OpenIDProvider:
+    return OpenIDProvider.objects.create(name="Company", issuer="http://127.0.0.1:9", client_id="here")
+
+
+@staff("openid_provider.added")
+def _(w: World) -> None:
+    w.manage("accounts_openidprovider_add", form=openid_form("Company"))
+
+
+@staff("openid_provider.changed")
+def _(w: World) -> None:
+    w.manage("accounts_openidprovider_change", openid_provider(), openid_form("Firm"))
+
+
+@staff("openid_provider.deleted")
+def _(w: World) -> None:
+    w.manage("accounts_openidprovider_delete", openid_provider())
+
+
+def people_group(w: World) -> PeopleGroup:
+    return save_group(user=None, group=None, fields={"name": "Sales", "members": [w.olga]})
+
+
+@staff("people_group.added")
+def _(w: World) -> None:
+    w.manage("accounts_peoplegroup_add", form={"name": "Sales", "members": [w.olga.pk], "may": ["share"]})
+
+
+@staff("people_group.changed")
+def _(w: World) -> None:
+    w.manage("accounts_peoplegroup_change", people_group(w), {"name": "Sales", "all_models": "on"})
+
+
+@staff("people_group.deleted")
+def _(w: World) -> None:
+    w.manage("accounts_peoplegroup_delete", people_group(w))
+
+
+@act("people_group.members_changed", How.SYSTEM)
+def _(w: World) -> None:
+    group = save_group(user=None, group=None, fields={"name": "Sales", "claim": "sales"})
+    follow_claims(person=w.olga, claims=[group.claim])
 
 
 @staff("group.added")

@@ -27,7 +27,7 @@ def test_an_act_is_recorded(world: World, action: str, how: How, does: Act) -> N
     found = [entry for entry in recorded if entry.action == action and entry.how == how]
     assert found, [(entry.action, entry.how) for entry in recorded]
     actor = {How.PAGE: "olga", How.COMMAND: "operator", How.SYSTEM: ""}.get(how, "admin")
-    expected = "" if action == "person.sign_in_failed" else actor
+    expected = "" if action in ("person.sign_in_failed", "person.signed_out_by_provider") else actor
     ids = {"olga": world.olga.pk, "admin": world.admin.pk}
     for entry in found:
         assert (entry.actor_name, entry.actor_id) == (expected, ids.get(expected))

@@ -23,6 +23,7 @@ def past(user: User, pairs: int, *, words: int = 20, persona: Persona | None = N
             rows.append(
                 Message(
                     conversation=conversation,
+                    owner=user,
                     parent=parent,
                     role=role,
                     depth=len(rows),

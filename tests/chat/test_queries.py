@@ -142,8 +142,8 @@ def test_how_things_stand_is_asked_of_the_conversation_and_of_its_person(owner: 
 
 def test_rows_are_stored_as_django_would_and_all_or_none(owner: User, model: Model) -> None:
     place = Conversation.objects.create(owner=owner)
-    question = Message(conversation=place, role="user", parts=[{"type": "text", "text": "100 % {sure}"}])
-    answer = Message(conversation=place, parent=question, depth=1, role="assistant", model=model)
+    question = Message(conversation=place, owner=owner, role="user", parts=[{"type": "text", "text": "100 % {sure}"}])
+    answer = Message(conversation=place, owner=owner, parent=question, depth=1, role="assistant", model=model)
     turn = Turn(conversation=place, user_message=question, answer=answer, model=model, options={"stop": ["%s"]})
     place.title, place.leaf = "A title", answer
     store([question, answer, turn], place, ["title", "leaf"])

@@ -42,7 +42,7 @@ def book(person: Person, *answers: dict[str, Any], fact: str = "") -> File:
 
 
 def asked(file: File, model: Model, answer: str = "Ten kg [1][2].") -> services.Asked:
-    return services.Asked(file, f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
+    return services.Asked(file.owner, file, f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
 
 
 def begun(person: Person, question: services.Asked) -> Reading:
@@ -276,10 +276,10 @@ def test_what_cannot_be_begun_is_refused(application: Application, person: Perso
     question = asked(file, model)
     for text, code in (("  ", "empty_question"), ("x" * 10_001, "question_too_long")):
         with pytest.raises(ProductError, match=code):
-            services.start_reading(user=person.user, asked=services.Asked(file, text, model), calls=4)
+            services.start_reading(user=person.user, asked=services.Asked(person.user, file, text, model), calls=4)
     empty = File.objects.get(pk=upload(person, "empty.txt", b" ")["id"])
     with pytest.raises(ProductError, match="nothing_to_read"):
-        services.planned(asked=services.Asked(empty, QUESTION, model))
+        services.planned(asked=services.Asked(person.user, empty, QUESTION, model))
     several = [begun(person, question) for _ in range(3)]
     with pytest.raises(ProductError, match="readings_running"):
         begun(person, question)

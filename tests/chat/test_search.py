@@ -1,14 +1,18 @@
 """Search in all messages of a person, and a conversation opened at what was found."""
 
 import re
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import User
+from chat.conversations.importing.jobs import store
+from chat.conversations.importing.reading import Foreign, Said
 from chat.conversations.search import excerpt, search
 from chat.models import Conversation, Message
 from chat.models.words import phrases, tsquery
@@ -228,3 +232,42 @@ def test_the_page_of_a_search_says_how_many_titles_there_are_and_shows_more(user
     assert "5 of 8 titles" in page and 'href="?q=warehouse&amp;titles=105"' in page
     assert page.count("<mark>Warehouse</mark>") == 5
     assert browser.get("/search/?q=warehouse&titles=105").content.decode().count("<mark>Warehouse</mark>") == 8
+
+
+def read_by(user: User, query: str) -> int:
+    """How many messages the index gives to a search."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        given = "SELECT pg_stat_get_xact_tuples_returned('message_owned_words'::regclass)"
+        cursor.execute(given)
+        (before,) = cursor.fetchone()
+        search(user=user, query=query)
+        cursor.execute(given)
+        return int(cursor.fetchone()[0] - before)
+
+
+@pytest.mark.parametrize(("query", "own"), [("everywhere", 2), ("every", 2), ("ev th", 1), ('"everywhere third"', 1)])
+def test_what_others_wrote_is_not_read_by_a_search(user: User, query: str, own: int) -> None:
+    text = [{"type": "text", "text": "everywhere third"}]
+    for name in ("other", "another"):
+        past(User.objects.create_user(name), 10, parts=text)
+    saying(user, "everywhere third")
+    saying(user, "everywhere")
+    assert read_by(user, query) == own
+    assert len(search(user=user, query=query).hits) == own
+
+
+def test_a_message_belongs_to_whom_its_conversation_does(user: User) -> None:
+    """Also one that was written by code that does not know whose it is, and one of before the column."""
+    said = [Said("1", None, True, "brought along", None)]
+    conversation = store(user, Foreign("elsewhere:1", "", None, None, False, said, None))
+    saying(user, "written")
+    assert set(Message.objects.values_list("owner", flat=True)) == {user.pk}
+    other = User.objects.create_user("other")
+    saying(other, "theirs")
+    Message.objects.update(owner=None)
+    assert not search(user=user, query="brought").hits
+    migration = import_module("chat.migrations.0041_index_of_owned_messages")
+    migration.fill(None, connection.schema_editor())
+    assert [hit.message.conversation for hit in search(user=user, query="brought").hits] == [conversation]
+    assert set(Message.objects.filter(conversation__owner=other).values_list("owner", flat=True)) == {other.pk}

@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.access.sessions import public_name
-from accounts.models import AdminRecord, User, Webhook, WebhookDelivery, Workspace
+from accounts.models import AdminRecord, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery, Workspace
 from accounts.services import create_token
 from audit.models import Entry
 from chat.models import (
@@ -102,7 +102,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     provider = Provider.objects.create(name=unique, base_url="http://127.0.0.1:9/v1", api_key=SECRET)
     prompt = save_prompt(user=None, kind=SystemPrompt, text="Be kind.", activate=False)
     profile, reminder = BudgetProfile.objects.create(name=unique), Reminder.objects.create(text="Be brief.")
-    group = Group.objects.create(name=unique)
+    group, people_group = Group.objects.create(name=unique), _people_group(unique, owner)
     model = Model.objects.create(provider=provider, name="m")
     persona = Persona.objects.create(owner=owner, name=PRIVATE, instructions=PRIVATE)
     own = Reminder.objects.create(text=PRIVATE, scope=Reminder.Scope.PERSONA)
@@ -110,11 +110,14 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     token, _ = create_token(user=owner, name="notebook")
     turn = _turn(owner, model, persona)
     rows: list[Row] = [owner, provider, prompt, profile, own, reminder, group, model, persona, token, turn]
-    rows += [turn.conversation, turn.user_message, turn.answer]
+    rows += [people_group, turn.conversation, turn.user_message, turn.answer]
     search = WebSearch.objects.create(name=unique, base_url="http://127.0.0.1:9", api_key=SECRET)
     server = ToolServer.objects.create(name=unique[:24], base_url="http://127.0.0.1:9/mcp", api_key=SECRET)
     web_access = WebAccess.objects.create(denied_hosts="bad.example")
     workspace = Workspace.objects.create()
+    signs_in = OpenIDProvider.objects.create(
+        name=unique, issuer="http://127.0.0.1:9", client_id="here", client_secret=SECRET, enabled=False
+    )
     about: dict[str, Any] = {"tool": "open_url", "host": "a.example", "allowed": True}
     permission = ToolPermission.objects.create(conversation=turn.conversation, **about)
     embedder = Embedder.objects.create(name=unique, api_key=SECRET)
@@ -130,7 +133,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     spent = ModelCall.objects.create(person=owner, turn=turn, model=model, purpose="answer", input=2, output=1)
     rows += [summary_prompt, prompt_text, summary, job, spent]
     run = _run(owner, task)
-    rows += [permission, web_access, workspace]
+    rows += [permission, web_access, workspace, signs_in]
     rows += [embedder, reranker, search, server, project, file, member, invitation, task, change, run]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
@@ -140,11 +143,10 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     rows.append(for_everybody)
     rows += [Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     reading = _reading(turn, file)
-    rows.append(reading)
     hook, delivery = _webhook(owner)
     what = {"action": 2, "what": "user", "row": "somebody"}
     rows.append(Entry.objects.filter(object_id=str(token.pk)).latest("sequence"))
-    rows += [hook, delivery, AdminRecord.objects.create(username="gone", at=timezone.now(), **what)]
+    rows += [reading, hook, delivery, AdminRecord.objects.create(username="gone", at=timezone.now(), **what)]
     values = {
         **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},
         "c/pk": str(turn.conversation_id),
@@ -154,6 +156,9 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "turns/pk": str(turn.pk),
         "shares/pk": str(share.pk),
         "welcome/pk": str(owner.pk),
+        "openid/pk": str(
+            signs_in.pk
+        ),  # it is switched off: what is open to anybody is in tests/accounts/test_openid.py
         "s/token": "never-made",  # a link that exists is for everybody: tests/chat/test_sharing.py
         "import/pk": str(brought.pk),
         "imports/pk": str(brought.pk),
@@ -201,7 +206,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "format": "json",
     }
     yield Household(values, rows, {"prompts/pk": str(for_everybody.pk)})
-    prompts = (prompt, summary_prompt, prompt_text, for_everybody)
+    prompts = (prompt, summary_prompt, prompt_text, for_everybody, people_group, signs_in)
     for row in (provider, *prompts, profile, own, reminder, group, embedder, search, server, web_access, workspace):
         row.delete()
 
@@ -209,6 +214,12 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
 def session_of(owner: User) -> str:
     """The public name of a session that its owner has open."""
     return public_name(str(signed_in(owner).session.session_key))
+
+
+def _people_group(name: str, member: User) -> PeopleGroup:
+    group = PeopleGroup.objects.create(name=name)
+    group.members.add(member)
+    return group
 
 
 def _turn(owner: User, model: Model, persona: Persona) -> Turn:

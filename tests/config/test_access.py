@@ -16,6 +16,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # What anybody may see: signing in, what load balancers ask, and the description of the API, which holds no data.
 PUBLIC = {
     "/login/",
+    "/login/forgotten/",
     "/admin/login/",
     "/livez",
     "/readyz",

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from pytest_django.fixtures import Settings
 
+from config.management.commands.doctor import client_addresses
 from files.extraction.process import layers_that_hold
 from llm.models import Model, Provider
 from tests.product import ROOT, Product
@@ -124,10 +126,13 @@ def test_what_is_wrong_is_said_with_how_to_mend_it(product: Product, tmp_path: P
     assert "Traceback" not in result.stderr
 
 
-def test_behind_a_proxy_it_is_said_whose_address_counts(product: Product) -> None:
-    unset = doctor(product, HTTPS_ONLY="true")
-    assert re.search(r"^warn  Client addresses: .*→ .*TRUSTED_PROXIES", unset.stdout, re.MULTILINE), unset.stdout
-    assert "ok    Client addresses: from X-Forwarded-For" in doctor(product, TRUSTED_PROXIES="1").stdout
+def test_behind_a_proxy_it_is_said_whose_address_counts(settings: Settings) -> None:
+    settings.HTTPS_ONLY, settings.TRUSTED_PROXIES = True, 0
+    [unset] = client_addresses()
+    settings.TRUSTED_PROXIES = 1
+    [trusted] = client_addresses()
+    assert (unset.state, trusted.state) == ("warn", "ok")
+    assert "TRUSTED_PROXIES" in unset.mend and "from X-Forwarded-For" in trusted.detail
 
 
 def test_keys_that_cannot_be_decrypted_and_a_silent_provider_are_found(

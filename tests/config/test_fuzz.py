@@ -3,6 +3,7 @@ and no answer is other than the description says. `make fuzz` does the same for 
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ CHECKS = [
 ELSEWHERE = {"turns_events", "export", "ag_ui_run"}
 
 
+@cache  # it takes half a second, and every group of operations asks for it
 def description() -> Any:
     return SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]  # theirs is untyped
 
@@ -47,6 +49,13 @@ OPERATIONS = sorted(
     }
 )
 TAGS = sorted({tag for tag, name in OPERATIONS if name not in ELSEWHERE})
+
+
+@cache
+def loaded() -> Any:
+    schema = schemathesis.openapi.from_dict(description())
+    schema.app = get_wsgi_application()
+    return schema
 
 
 class _Undone(Exception):
@@ -76,8 +85,7 @@ def token(household: Household, settings: Settings, tmp_path: Any) -> str:
 def test_no_request_fails_and_no_answer_is_undescribed(
     tag: str, household: Household, token: str, record_property: Any
 ) -> None:
-    schema = schemathesis.openapi.from_dict(description())
-    schema.app = get_wsgi_application()
+    schema = loaded()
     requests, wrong = 0, []
     for name in (name for of, name in OPERATIONS if of == tag and name not in ELSEWHERE):
         operation = schema.find_operation_by_id(name)

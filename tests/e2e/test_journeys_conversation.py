@@ -295,6 +295,7 @@ def test_a_conversation_is_led_by_keys_alone(look: Look, contracts: str, three: 
     expect(answer(page)).to_contain_text("The fee is limited")
     expect_complete(page)
     read_by_keys(look, keys)
+    asked_elsewhere_by_keys(look, keys, three[0])
     look.check()
 
 
@@ -356,3 +357,37 @@ def read_by_keys(look: Look, keys: Keys) -> None:
     expect(page.get_by_role("form", name="Answer again with").get_by_role("button").first).to_be_focused()
     keys.press("Escape")
     expect(answer(page).get_by_role("button", name="Answer again with another model")).to_be_focused()
+
+
+def asked_elsewhere_by_keys(look: Look, keys: Keys, model: str) -> None:
+    """Another model goes on, and the conversation leaves its project."""
+    page = look.page
+    opener = page.locator(".who-opener")
+    keys.open("Model and persona")
+    expect(page.locator("#who [data-all-models]")).to_have_count(0)  # of many, all are there
+    keys.to("128k")  # the one that is chosen: one place of Tab for all, with arrows from one to the next
+    for _ in page.get_by_role("radio").all():
+        keys.press("ArrowDown")
+        if model in (opener.text_content() or ""):
+            break
+    keys.press("Escape")
+    expect(opener).to_be_focused()
+    expect(opener).to_contain_text(model)
+    keys.to("Your message", back=True)
+    keys.write("And you?")
+    keys.open("Send")
+    expect(answer(page)).to_contain_text("From a.")
+    expect_complete(page)
+    keys.open("Options of this conversation", back=True)
+    menu = page.locator("#menu")
+    expect(menu.get_by_label("Title")).to_be_focused()
+    keys.to("Project")
+    keys.press("Home")
+    expect(menu.get_by_label("Project")).to_have_value("")
+    keys.open("Move")
+    expect(menu).to_be_hidden()
+    keys.open("Options of this conversation", back=True)
+    expect(menu.get_by_label("Title")).to_be_focused()
+    expect(menu.get_by_label("Project")).to_have_value("")
+    keys.press("Escape")
+    expect(page.get_by_role("link", name="Options of this conversation")).to_be_focused()

@@ -6,10 +6,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
+from chat.web.messages import OFFERED
 from llm.models import Model, Provider
 from tests.e2e.conftest import Look, answer, ask, elsewhere, expect_complete, field, ready, who_answers
+from tests.e2e.key_steps import Keys
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -73,6 +75,43 @@ def test_the_effort_is_offered_where_the_model_takes_one_and_stays_chosen(make: 
     page.reload()
     ready(page)
     expect(effort).to_have_value("high")
+
+
+def test_the_rest_of_many_models_comes_to_whoever_is_at_the_list_with_the_keyboard(make: Make, page: Page) -> None:
+    made = [make().name for _ in range(OFFERED + 1)]
+    held: list[Route] = []
+    page.reload()
+    ready(page)
+    page.route("**/models/", lambda route: held.append(route))
+    keys, opener, sheet = Keys(page), page.locator(".who-opener"), page.get_by_role("dialog", name="Who answers")
+    opener.focus()
+    keys.press("Enter")
+    search, rows = sheet.get_by_label("Search models"), sheet.locator(".who-model")
+    expect(search).to_be_focused()
+    expect(rows.nth(OFFERED - 1)).to_be_attached()
+    first = rows.first.locator(".who-name").inner_text()
+    keys.write(first)
+    keys.to(first)
+    keys.press("Space")
+    chosen = sheet.get_by_role("radio", name=first)
+    while not held:
+        page.wait_for_timeout(20)
+    held[0].continue_()
+    expect(sheet.locator("[data-all-models]")).to_have_count(0)
+    expect(chosen).to_be_focused()
+    expect(chosen).to_be_checked()
+    expect(rows.filter(has_not_text=first, visible=True)).to_have_count(0)
+    keys.to("Search models", back=True)
+    keys.press("Control+a", "Delete")
+    keys.to(first)
+    last = [name for name in rows.locator(".who-name").all_inner_texts() if name in made][-1]
+    for _ in rows.all():
+        keys.press("ArrowDown")
+        if last in (opener.text_content() or ""):
+            break
+    keys.press("Escape")
+    expect(opener).to_be_focused()
+    expect(opener).to_contain_text(last)
 
 
 def test_an_answer_that_stops_early_says_why_and_goes_on_with_one_button(make: Make, look: Look) -> None:

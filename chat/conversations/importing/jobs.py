@@ -265,6 +265,7 @@ def _messages(conversation: Conversation, said: list[Said], times: dict[str, dat
         made[each.id] = Message(
             id=_id(times[each.id]),
             conversation=conversation,
+            owner_id=conversation.owner_id,
             parent=parent,
             depth=parent.depth + 1 if parent else 0,
             role=Message.Role.USER if each.question else Message.Role.ASSISTANT,

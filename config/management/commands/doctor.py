@@ -4,6 +4,7 @@ A check yields findings and raises nothing; what needs the database is not asked
 """
 
 import platform
+import smtplib
 import stat
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,18 +14,19 @@ from urllib.parse import urlsplit
 
 import redis
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 from django.db import DatabaseError, connection, models
 from kombu.exceptions import KombuError
 
-from accounts.models import Webhook
+from accounts.mailing import sending
+from accounts.models import OpenIDProvider, Webhook
 from config.celery import app as celery
 from config.embedded.paths import StartError, make_data_dir, open_to_others
 from config.embedded.services import check_database, check_redis
 from config.http.health import missing_migrations
 from core import background
 from core.crypto import is_lost
-from core.errors import ModelError
+from core.errors import ModelError, ProductError
 from files.extraction.confinement import CALLS, FILES
 from files.extraction.outside import photos, recognition
 from files.extraction.process import layers_that_hold
@@ -52,7 +54,19 @@ class Finding:
 
 
 def findings() -> Iterator[Finding]:
-    for check in (_python, _data_dir, _secret_key, _hosts, _proxies, _encodings, _readers, _programs, _redis, _broker):
+    for check in (
+        _python,
+        _data_dir,
+        _secret_key,
+        _hosts,
+        client_addresses,
+        _encodings,
+        _readers,
+        _programs,
+        _redis,
+        _broker,
+        _mail,
+    ):
         yield from check()
     reached = _database()
     yield reached
@@ -184,6 +198,35 @@ def _broker() -> Iterator[Finding]:
         yield Finding("ok", "Broker", f"{scheme} answers")
 
 
+_MEND_MAIL = "Correct EMAIL_URL, as in smtps://user:password@mail.example.org:465."
+
+
+def _mail() -> Iterator[Finding]:
+    if not sending.is_set():
+        yield Finding("ok", "Mail", "none is sent, so links are shown to be copied")
+        return
+    where = f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}"
+    try:
+        sending.try_server()
+    except (OSError, smtplib.SMTPException) as error:
+        reason = type(error).__name__  # its text may hold the server's password
+        yield Finding("fail", "Mail", f"{where} does not let us in ({reason})", _MEND_MAIL)
+    else:
+        yield Finding("ok", "Mail", f"{where} takes mails, from {settings.DEFAULT_FROM_EMAIL}")
+
+
+def mail_to(address: str) -> Finding:
+    """A mail to whoever wants to see that they arrive."""
+    if not sending.is_set():
+        return Finding("fail", "Mail", "there is no server", "Set EMAIL_URL.")
+    text = "This mail was sent by manage.py doctor: mails of your workspace arrive.\n"
+    try:
+        sending.send([sending.Mail(address, "A mail of your workspace", text)])
+    except ProductError:
+        return Finding("fail", "Mail", f"the mail to {address} is not taken", _MEND_MAIL)
+    return Finding("ok", "Mail", f"a mail to {address} is taken: see whether it arrives")
+
+
 def _secret_key() -> Iterator[Finding]:
     key = settings.SECRET_KEY
     if len(key) < SHORTEST_KEY or len(set(key)) < FEWEST_CHARACTERS or key.startswith("django-insecure-"):
@@ -200,7 +243,9 @@ _SECRETS: dict[type[models.Model], str] = {
     Embedder: "Keys of embedders",
     Reranker: "Keys of re-rankers",
     Webhook: "Secrets of webhooks",
+    OpenIDProvider: "Secrets of OpenID providers",
 }
+_FIELDS: dict[type[models.Model], str] = {Webhook: "secret", OpenIDProvider: "client_secret"}  # others: api_key
 AGAIN_IN_THE_ADMIN = "Add the key they were stored under to ENCRYPTION_KEYS, or enter them again in the admin."
 ENTER_AGAIN: dict[type[models.Model], str] = {
     Embedder: (
@@ -218,7 +263,7 @@ def _stored_keys() -> Iterator[Finding]:
             lost = [
                 f"{row.owner}'s {row}" if isinstance(row, Webhook) else str(row)
                 for row in rows
-                if is_lost(row.secret if isinstance(row, Webhook) else row.api_key)
+                if is_lost(getattr(row, _FIELDS.get(kind, "api_key")))
             ]
         except DatabaseError:
             return  # a migration is missing, which has been said
@@ -246,7 +291,7 @@ def _hosts() -> Iterator[Finding]:
         yield Finding("warn", "Trusted origins", "none are named", mend)
 
 
-def _proxies() -> Iterator[Finding]:
+def client_addresses() -> Iterator[Finding]:
     if settings.TRUSTED_PROXIES:
         yield Finding("ok", "Client addresses", f"from X-Forwarded-For, through {settings.TRUSTED_PROXIES} of yours")
     elif settings.HTTPS_ONLY:
@@ -352,10 +397,13 @@ class Command(BaseCommand):
     help = "Checks every dependency and setting, and says what is wrong and how to mend it."
     requires_system_checks = ()
 
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--mail", metavar="ADDRESS", help="sends a mail there, too")
+
     def handle(self, *args: Any, **options: Any) -> None:
         styles = {"ok": self.style.SUCCESS, "warn": self.style.WARNING, "fail": self.style.ERROR}
         failed = False
-        for finding in findings():
+        for finding in (*findings(), *([mail_to(options["mail"])] if options["mail"] else [])):
             failed = failed or finding.state == "fail"
             mend = f" → {finding.mend}" if finding.mend else ""
             state = styles[finding.state](f"{finding.state:<4}")

@@ -1,0 +1,139 @@
+"""What a person may do and use: what one of their groups lets them. Pages, API, sockets, Celery tasks, the OpenAI
+protocol and tools ask here, and nowhere else.
+
+Nobody is exempt, superusers neither: who may change groups can put themselves into one. What a person may change in the
+admin is another matter, see `core.permissions`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from accounts.models import May, PeopleGroup, User
+from core.errors import ProductError
+from llm.models import Model
+from llm.models.workspace import Kept, KeptOf, version_now
+from llm.services import usable_models
+
+Named = TypeVar("Named", UUID, str)
+
+_LACKING = {
+    May.SHARE: "None of your groups may share conversations by link. Ask an administrator.",
+    May.TOKENS: "None of your groups may make API tokens. Ask an administrator.",
+    May.PUBLISH_PERSONAS: "None of your groups may make personas for others. Keep it private, or ask an administrator.",
+    May.UPLOAD: "None of your groups may upload files. Ask an administrator.",
+    May.RUN_TASKS: "None of your groups may let models work through tasks. Ask an administrator.",
+    May.WEB: "None of your groups may use the web in answers. Ask an administrator.",
+    May.EXPORT: "None of your groups may export conversations. Ask an administrator.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """The union of what a person's `groups` (ids, “Everyone” among them) let them.
+
+    `models` (ids) and `tool_servers` (names): None is all that are enabled. `conversation_days`: after how many days
+    conversations go, 0 is never; None where no group says it. Of several that do, the fewest count.
+    """
+
+    groups: frozenset[UUID]
+    models: frozenset[UUID] | None
+    tool_servers: frozenset[str] | None
+    may: frozenset[str]
+    conversation_days: int | None = None
+
+    def uses_model(self, pk: UUID) -> bool:
+        return self.models is None or pk in self.models
+
+    def uses_server(self, name: str) -> bool:
+        return self.tool_servers is None or name in self.tool_servers
+
+
+NO_RIGHTS = Rights(frozenset(), frozenset(), frozenset(), frozenset())
+
+
+def _read_groups() -> tuple[Mapping[UUID, Rights], Rights]:
+    """What each group gives by itself, by its id, and what “Everyone” gives, also where it has no row."""
+    models, servers = PeopleGroup.allowed_models.through, PeopleGroup.allowed_tool_servers.through
+    named_models = _by_group(models.objects.values_list("peoplegroup", "model"))
+    named_servers = _by_group(servers.objects.values_list("peoplegroup", "toolserver__name"))
+    rows = list(PeopleGroup.objects.all())
+    everyone = next((row for row in rows if row.everyone), None) or PeopleGroup.of_everyone()
+    given = {
+        row.pk: Rights(
+            frozenset({row.pk}),
+            None if row.all_models else named_models.get(row.pk, frozenset()),
+            None if row.all_tool_servers else named_servers.get(row.pk, frozenset()),
+            frozenset(row.may),
+            row.conversation_days,
+        )
+        for row in (everyone, *rows)
+    }
+    return given, given[everyone.pk]
+
+
+def _by_group(pairs: Iterable[tuple[UUID, Named]]) -> dict[UUID, frozenset[Named]]:
+    found: dict[UUID, set[Named]] = {}
+    for group, named in pairs:
+        found.setdefault(group, set()).add(named)
+    return {group: frozenset(names) for group, names in found.items()}
+
+
+def _read_person(pk: UUID, version: UUID | None) -> Rights:
+    mine = PeopleGroup.members.through.objects.filter(user_id=pk).values_list("peoplegroup", flat=True)
+    given, everyone = _groups.at(version)
+    return union([everyone, *(given[group] for group in mine if group in given)])
+
+
+def union(several: Sequence[Rights]) -> Rights:
+    """What all of them, at least one, give together."""
+    models = [each.models for each in several]
+    servers = [each.tool_servers for each in several]
+    days = [each.conversation_days for each in several if each.conversation_days is not None]
+    return Rights(
+        frozenset().union(*(each.groups for each in several)),
+        None if None in models else frozenset().union(*(each or () for each in models)),
+        None if None in servers else frozenset().union(*(each or () for each in servers)),
+        frozenset().union(*(each.may for each in several)),
+        min(days, key=lambda each: each or math.inf) if days else None,
+    )
+
+
+_groups = Kept(_read_groups)
+_people = KeptOf(_read_person)
+
+
+def rights_of(person: User | UUID, version: UUID | None = None) -> Rights:
+    """As they were at this version of the workspace or later; as they are now, by a query for the version, without one.
+
+    A query once for each version, person and process.
+    """
+    return _people.at(person if isinstance(person, UUID) else person.pk, version)
+
+
+def models_of(person: User | UUID, version: UUID | None = None) -> QuerySet[Model]:
+    """The usable models that this person may use."""
+    allowed = rights_of(person, version).models
+    usable = Model.objects.usable()
+    return usable if allowed is None else usable.filter(pk__in=allowed)
+
+
+def kept_models_of(person: User | UUID, version: UUID | None = None) -> list[Model]:
+    """As `models_of`, as `llm.services.usable_models` has them."""
+    version = version or version_now()
+    rights = rights_of(person, version)
+    return [model for model in usable_models(version) if rights.uses_model(model.pk)]
+
+
+def may(person: User, right: May, version: UUID | None = None) -> bool:
+    return right in rights_of(person, version).may
+
+
+def require(person: User, right: May, version: UUID | None = None) -> None:
+    """Raises `right_missing` (403)."""
+    if not may(person, right, version):
+        raise ProductError("right_missing", _LACKING[right], status=403)

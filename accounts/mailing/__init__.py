@@ -1,0 +1,1 @@
+"""What the product mails, where `EMAIL_URL` says through which server."""

@@ -1,0 +1,42 @@
+"""What the mails say, each in the language of whom it is for."""
+
+from collections.abc import Callable
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext, override
+
+from accounts.mailing.sending import Mail
+from accounts.models import User
+from accounts.models.workspace import workspace_at
+
+
+def link(person: User, address: str) -> Mail:
+    """The way into an account: to its first password, or to another."""
+
+    def words(workspace: str) -> tuple[str, list[str]]:
+        named = {"workspace": workspace, "name": person.get_username()}
+        if person.has_usable_password():
+            subject = _("Another password for %(workspace)s") % named
+            first = _("With this link you choose another password for “%(name)s” in %(workspace)s:") % named
+        else:
+            subject = _("Your account in %(workspace)s") % named
+            first = _("You have an account in %(workspace)s. Your user name is “%(name)s”.") % named
+            first += " " + _("With this link you choose your password:")
+        days = settings.PASSWORD_RESET_TIMEOUT // 86_400
+        ends = ngettext(
+            "It works once, and for %(days)d day. Whoever has it gets into your account: do not pass it on.",
+            "It works once, and for %(days)d days. Whoever has it gets into your account: do not pass it on.",
+            days,
+        ) % {"days": days}
+        unasked = _("If you have not asked for it, you need do nothing: your password stays.")
+        return subject, [first, address, ends, *([unasked] if person.has_usable_password() else [])]
+
+    return _mail(person, person.email, words)
+
+
+def _mail(person: User, to: str, words: Callable[[str], tuple[str, list[str]]]) -> Mail:
+    workspace = workspace_at()
+    with override(person.language or workspace.default_language):
+        subject, paragraphs = words(workspace.name)
+    return Mail(to, subject, "\n\n".join(paragraphs) + "\n")

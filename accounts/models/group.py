@@ -1,0 +1,116 @@
+"""Groups of people, and what they may use. What comes of them for a person is in `accounts.access.rights`.
+
+These are not Django's groups, which give administrators their rights in the admin.
+"""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.postgres.fields import ArrayField
+from django.core.validators import MaxValueValidator
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+from uuid_utils.compat import uuid7
+
+
+class May(models.TextChoices):
+    """What a group lets its people do, beside using models and tools."""
+
+    SHARE = "share", _("Share conversations by link")
+    TOKENS = "tokens", _("Make API tokens")
+    PUBLISH_PERSONAS = "publish_personas", _("Make personas for others")
+    UPLOAD = "upload", _("Upload files")
+    RUN_TASKS = "run_tasks", _("Let models work through tasks")
+    WEB = "web", _("Let models search the web and open pages")
+    EXPORT = "export", _("Export conversations")
+
+
+def everything() -> list[str]:
+    return list(May.values)
+
+
+class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "PeopleGroupQuerySet":
+        """“Everyone”, and those that the user is in or manages."""
+        if user.pk is None:
+            return self.none()
+        of_user = [
+            rows.objects.filter(user_id=user.pk).values("peoplegroup")
+            for rows in (PeopleGroup.members.through, PeopleGroup.managers.through)
+        ]
+        return self.filter(Q(everyone=True) | Q(pk__in=of_user[0]) | Q(pk__in=of_user[1]))
+
+
+class PeopleGroup(models.Model):
+    """`everyone`: the one group that each person is in without a row. `claim`: whoever signs in through a provider
+    whose groups claim has this value is put in, whoever signs in without it is taken out.
+
+    Managers put people in and take them out; they are no members by that. `may` is a list of `May`.
+    """
+
+    MAX_NAME, MAX_CLAIM = 100, 200
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=MAX_NAME, unique=True)
+    everyone = models.BooleanField(default=False, editable=False)
+    claim = models.CharField(
+        "claim it follows",
+        max_length=MAX_CLAIM,
+        blank=True,
+        db_index=True,
+        help_text="A value of the groups claim of an OpenID provider: at each sign-in there, people are put into this "
+        "group or taken out of it. Empty: only people change who is in it.",
+    )
+    members = models.ManyToManyField(settings.AUTH_USER_MODEL, blank=True, related_name="people_groups")
+    managers = models.ManyToManyField(
+        settings.AUTH_USER_MODEL,
+        blank=True,
+        related_name="managed_groups",
+        help_text="They put people into the group and take them out, on the page “Groups” of their settings.",
+    )
+    all_models = models.BooleanField("all models", default=False, help_text="Also those that are added later.")
+    allowed_models = models.ManyToManyField(
+        "llm.Model", verbose_name="models", blank=True, related_name="+", help_text="Where not all are."
+    )
+    all_tool_servers = models.BooleanField(
+        "all tool servers", default=False, help_text="Also those that are added later."
+    )
+    allowed_tool_servers = models.ManyToManyField(
+        "llm.ToolServer", verbose_name="tool servers", blank=True, related_name="+", help_text="Where not all are."
+    )
+    may = ArrayField(
+        models.CharField(max_length=20, choices=May),
+        verbose_name="may",
+        default=list,
+        blank=True,
+        help_text="People may do what one of their groups lets them do.",
+    )
+    conversation_days = models.PositiveSmallIntegerField(
+        "days that conversations are kept",
+        null=True,
+        blank=True,
+        validators=[MaxValueValidator(3650)],
+        help_text="After their last message, in the place of what the workspace says; 0 is for ever, empty is as the "
+        "workspace. Of several groups the fewest days count.",
+    )
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = PeopleGroupQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "group of people"
+        verbose_name_plural = "groups of people"
+        ordering: ClassVar = ["-everyone", "name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["everyone"], condition=Q(everyone=True), name="one_group_of_everyone"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def of_everyone(cls) -> "PeopleGroup":
+        """As it is before anybody has changed it: it may use everything."""
+        return cls(name="Everyone", everyone=True, all_models=True, all_tool_servers=True, may=everything())

@@ -1,0 +1,103 @@
+"""Through whom people sign in with OpenID Connect, and who they are there."""
+
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import models
+from uuid_utils.compat import uuid7
+
+from core.crypto import EncryptedTextField
+from core.net.url_safety import is_http
+
+
+def validate_issuer(url: str) -> None:
+    if not is_http(url) or "?" in url or "#" in url or "@" in url:
+        raise ValidationError("Begin with https:// and a host, as in https://id.example.org/realms/team.")
+
+
+class OpenIDProvider(models.Model):
+    """`issuer` is to the letter what the provider calls itself. `only`: while one such is enabled, people sign in
+    through providers alone, administrators with their password as well."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(
+        max_length=60, unique=True, help_text="Stands on the button of the sign-in page: “Sign in with …”."
+    )
+    issuer = models.CharField(
+        max_length=300,
+        unique=True,
+        validators=[validate_issuer],
+        help_text="The address that the provider calls itself by, such as https://id.example.org/realms/team.",
+    )
+    client_id = models.CharField("client id", max_length=300)
+    client_secret = EncryptedTextField("client secret", blank=True, default="")
+    enabled = models.BooleanField(default=True)
+    groups_claim = models.CharField(
+        "groups claim",
+        max_length=100,
+        blank=True,
+        default="groups",
+        help_text="The claim that lists a person's groups. Empty: groups of the provider change nothing here.",
+    )
+    admin_group = models.CharField(
+        "group of administrators",
+        max_length=200,
+        blank=True,
+        help_text="Who is in this group of the provider is a superuser here, from sign-in to sign-in. Empty: nobody.",
+    )
+    creates_accounts = models.BooleanField(
+        "new people get an account",
+        default=True,
+        help_text="Off: only who has been matched before, or is by their e-mail address, is let in.",
+    )
+    matches_email = models.BooleanField(
+        "match accounts by e-mail",
+        default=False,
+        help_text=(
+            "Whoever signs in first with an e-mail address that the provider has verified gets the one account with "
+            "this address. Only for a provider that verifies addresses: it says whose account it is."
+        ),
+    )
+    only = models.BooleanField(
+        "in the place of passwords",
+        default=False,
+        help_text="Nobody but administrators signs in with a password or passkey any more; they do so at /admin/.",
+    )
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+        verbose_name = "OpenID provider"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class OpenIDIdentityQuerySet(models.QuerySet["OpenIDIdentity"]):
+    def visible_to(self, user: Any) -> "OpenIDIdentityQuerySet":
+        return self.filter(user_id=user.pk)
+
+
+class OpenIDIdentity(models.Model):
+    """Whose account it is that a provider calls `subject`. It outlives the provider's row, which may come back.
+
+    `made_admin`: they are a superuser because of a group there, and no longer when they have left it.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="openid_identities")
+    issuer = models.CharField(max_length=300)
+    subject = models.CharField(max_length=255)
+    made_admin = models.BooleanField(default=False)
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = OpenIDIdentityQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "identity at an OpenID provider"
+        verbose_name_plural = "identities at OpenID providers"
+        constraints: ClassVar = [models.UniqueConstraint(fields=["issuer", "subject"], name="one_identity_per_subject")]
+
+    def __str__(self) -> str:
+        return f"{self.issuer} {self.subject}"

@@ -1,0 +1,187 @@
+"""What is read from a provider: its discovery document, its keys, a token for a code, what it says of a person.
+
+The issuer's own host is where an administrator has sent us, so it may be in a private network. What its document names
+elsewhere must be on the public internet. Over http goes only what stays in a private network. Redirects are not
+followed.
+"""
+
+import time
+from collections.abc import Mapping
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import httpx2
+from asgiref.sync import async_to_sync
+from authlib.integrations.base_client.errors import OAuthError
+from authlib.integrations.requests_client import OAuth2Session
+from authlib.oidc.discovery import get_well_known_url
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from requests import PreparedRequest, RequestException, Response
+from requests.adapters import HTTPAdapter
+
+from accounts.access.permissions import counted
+from accounts.models import OpenIDProvider
+from core.crypto import LOST, is_lost
+from core.errors import ProductError
+from core.net.fetch import system_tls
+from core.net.url_safety import Guard, Refused, is_public
+
+TIMEOUT = 10.0  # seconds without a byte
+LARGEST = 1_000_000  # bytes of an answer
+KEPT_FOR = 600.0  # seconds that document and keys are used before they are read anew
+READINGS = 30  # of a provider's keys anew within a minute, for tokens that none of those known has signed
+SCOPE = "openid profile email"
+ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+_EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+_kept: dict[str, tuple[float, Any]] = {}  # by address, what this process has read and when
+
+
+class CheckedAdapter(HTTPAdapter):
+    """Connects to the very address that was checked, as `core.net.fetch.CheckedTransport` does."""
+
+    def __init__(self, issuer: str) -> None:
+        super().__init__()
+        self._issuer = httpx2.URL(issuer)
+
+    def get_connection_with_tls_context(
+        self, request: PreparedRequest, verify: Any, proxies: Any = None, cert: Any = None
+    ) -> Any:
+        url = httpx2.URL(request.url or "")
+        own = url.host == self._issuer.host
+        guard = Guard(ports=frozenset(range(1, 65_536)), allowed_networks=_EVERYWHERE) if own else Guard()
+        address = async_to_sync(guard.addresses_of)(url)[0]
+        if url.scheme == "http" and is_public(ip_address(address)):
+            raise Refused(f"{url.host} is on the public internet, so its address must begin with https://.")
+        secure = url.scheme == "https"
+        tls = {"ssl_context": system_tls(), "server_hostname": url.host, "assert_hostname": url.host} if secure else {}
+        port = url.port or (443 if secure else 80)
+        return self.poolmanager.connection_from_host(address, port, url.scheme, pool_kwargs=tls)
+
+    def cert_verify(self, *given: Any) -> None:
+        """The context of the connection says whom it trusts: as everywhere in the product, whom the machine does."""
+
+    def send(self, request: PreparedRequest, *given: Any, **options: Any) -> Response:
+        request.headers["Host"] = httpx2.URL(request.url or "").netloc.decode("ascii")
+        answer = super().send(request, *given, **{**options, "stream": True})
+        body = answer.raw.read(LARGEST + 1, decode_content=True)
+        if len(body) > LARGEST:
+            raise Refused(f"{self._issuer.host} gave an answer that is too large.")
+        answer._content = body  # where requests keeps what was read
+        return answer
+
+
+def session(provider: OpenIDProvider, **more: Any) -> OAuth2Session:
+    """Raises `secret_lost` (409)."""
+    if is_lost(provider.client_secret):
+        raise ProductError("secret_lost", LOST, status=409)
+    made = OAuth2Session(
+        provider.client_id,
+        provider.client_secret or None,
+        scope=SCOPE,
+        code_challenge_method="S256",
+        default_timeout=TIMEOUT,
+        **more,
+    )
+    made.trust_env = False  # through a proxy, the address would be the proxy's choice
+    made.max_redirects = 0
+    for scheme in ("https://", "http://"):
+        made.mount(scheme, CheckedAdapter(provider.issuer))
+    return made
+
+
+def metadata(provider: OpenIDProvider) -> dict[str, Any]:
+    """The discovery document. Raises `openid_unreachable` (502) and `openid_issuer` (502)."""
+    found = _read(provider, get_well_known_url(provider.issuer, external=True))
+    if found.get("issuer") != provider.issuer:
+        named = str(found.get("issuer", ""))[:300]
+        sentence = f"The provider calls itself “{named}”. Enter just this as the issuer, if it is the right one."
+        raise ProductError("openid_issuer", sentence, status=502)
+    missing = [name for name in ENDPOINTS if not isinstance(found.get(name), str)]
+    if missing:
+        raise _unreachable(provider, f"Its discovery document has no “{missing[0]}”.")
+    return found
+
+
+def keys(provider: OpenIDProvider, *, fresh: bool = False) -> KeySet:
+    """Those that the provider signs with. `fresh`: as they are now. Raises `openid_unreachable` (502)."""
+    if fresh:
+        allowance = counted(f"openid:keys:{provider.pk}", READINGS, 60)
+        fresh = allowance is None or not allowance.exceeded
+    found = _read(provider, metadata(provider)["jwks_uri"], fresh=fresh)
+    try:
+        return KeySet.import_key_set(found)  # type: ignore[arg-type]  # it checks the shape itself
+    except (JoseError, ValueError, TypeError, KeyError) as error:
+        raise _unreachable(provider, "Its keys cannot be read.") from error
+
+
+def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) -> dict[str, Any]:
+    """What the provider gives for a code. Raises `openid_unreachable` (502) and `openid_refused` (403)."""
+    known = metadata(provider)
+    methods = known.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+    secret_in_body = "client_secret_basic" not in methods and "client_secret_post" in methods
+    how = {"token_endpoint_auth_method": "client_secret_post"} if secret_in_body and provider.client_secret else {}
+    try:
+        with session(provider, redirect_uri=redirect, **how) as asking:
+            given: Mapping[str, Any] = asking.fetch_token(
+                known["token_endpoint"],
+                grant_type="authorization_code",
+                code=code,
+                code_verifier=verifier,
+                allow_redirects=False,
+            )
+    except OAuthError as error:
+        raise refused(f"{provider} does not take the code: {str(error.error)[:100]}.") from error
+    except Refused as error:
+        raise _unreachable(provider, str(error)) from error
+    except (RequestException, ValueError, OSError) as error:
+        raise _unreachable(provider, "It gave no answer that can be read.") from error
+    if not isinstance(given.get("id_token"), str):
+        raise refused(f"{provider} gave no ID token.")
+    return dict(given)
+
+
+def userinfo(provider: OpenIDProvider, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the provider says of the person of a token; empty where it has no such address."""
+    address = metadata(provider).get("userinfo_endpoint")
+    if not isinstance(address, str) or not given.get("access_token"):
+        return {}
+    with session(provider, token=dict(given)) as asking:
+        return _json(provider, asking, address)
+
+
+def refused(sentence: str) -> ProductError:
+    return ProductError("openid_refused", sentence, status=403)
+
+
+def forget(provider: OpenIDProvider) -> None:
+    """What this process has read is read anew: somebody tests the provider."""
+    _kept.clear()
+
+
+def _read(provider: OpenIDProvider, address: str, *, fresh: bool = False) -> dict[str, Any]:
+    kept = _kept.get(address)
+    if kept is not None and not fresh and time.monotonic() - kept[0] < KEPT_FOR:
+        return dict(kept[1])
+    with session(provider) as asking:
+        found = _json(provider, asking, address, withhold_token=True)
+    _kept[address] = (time.monotonic(), found)
+    return found
+
+
+def _json(provider: OpenIDProvider, asking: OAuth2Session, address: str, **options: Any) -> dict[str, Any]:
+    try:
+        answer: Response = asking.get(address, allow_redirects=False, **options)
+        found = answer.json() if answer.status_code == 200 else None
+    except Refused as error:
+        raise _unreachable(provider, str(error)) from error
+    except (RequestException, OAuthError, ValueError, OSError) as error:
+        raise _unreachable(provider, "It gave no answer that can be read.") from error
+    if not isinstance(found, dict):
+        raise _unreachable(provider, f"It answered with status {answer.status_code} and no document.")
+    return found
+
+
+def _unreachable(provider: OpenIDProvider, why: str) -> ProductError:
+    sentence = f"{why} So “{provider}” cannot be used now: try again, or tell an administrator."
+    return ProductError("openid_unreachable", sentence, status=502)

@@ -1,0 +1,222 @@
+"""Providers as administrators set them up, and who comes in through one: found, made, put into groups, signed out."""
+
+import logging
+import re
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import IntegrityError, transaction
+
+from accounts.access.delegation import is_last_admin
+from accounts.access.login import THROUGH
+from accounts.access.sessions import SessionStore, end
+from accounts.groups.services import follow_claims
+from accounts.models import OpenIDIdentity, OpenIDProvider, Session, User
+from accounts.openid import connection
+from audit.services import record, record_saved, stored
+from core.errors import ProductError, invalid_setting
+from core.net.url_safety import origin
+
+LONGEST_NAME = 150  # characters of a user name
+LONGEST_SUBJECT = 255  # characters, as the specification says
+MOST_GROUPS = 1_000  # of one person that are looked at
+
+logger = logging.getLogger(__name__)
+
+
+# Providers
+
+
+@transaction.atomic
+def store_provider(*, user: AbstractUser | None, provider: OpenIDProvider, secret: str | None) -> None:
+    """Stores a row; `secret` None keeps that of before. Raises `superuser_only`, `invalid_setting`, `secret_moved`.
+
+    Who sets up a provider says who everybody is: so only superusers do. None is the product itself, by a command.
+    """
+    require_superuser(user)
+    before = stored(provider)
+    require_secret_for(before, provider.issuer, secret)
+    if secret is not None:
+        provider.client_secret = secret
+    try:
+        provider.full_clean()
+    except ValidationError as error:
+        raise invalid_setting(error.message_dict) from error
+    provider.save()
+    connection.forget(provider)
+    record_saved(user=user, kind="openid_provider", row=provider, before=before, name=provider.name)
+
+
+@transaction.atomic
+def delete_provider(*, user: AbstractUser | None, provider: OpenIDProvider) -> None:
+    """Nobody signs in through it any more; accounts stay, and are known again if it comes back."""
+    require_superuser(user)
+    record(user=user, action="openid_provider.deleted", row=provider, name=provider.name)
+    provider.delete()
+
+
+def require_secret_for(before: OpenIDProvider | None, issuer: str, secret: str | None) -> None:
+    """Raises `secret_moved` (422) where a stored secret would go to another server than it was entered for."""
+    if secret is None and before and before.client_secret and origin(before.issuer) != origin(issuer):
+        sentence = "The stored secret is for the issuer of before. Enter the secret for this one."
+        raise ProductError("secret_moved", sentence, status=422)
+
+
+def require_superuser(user: AbstractUser | None) -> None:
+    """Raises `superuser_only` (403)."""
+    if user is not None and not (user.is_active and user.is_superuser):
+        raise ProductError("superuser_only", "Only a superuser can change who signs people in.", status=403)
+
+
+# People
+
+
+def person_of(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
+    """Whose account it is that the provider's verified claims are about, made where there is none.
+
+    Raises `openid_refused`, `account_off` and `no_account` (403).
+    """
+    subject = claims.get("sub")
+    if not isinstance(subject, str) or not 0 < len(subject) <= LONGEST_SUBJECT or "\0" in subject:
+        raise connection.refused(f"{provider} does not say who you are.")
+    try:
+        return _person_of(provider, claims)
+    except IntegrityError:  # somebody with the same user name was stored, or the same person signed in twice
+        return _person_of(provider, claims)
+
+
+@transaction.atomic
+def _person_of(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
+    found = OpenIDIdentity.objects.select_for_update().filter(issuer=provider.issuer, subject=claims["sub"]).first()
+    identity = found or _identity(provider, claims)
+    person = identity.user
+    if not person.is_active:
+        sentence = "Your account in this workspace is deactivated. Ask an administrator."
+        raise ProductError("account_off", sentence, status=403)
+    groups = _groups(provider, claims)
+    if groups is not None:
+        _follow(provider, identity, groups)
+        follow_claims(person=person, claims=groups)
+    return person
+
+
+def _identity(provider: OpenIDProvider, claims: Mapping[str, Any]) -> OpenIDIdentity:
+    person, action = _matched(provider, claims), "person.linked"
+    if person is None:
+        person, action = _made(provider, claims), "person.added"
+    said = {"provider": provider.name}
+    record(user=person, action=action, row=person, name=person.get_username(), changes=said)
+    return OpenIDIdentity.objects.create(user=person, issuer=provider.issuer, subject=claims["sub"])
+
+
+def _matched(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User | None:
+    """The one account with the address that the provider has verified. None unless the administrator allows that."""
+    email = _email(claims)
+    if not provider.matches_email or not email or claims.get("email_verified") is not True:
+        return None
+    people = list(User.objects.filter(email__iexact=email, email_confirmed=True)[:2])
+    return people[0] if len(people) == 1 else None
+
+
+def _made(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
+    if not provider.creates_accounts:
+        sentence = f"You have no account here yet. Ask an administrator to let you in through {provider}."
+        raise ProductError("no_account", sentence, status=403)
+    person = User(
+        username=_free_name(claims),
+        email=_email(claims),
+        email_confirmed=claims.get("email_verified") is True,
+        first_name=_text(claims, "given_name") or _text(claims, "name"),
+        last_name=_text(claims, "family_name"),
+    )
+    person.set_unusable_password()
+    person.save()
+    return person
+
+
+def _free_name(claims: Mapping[str, Any]) -> str:
+    given = _text(claims, "preferred_username") or _email(claims).partition("@")[0] or _text(claims, "name")
+    name = re.sub(r"[^\w.@+-]+", "-", given).strip("-")[: LONGEST_NAME - 10] or "person"
+    for number in count(1):
+        tried = name if number == 1 else f"{name}-{number}"
+        if not User.objects.filter(username__iexact=tried).exists():
+            return tried
+    raise AssertionError("there is always another number")
+
+
+def _email(claims: Mapping[str, Any]) -> str:
+    """Empty for what is no address."""
+    email = _text(claims, "email", 254)
+    try:
+        validate_email(email)
+    except ValidationError:
+        return ""
+    return email
+
+
+def _text(claims: Mapping[str, Any], name: str, most: int = 150) -> str:
+    value = claims.get(name)
+    return value.replace("\0", "").strip()[:most] if isinstance(value, str) else ""
+
+
+# Groups
+
+
+def _groups(provider: OpenIDProvider, claims: Mapping[str, Any]) -> set[str] | None:
+    """None where nothing is to follow them: no claim is named, or the provider keeps them elsewhere, being many."""
+    if not provider.groups_claim:
+        return None
+    elsewhere = claims.get("_claim_names")
+    if isinstance(elsewhere, dict) and provider.groups_claim in elsewhere:
+        logger.warning("%s keeps the groups of somebody elsewhere: theirs stay as they are here", provider)
+        return None
+    given = claims.get(provider.groups_claim, [])
+    listed = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+    return {each for each in listed[:MOST_GROUPS] if isinstance(each, str)}
+
+
+def _follow(provider: OpenIDProvider, identity: OpenIDIdentity, groups: set[str]) -> None:
+    """Makes a superuser of who is in the group of administrators, and none of whom only that had made one."""
+    person, said = identity.user, {"provider": provider.name}
+    admin = bool(provider.admin_group) and provider.admin_group in groups
+    if admin and not person.is_superuser:
+        identity.made_admin = True
+    elif admin or not identity.made_admin or is_last_admin(person):
+        return
+    else:
+        identity.made_admin = False
+    person.is_staff = person.is_superuser = admin
+    person.save(update_fields=["is_staff", "is_superuser"])
+    identity.save(update_fields=["made_admin"])
+    rights = {name: [not admin, admin] for name in ("is_staff", "is_superuser")}
+    record(user=None, action="person.rights_changed", row=person, name=person.get_username(), changes=said | rights)
+
+
+# Signing out
+
+
+@transaction.atomic
+def sign_out(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> int:
+    """Ends what a verified logout token names: the sessions of `sid`, or without it all of the person `sub`.
+
+    With them their sockets and streams end. How many sessions those were.
+    """
+    identities = OpenIDIdentity.objects.filter(issuer=provider.issuer)
+    if "sub" in claims:
+        identities = identities.filter(subject=claims["sub"])
+    rows = Session.objects.filter(user__in=identities.values("user"))
+    ended: dict[User, list[Session]] = {}
+    for row in rows.select_related("user"):
+        through = SessionStore().decode(row.session_data).get(THROUGH) or {}
+        named = "sid" not in claims or through == {"issuer": provider.issuer, "sid": claims["sid"]}
+        if named and row.user is not None:
+            ended.setdefault(row.user, []).append(row)
+    for person, sessions in ended.items():
+        end(sessions)
+        said = {"provider": provider.name, "sessions": len(sessions)}
+        record(user=None, action="person.signed_out_by_provider", row=person, name=str(person), changes=said)
+    return sum(map(len, ended.values()))

@@ -1,0 +1,82 @@
+"""Tokens that a provider has signed: whether they are what they say, and for us.
+
+The signature is checked by joserfc, the claims of an ID token by Authlib. Which algorithms may have signed is for us to
+say, not for the provider's document: none that needs a shared secret, and none that is no signature.
+"""
+
+import time
+from typing import Any
+
+from authlib.oauth2.claims import JWTClaims
+from authlib.oidc.core import CodeIDToken
+from joserfc import jwt
+from joserfc.errors import BadSignatureError, InvalidKeyIdError, JoseError
+from joserfc.jws import JWSRegistry
+
+from accounts.models import OpenIDProvider
+from accounts.openid.connection import keys, refused
+
+ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
+)
+LEEWAY = 60  # seconds that clocks may differ
+LOGOUT_AGE = 600  # seconds; what is older is told again by nobody but a thief
+LOGOUT = "http://schemas.openid.net/event/backchannel-logout"
+_REGISTRY = JWSRegistry(algorithms=list(ALGORITHMS), strict_check_header=False)
+
+
+def id_token(provider: OpenIDProvider, text: str, *, nonce: str, access_token: str | None) -> dict[str, Any]:
+    """The claims of an ID token that was made for us and this sign-in. Raises `openid_refused` (403)."""
+    found = _signed(provider, text)
+    params = {"nonce": nonce, "client_id": provider.client_id, "access_token": access_token}
+    claims = CodeIDToken(found.claims, found.header, _options(provider), params)
+    _validate(provider, claims)
+    return dict(claims)
+
+
+def logout_token(provider: OpenIDProvider, text: str) -> dict[str, Any]:
+    """The claims of a token by which the provider signs somebody out: with `sub`, `sid` or both.
+
+    Raises `openid_refused` (403).
+    """
+    found = _signed(provider, text)
+    options = _options(provider) | {"iat": {"essential": True}, "jti": {"essential": True}}
+    claims = JWTClaims(found.claims, found.header, options)
+    _validate(provider, claims)
+    named = [claims[name] for name in ("sub", "sid") if name in claims]
+    events = claims.get("events")
+    if (
+        not isinstance(events, dict)
+        or LOGOUT not in events
+        or "nonce" in claims  # then it is an ID token
+        or not named
+        or not all(isinstance(each, str) for each in named)
+        or abs(time.time() - claims["iat"]) > LOGOUT_AGE
+    ):
+        raise refused(f"This is no logout token of {provider}, or it is too old.")
+    return dict(claims)
+
+
+def _signed(provider: OpenIDProvider, text: str) -> jwt.Token:
+    try:
+        try:
+            return jwt.decode(text, keys(provider), registry=_REGISTRY)
+        except (InvalidKeyIdError, BadSignatureError):  # the provider may have other keys by now
+            return jwt.decode(text, keys(provider, fresh=True), registry=_REGISTRY)
+    except (JoseError, ValueError, TypeError) as error:
+        raise refused(f"The token is not signed by {provider} in a way that is taken here.") from error
+
+
+def _options(provider: OpenIDProvider) -> dict[str, Any]:
+    return {
+        "iss": {"essential": True, "value": provider.issuer},
+        "aud": {"essential": True, "value": provider.client_id},
+    }
+
+
+def _validate(provider: OpenIDProvider, claims: JWTClaims) -> None:
+    try:
+        claims.validate(leeway=LEEWAY)
+    except (JoseError, ValueError, TypeError) as error:
+        raise refused(f"The token of {provider} was not made for this sign-in, or has ended. Try again.") from error

@@ -1,0 +1,84 @@
+"""The way to a provider and back, and where it signs people out."""
+
+from uuid import UUID
+
+from django.contrib import auth
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_GET, require_POST
+
+from accounts.access.login import local_address, proceed
+from accounts.access.sign_ins import sign_in_refused
+from accounts.models import OpenIDProvider, User
+from accounts.openid import services, sign_in, tokens
+from core.errors import NotFound, ProductError
+
+
+@never_cache
+@require_GET
+def begin(request: HttpRequest, pk: UUID) -> HttpResponseBase:
+    """Leads to the provider. Who is signed in already, and has to sign in again, does so there as well."""
+    provider = _provider(pk)
+    try:
+        return redirect(
+            sign_in.begin(
+                request,
+                provider,
+                redirect=_here(request, pk),
+                then=local_address(request, request.GET.get("next", "")),
+                again=request.user.is_authenticated,
+            )
+        )
+    except ProductError as error:
+        return _refused(request, error)
+
+
+@never_cache
+@require_GET
+def done(request: HttpRequest, pk: UUID) -> HttpResponseBase:
+    """Where the provider sends the browser back to."""
+    provider = _provider(pk)
+    try:
+        begun = sign_in.returned(request, pk)
+        claims = sign_in.claims_of(request, provider, begun, redirect=_here(request, pk))
+        person = services.person_of(provider=provider, claims=claims)
+    except ProductError as error:
+        sign_in_refused("")
+        return _refused(request, error)
+    if isinstance(request.user, User) and request.user.pk != person.pk:
+        auth.logout(request)
+    through = {"issuer": provider.issuer, "sid": str(claims.get("sid", ""))}
+    return redirect(proceed(request, person, begun.then, through=through))
+
+
+@csrf_exempt
+@never_cache
+@require_POST
+def sign_out(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """The provider says that somebody has signed out there (OpenID Connect Back-Channel Logout 1.0)."""
+    try:
+        provider = _provider(pk)
+        claims = tokens.logout_token(provider, request.POST.get("logout_token", ""))
+    except ProductError as error:
+        status = 400 if error.status == 403 else error.status
+        return JsonResponse({"error": "invalid_request", "error_description": error.detail}, status=status)
+    services.sign_out(provider=provider, claims=claims)
+    return HttpResponse(status=200)
+
+
+def _provider(pk: UUID) -> OpenIDProvider:
+    found = OpenIDProvider.objects.filter(pk=pk, enabled=True).first()
+    if found is None:
+        raise NotFound("provider")
+    return found
+
+
+def _here(request: HttpRequest, pk: UUID) -> str:
+    return request.build_absolute_uri(reverse("login-openid-done", args=[pk]))
+
+
+def _refused(request: HttpRequest, error: ProductError) -> HttpResponse:
+    return render(request, "registration/refused.html", {"problem": error.detail}, status=error.status)

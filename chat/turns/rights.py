@@ -1,0 +1,93 @@
+"""What a turn runs on, and whether its person may still use that: it may be taken away while the answer is written."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from accounts.access.rights import rights_of
+from accounts.models import May, User
+from chat.prompts.turn_context import TurnContext
+from chat.tools.toolbox import SEPARATOR
+from core.errors import ProductError
+from llm.models.workspace import version_now
+from personas.models import Persona
+from personas.tools import WEB
+from projects.models import Project
+
+MODEL = "None of your groups may use this model any more, so the answer was stopped. What was written is kept."
+TOOLS = "None of your groups may use one of its tools any more, so the answer was stopped. What was written is kept."
+TASKS = "None of your groups may let models work through tasks any more, so this was stopped. What was written is kept."
+PERSONA = "This persona is not shared with you any more, so the answer was stopped. What was written is kept."
+PROJECT = "You are not in this project any more, so the answer was stopped. What was written is kept."
+
+
+class Uses(NamedTuple):
+    """`servers`: names of tool servers; `tasks`: whether it is a step of a run."""
+
+    user: User
+    model: UUID
+    persona: UUID | None
+    project: UUID | None
+    web: bool
+    servers: frozenset[str]
+    tasks: bool
+
+
+def uses_of(context: TurnContext) -> Uses:
+    tools = context.toolbox.tools
+    return Uses(
+        context.user,
+        context.model.pk,
+        context.persona.pk if context.persona is not None else None,
+        context.project.pk if context.project is not None else None,
+        not tools.keys().isdisjoint(WEB),
+        frozenset(name.partition(SEPARATOR)[0] for name in tools if SEPARATOR in name),
+        context.run_step is not None,
+    )
+
+
+def require_model(context: TurnContext) -> None:
+    """Raises `right_lost` (403): between sending and answering it may have been taken away."""
+    if not context.rights.uses_model(context.model.pk):
+        raise ProductError("right_lost", MODEL, status=403)
+
+
+def lost(using: Mapping[UUID, Uses]) -> dict[UUID, str]:
+    """By turn, of those that may not go on, the sentence that says why.
+
+    A query for the version of the workspace, one for all personas, and one for each that is shared with some people
+    only and for each project of somebody else.
+    """
+    version = version_now()
+    personas = _closed_personas(using)
+    return {turn: said for turn, uses in using.items() if (said := _lost(uses, version, personas))}
+
+
+def _lost(uses: Uses, version: UUID | None, personas: "set[tuple[UUID, UUID]]") -> str:
+    rights = rights_of(uses.user, version)
+    if not rights.uses_model(uses.model):
+        return MODEL
+    if (uses.web and May.WEB not in rights.may) or not all(map(rights.uses_server, uses.servers)):
+        return TOOLS
+    if uses.tasks and May.RUN_TASKS not in rights.may:
+        return TASKS
+    if uses.persona is not None and (uses.user.pk, uses.persona) in personas:
+        return PERSONA
+    if uses.project is not None and not Project.objects.visible_to(uses.user).filter(pk=uses.project).exists():
+        return PROJECT
+    return ""
+
+
+def _closed_personas(using: Mapping[UUID, Uses]) -> set[tuple[UUID, UUID]]:
+    """The ids of people and of personas that they do not see any more. Turns of one that was deleted go on."""
+    named = {(uses.user.pk, uses.persona) for uses in using.values() if uses.persona is not None}
+    people = {uses.user.pk: uses.user for uses in using.values()}
+    rows = Persona.objects.filter(pk__in={persona for _, persona in named})
+    private = dict(rows.filter(visibility=Persona.Visibility.PRIVATE).values_list("pk", "owner"))
+    return {
+        (user, persona)
+        for user, persona in named
+        if persona in private
+        and private[persona] != user
+        and not Persona.objects.visible_to(people[user]).filter(pk=persona).exists()
+    }

@@ -1,0 +1,38 @@
+"""A browser that signs in through the provider of the tests."""
+
+from random import SystemRandom
+from typing import Any
+from uuid import uuid4
+
+from django.test import Client
+from django.urls import reverse
+
+from accounts.models import OpenIDProvider
+from accounts.openid.services import store_provider
+from tests.accounts.openid_provider import CLIENT, SECRET, Provider
+
+_random = SystemRandom()
+
+
+def row_of(there: Provider, **fields: Any) -> OpenIDProvider:
+    row = OpenIDProvider(name=f"p-{uuid4().hex[:8]}", issuer=there.issuer, client_id=CLIENT, **fields)
+    store_provider(user=None, provider=row, secret=SECRET)
+    there.redirects.add("http://testserver" + reverse("login-openid-done", args=[row.pk]))
+    return row
+
+
+def browser() -> Client:
+    """At an address that no other test counts for."""
+    return Client(REMOTE_ADDR=f"10.{_random.randrange(256)}.{_random.randrange(256)}.{_random.randrange(256)}")
+
+
+def begun(row: OpenIDProvider, here: Client, then: str = "/files/") -> str:
+    """Where the browser is sent."""
+    answer = here.get(reverse("login-openid", args=[row.pk]), {"next": then})
+    assert answer.status_code == 302, answer.content
+    return str(answer["Location"])
+
+
+def sign_in(there: Provider, row: OpenIDProvider, here: Client | None = None) -> tuple[Client, Any]:
+    here = here or browser()
+    return here, here.get(there.sign_in(begun(row, here)))
