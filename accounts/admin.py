@@ -17,6 +17,7 @@ from accounts import services
 from accounts.access.delegation import group_outranks, require_held
 from accounts.auditing import admin as audit_admin
 from accounts.groups import admin as group_admin
+from accounts.limits import admin as limit_admin
 from accounts.models import AdminRecord, ApiToken
 from accounts.openid import admin as openid_admin
 from accounts.people_admin import RightsAdmin, refused_beside
@@ -24,7 +25,13 @@ from accounts.webhooks import admin as webhook_admin
 from core import i18n
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display, go
 
-__all__ = ["audit_admin", "group_admin", "openid_admin", "webhook_admin"]  # Django looks for admin pages here alone
+__all__ = [  # Django looks for admin pages here alone
+    "audit_admin",
+    "group_admin",
+    "limit_admin",
+    "openid_admin",
+    "webhook_admin",
+]
 
 admin.site.unregister([Group, Authenticator, EmailAddress])
 

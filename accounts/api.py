@@ -71,7 +71,10 @@ class NewTokenSerializer(TokenSerializer):
 
 
 class MeView(ScopedView):
+    """`serializer_class`: of a person."""
+
     scope = "admin"
+    serializer_class: type[MeSerializer] = MeSerializer
 
     def scope_needed(self) -> str | None:
         """Whose token it is, every program may ask."""
@@ -80,7 +83,7 @@ class MeView(ScopedView):
     @extend_schema(responses=MeSerializer)
     def get(self, request: Request) -> Response:
         """Who the token or session belongs to, and their settings."""
-        return Response(MeSerializer(self.person).data)
+        return Response(self.serializer_class(self.person, context={"request": request}).data)
 
     @extend_schema(request=MeSerializer, responses=MeSerializer)
     def patch(self, request: Request) -> Response:
@@ -88,7 +91,7 @@ class MeView(ScopedView):
         body = MeSerializer(self.person, data=request.data, partial=True)
         body.is_valid(raise_exception=True)
         found = services.change_preferences(user=self.person, fields=body.validated_data)
-        return Response(MeSerializer(found).data)
+        return Response(self.serializer_class(found, context={"request": request}).data)
 
 
 class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):

@@ -9,6 +9,7 @@ _OF_KINDS = {
     "token": "made revoked",
     "openid_provider": "added changed deleted",
     "group": "added changed deleted",
+    "limit": "added changed deleted",
     "people_group": "added changed deleted members_changed",
     "workspace": "changed",
     "webhook": "made changed deleted switched_off",

@@ -51,6 +51,7 @@ GROUPS = {
         "auth.Group": "admin_panel_settings",
         "accounts.OpenIDProvider": "login",
         "accounts.ApiToken": "key",
+        "accounts.Limit": "speed",
         "accounts.AdminRecord": "assignment_ind",
         "audit.Entry": "policy",
     },

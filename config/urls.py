@@ -8,6 +8,7 @@ from rest_framework.routers import DefaultRouter
 from accounts import api as accounts_api
 from accounts.access.page_throttle import limited
 from accounts.auditing.api import AuditView
+from accounts.limits.api import LimitViewSet
 from accounts.openid import views as openid_views
 from accounts.second_factors import views as factor_views
 from accounts.views import forgotten, logo, sign_in, welcome
@@ -22,7 +23,7 @@ from chat.openai_api import api as protocol_api
 from chat.readings import api as reading_api
 from chat.runs import api as run_api
 from chat.summaries import api as summary_api
-from chat.usage.api import UsageView
+from chat.usage.api import MyselfView, UsageView
 from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page, people_page
 from config.http import app, health, metrics
@@ -51,6 +52,7 @@ router.register("imports", conversations_api.ImportViewSet)
 router.register("readings", reading_api.ReadingViewSet)
 router.register("summaries", summary_api.SummaryViewSet)
 router.register("tokens", accounts_api.TokenViewSet)
+router.register("limits", LimitViewSet)
 router.register("webhooks/deliveries", webhook_api.WebhookDeliveryViewSet)
 router.register("webhooks", webhook_api.WebhookViewSet)
 router.register("tasks", task_api.TaskViewSet)
@@ -133,7 +135,7 @@ urlpatterns = [
     path("api/v1/workspace/", WorkspaceView.as_view(), name="workspace"),
     path("api/v1/workspace/logo/", LogoView.as_view(), name="workspace-logo"),
     path("api/v1/audit/", AuditView.as_view(), name="audit"),
-    path("api/v1/me/", accounts_api.MeView.as_view(), name="me"),
+    path("api/v1/me/", MyselfView.as_view(), name="me"),
     path("api/v1/ag-ui/", AgUiView.as_view(), name="ag-ui"),
     path("api/v1/", include(router.urls)),
     path("api/v1/schema/", contracts.SchemaView.as_view(), name="schema"),

@@ -13,7 +13,8 @@ from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.limits.holding import most_at_once
+from accounts.models import Limit, User
 from audit.services import record
 from core.background import enqueue
 from core.errors import NotFound, ProductError
@@ -26,6 +27,7 @@ from files.models import File, FileText
 from llm import tokens
 
 MAX_NAME = 255
+LATER = 3600  # seconds: room is up to the person; programs that try again by themselves should not do so soon
 _JPEG = b"\xff\xd8\xff"
 # Control characters, and those that turn the direction of writing around to make "exe.txt" of "txt.exe".
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -35,7 +37,7 @@ def upload(*, user: User, name: str, content: "Content[Any]") -> File:
     """Stores the bytes and the row; text and tokens follow in the background.
 
     The same content again is another row on the same bytes. `name` may be a path; its last part is kept. Raises
-    `file_too_large` (413), `storage_full` (429), `empty_file`.
+    `file_too_large` (413), `storage_full` and `limit_reached` (429), `empty_file`.
     """
     try:
         with storage.received(content, settings.MAX_UPLOAD_BYTES) as received:
@@ -68,20 +70,27 @@ def stored_bytes(user: User) -> int:
     return sum(each.aggregate(total=Sum("size", default=0))["total"] for each in rows)
 
 
+def most_stored(user: User) -> int | None:
+    """Bytes: what everybody may have, or less where a limit says so; None where nothing does."""
+    limit = most_at_once(user.pk, Limit.Unit.STORAGE)
+    said = [settings.STORED_BYTES or None, None if limit is None else int(limit)]
+    return min((each for each in said if each is not None), default=None)
+
+
 def require_room(user: User, size: int) -> None:
-    """Call it in the transaction that adds the row; raises `storage_full` (429)."""
-    most = settings.STORED_BYTES
-    if not most:
+    """Call it in the transaction that adds the row; raises `storage_full` and `limit_reached` (429)."""
+    most = most_stored(user)
+    if most is None:
         return
     lock(f"stored:{user.pk}")  # two uploads at once come one after the other
     stored = stored_bytes(user)
     if stored + size > most:
         raise ProductError(
-            "storage_full",
+            "storage_full" if most == settings.STORED_BYTES else "limit_reached",
             f"What you have uploaded takes {stored / 1_000_000:,.0f} MB, and {most / 1_000_000:,.0f} MB are the most. "
             "Delete files or failed imports that you no longer need, then upload this one again.",
             status=429,
-            retry_after=3600,  # it is up to them; programs that try again by themselves should not do so soon
+            retry_after=LATER,
         )
 
 

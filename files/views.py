@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
@@ -30,7 +29,7 @@ def files(request: Request) -> HttpResponse:
     context = {
         "section": "files",
         "stored": services.stored_bytes(request.user),
-        "most": settings.STORED_BYTES,
+        "most": services.most_stored(request.user),
         "files": found,
         "after": after,
         "unread": any(file.unread for file in found),

@@ -1,4 +1,5 @@
 from accounts.models.group import May, PeopleGroup
+from accounts.models.limit import Limit
 from accounts.models.openid import OpenIDIdentity, OpenIDProvider
 from accounts.models.person import ApiToken, IdempotentAnswer, Session, User, validate_timezone, workspace_timezone
 from accounts.models.record import AdminRecord
@@ -10,6 +11,7 @@ __all__ = [
     "ApiToken",
     "DateAwareness",
     "IdempotentAnswer",
+    "Limit",
     "May",
     "OpenIDIdentity",
     "OpenIDProvider",

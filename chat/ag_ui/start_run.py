@@ -10,9 +10,10 @@ from accounts.models import User
 from chat.ag_ui.run_input import Decision, Said, Wanted
 from chat.conversations import services
 from chat.models import Conversation, Message, Turn
-from chat.models.conversation_state import list_changed, lock, require_idle, require_room, visible_turn
+from chat.models.conversation_state import list_changed, lock, require_idle, visible_turn
 from chat.prompts.turn_context import options_of
 from chat.sending.services import send
+from chat.turns.admission import admit
 from chat.turns.services import decide_call
 from chat.turns.submit import Ask, begin_answers, check_effort, models_of, remember_effort, turns_of_key
 from core.errors import NotFound, ProductError
@@ -110,8 +111,8 @@ def _go_on(conversation: Conversation, wanted: Wanted, key: str | None) -> Turn:
     chosen, options = models_of(locked, models), wanted.options.as_json()
     check_effort(wanted.effort, chosen)
     remember_effort(locked, wanted.effort)
-    require_room(found, len(chosen))
-    [turn] = begin_answers(locked, asked.user_message, chosen, key, below=asked.answer, options=options)
+    admitted = admit(locked, found, chosen, 0)
+    [turn] = begin_answers(locked, asked.user_message, admitted, key, below=asked.answer, options=options)
     return turn
 
 

@@ -15,6 +15,7 @@ from chat.models.conversation_state import ChatScope, scope_of, visible_conversa
 from chat.prompts.preview import budget
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
+from chat.usage.api import LimitStateSerializer
 from core.requests import MoneyField
 from personas.services import model_for
 from projects.models.roles import visible_project
@@ -211,6 +212,7 @@ class PlanSerializer(ReportSerializer):
         required=False, allow_null=True, help_text="What `provider_count` may be; null where there is none."
     )
     documents = SelectionSerializer()
+    near_limit = LimitStateSerializer(allow_null=True, help_text="The limit of which 80 % or more is used; else null.")
     error = PlanErrorSerializer(allow_null=True)
 
 

@@ -263,6 +263,19 @@ class Attachment(models.Model):
         return self.name
 
 
+def asked_with() -> Any:
+    """The API token of the program that asks. Its id stays when it is gone: what was used with it was used."""
+    return models.ForeignKey(
+        "accounts.ApiToken",
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+    )
+
+
 class TurnQuerySet(OfConversation["Turn"]):
     def live(self) -> "TurnQuerySet":
         return self.filter(status__in=Turn.LIVE)
@@ -326,6 +339,10 @@ class Turn(models.Model):
     first_token_ms = models.PositiveIntegerField(
         null=True, blank=True, help_text="From asking to the first token, thoughts included; waiting is part of it."
     )
+    token = asked_with()
+    # What its plan may take of its person's limits, see `chat.usage.limits`; it counts as used while the turn is live.
+    reserved_tokens = models.PositiveIntegerField(null=True, blank=True)
+    reserved_cost = models.DecimalField(max_digits=26, decimal_places=12, null=True, help_text="US dollars.")
 
     objects = TurnQuerySet.as_manager()
 
@@ -365,6 +382,7 @@ class NextMessage(models.Model):
     files: "models.JSONField[Any, Any]" = models.JSONField(default=list)
     asked_models: "models.JSONField[Any, Any]" = models.JSONField(default=list)
     idempotency_key = models.CharField(max_length=100, blank=True)
+    token = asked_with()
     problem = models.TextField(blank=True)
     created = models.DateTimeField(auto_now_add=True)
 

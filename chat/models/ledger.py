@@ -12,7 +12,7 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_lazy
 from uuid_utils.compat import uuid7
 
-from chat.models.conversation import Conversation, Turn
+from chat.models.conversation import Conversation, Turn, asked_with
 from llm.models import Model
 from llm.types.model_call import Usage
 
@@ -33,7 +33,8 @@ class ModelCall(models.Model):
 
     `number` counts the calls of a turn from 1. Tokens are the provider's; where it said nothing, such as of a call that
     was cut off, our own, and then `counted` is true. `cached_input` and `cache_written` are parts of `input`,
-    `reasoning` of `output`. `cost` is in US dollars, exact; null where the model had no price.
+    `reasoning` of `output`. `cost` is in US dollars, exact; null where the model had no price. `token`: with which a
+    program has asked.
     """
 
     class Purpose(models.TextChoices):
@@ -54,6 +55,7 @@ class ModelCall(models.Model):
     persona = _named("personas.Persona")
     reading = _named("chat.Reading", db_index=False)
     model = _named("llm.Model")
+    token = asked_with()
     model_name = models.CharField(max_length=200)
     provider_name = models.CharField(max_length=100)
     purpose = models.CharField(max_length=10, choices=Purpose)
@@ -75,6 +77,7 @@ class ModelCall(models.Model):
             models.Index(fields=["person", "-created"], name="model_call_of_person"),
             models.Index(fields=["-created"], name="model_call_created"),
             models.Index(fields=["reading"], condition=Q(reading__isnull=False), name="model_call_of_reading"),
+            models.Index(fields=["token", "created"], condition=Q(token__isnull=False), name="model_call_of_token"),
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["turn", "number"], name="one_row_per_call_of_a_turn"),

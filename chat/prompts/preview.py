@@ -15,6 +15,7 @@ from chat.models.summary import in_force
 from chat.prompts import builder, report
 from chat.prompts.turn_context import TurnContext, base_context, context_of_draft
 from chat.tools.toolbox import with_file_tools
+from chat.usage.limits import most_used
 from core.background import submit
 from core.i18n import translated
 from files.models import File
@@ -46,6 +47,7 @@ def plan_ahead(
     `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
     `count`: near the limit the provider is asked to count, as it is before sending; `countable` says that this was not
     asked for and could change the plan. `provider_limit`: what prompt and tools may take by that count, where it is.
+    `near_limit`: the limit that is used up for the most part, as `chat.usage.limits` has it in JSON, or None.
     """
     base = base_context(user=user, model=model or model_for(scope.persona, user), scope=scope)
     if draft.effort is not None:
@@ -55,6 +57,7 @@ def plan_ahead(
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
     leaf = conversation.leaf if conversation else None
     allowed = _line(context, scope, _summary(scope)) if files else None
+    near_limit = most_used(user.pk)
     plan = partial(builder.plan, leaf=leaf, added=[builder.draft_message(text)], files=files)
     try:
         if allowed is not None:
@@ -64,7 +67,7 @@ def plan_ahead(
         limit = max(0, context.room.input_limit)
         problem = {"code": error.code, "detail": translated(error.detail), **error.extra}
         documents = _documents(allowed or _line(context, scope, _summary(scope)), files)
-        return {"fits": False, "limit": limit, "error": problem, "documents": documents}
+        return {"fits": False, "limit": limit, "error": problem, "documents": documents, "near_limit": near_limit}
     stored = _stored(context, planned, conversation)
     near = bool(text) and builder.worth_counting(context, planned.prompt)
     if near:
@@ -75,6 +78,7 @@ def plan_ahead(
         "fits": True,
         "error": None,
         "documents": documents,
+        "near_limit": near_limit,
         "cost": _cost(context, call, builder.fingerprint(context, planned.prompt)),
         "countable": near and not count and call["provider_count"] is None,
         "provider_limit": builder.true_room(context) if call["provider_count"] else None,

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from chat.context.build import SourceEntry
 from chat.context.types import ADVICE
+from chat.usage import limits
 from core.i18n import dollars, grouped, percent, translated
 from personas.texts import TEXTS
 
@@ -148,7 +149,11 @@ def plan_line(plan: Mapping[str, Any]) -> Fate:
         return Fate("warn", _too_long(plan["error"]))
     fate = fate_of(plan, _("Everything you gave fits"))
     used = _("%(percent)s used") % {"percent": percent(plan["used"], plan["limit"])}
-    return fate._replace(words=f"{fate.words} · {used}")
+    line = fate._replace(words=f"{fate.words} · {used}")
+    if plan.get("near_limit") is None:
+        return line
+    said = limits.in_words(plan["near_limit"])
+    return Fate("warn", _("%(what)s: %(used)s of %(most)s used") % said + f" · {line.words}")
 
 
 def _too_long(error: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from django.db.models import OuterRef, Subquery
 from django.utils.translation import gettext as _
 
 from accounts.models import User
+from audit.origin import origin
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, NextMessage, Turn
 from chat.models.conversation_state import NOT_NOW, ChatScope, RunWaits, lock, require_no_run, require_owner
@@ -111,6 +112,7 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
             files=[str(pk) for pk in ask.files],
             asked_models=[str(pk) for pk in ask.models],
             idempotency_key=ask.key or "",
+            token_id=origin().token_id,
         )
         tell_pages(locked)
     return kept
@@ -223,4 +225,5 @@ def _ask(kept: NextMessage) -> Ask:
         files=[UUID(pk) for pk in kept.files],
         models=[UUID(pk) for pk in kept.asked_models],
         key=kept.idempotency_key or None,
+        token=kept.token_id,
     )

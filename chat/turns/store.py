@@ -219,6 +219,7 @@ def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
         "person_id": turn.conversation.owner_id,
         "conversation_id": turn.conversation_id,
         "turn": turn,
+        "token_id": turn.token_id,
         "project": scope.project,
         "persona": scope.persona,
         "purpose": ModelCall.Purpose.RUN if getattr(turn, "run_step", None) else ModelCall.Purpose.ANSWER,

@@ -24,7 +24,6 @@ from chat.models.conversation_state import (
     lock,
     require_idle,
     require_owner,
-    require_room,
     run_in_progress,
     scope_of,
 )
@@ -34,6 +33,7 @@ from chat.models.words import title_from
 from chat.prompts.preview import budget, chosen_files, refuse_over_line
 from chat.prompts.turn_context import base_context
 from chat.rendering.references import remember
+from chat.turns.admission import Admitted, admit, tokens_given
 from core.background import TURNS
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
@@ -59,6 +59,7 @@ class Ask:
     parent: UUID | None = None  # the message to go on from; by default the conversation's leaf
     beside: UUID | None = None  # the question to stand beside, as a new branch, instead
     of_run: bool = False
+    token: UUID | None = None  # of the program that asked before, for what has waited since then
     effort: str | None = None  # of reasoning, from now on in this conversation; "" takes a choice back
     options: Mapping[str, Any] = field(default_factory=dict)  # of a program's turn, see `chat.prompts.turn_context`
 
@@ -112,13 +113,13 @@ def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
                 return earlier
             found = _require_idle(locked, ask)
             text, models, files = check(user, conversation, ask, found.version)
-            require_room(found, len(models))
+            admitted = admit(locked, found, models, tokens_given(text, files), ask.token)
             parent, before = _parent(locked, ask, found), locked.leaf_id
             question = _message(locked, parent, Message.Role.USER, parts=[{"type": "text", "text": text}])
             remember_effort(locked, ask.effort)
             if not locked.title and not locked.temporary:
                 locked.title = title_from(text)
-            turns = begin_answers(locked, question, models, ask.key, options=ask.options)
+            turns = begin_answers(locked, question, admitted, ask.key, options=ask.options)
             if not locked.temporary:
                 remember(user=user, text=text, at=question.created)
             _attach(question, files)
@@ -154,9 +155,9 @@ def regenerate(
         earlier = turns_of_key(locked, key)
         if earlier:
             return earlier
-        require_room(require_idle(locked), len(chosen))
+        admitted = admit(locked, require_idle(locked), chosen, tokens_given(question.text))
         remember_effort(locked, effort)
-        before, turns = locked.leaf_id, begin_answers(locked, question, chosen, key)
+        before, turns = locked.leaf_id, begin_answers(locked, question, admitted, key)
         carry_marks(locked.pk, before, question.pk, [turn.answer_id for turn in turns])
     return turns
 
@@ -164,23 +165,24 @@ def regenerate(
 def begin_answers(
     conversation: Conversation,
     question: Message,
-    models: Sequence[Model],
+    admitted: Sequence[Admitted],
     key: str | None,
     *,
     below: Message | None = None,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Turn]:
-    """One empty answer and turn per model, inside the caller's transaction, for which `require_room` has found room; a
-    worker gets them on commit.
+    """One empty answer and turn for each that `admit` has admitted, inside the caller's transaction; a worker gets them
+    on commit.
 
     What they stand below is stored with them where it is not stored yet. `below`: the message that the answers stand
     below, where that is not the question; `options`: see `chat.prompts.turn_context`.
     """
     above = Place(below.pk, below.depth) if below is not None else Place(question.pk, question.depth)
     turns = []
-    for slot, model in enumerate(models):
+    for slot, (model, token, tokens, cost) in enumerate(admitted):
         answer = _message(conversation, above, Message.Role.ASSISTANT, status=Message.Status.PENDING, model=model)
         turn = Turn(conversation=conversation, user_message=question, answer=answer, model=model, slot=slot)
+        turn.token_id, turn.reserved_tokens, turn.reserved_cost = token, tokens, cost
         turn.idempotency_key, turn.options, turn.effort = key, dict(options), conversation.effort
         turn.heartbeat = timezone.now()
         turns.append(turn)

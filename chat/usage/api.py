@@ -1,17 +1,21 @@
 """`/api/v1/usage/`: what the caller's model calls took and cost."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.permissions import ScopedView
+from accounts.api import MeSerializer, MeView
+from accounts.models import Limit, User
+from audit.origin import origin
 from chat.models import ModelCall
+from chat.usage.limits import all_states
 from chat.usage.services import between, summed
 from core.errors import ProductError
 from core.requests import MoneyField, pages, valid
@@ -46,6 +50,38 @@ class UsageRowSerializer(serializers.Serializer[dict[str, Any]]):
     reasoning = serializers.IntegerField(source="reasoning_tokens", help_text="Of `output`.")
     money = MoneyField(help_text="At the prices of each call's moment.")
     unpriced = serializers.IntegerField(help_text="Calls without a price, which `money` leaves out.")
+
+
+class LimitStateSerializer(serializers.Serializer[dict[str, str]]):
+    """How far a limit is used up; money in US dollars."""
+
+    unit = serializers.ChoiceField(choices=Limit.Unit.choices)
+    per = serializers.ChoiceField(choices=Limit.Per.choices, allow_null=True)
+    amount = serializers.DecimalField(20, 6, help_text="The most.")
+    used = serializers.DecimalField(26, 12)
+    resets = serializers.DateTimeField(allow_null=True, help_text="When it begins anew; null of what does not.")
+
+
+class MyselfSerializer(MeSerializer):
+    limits = serializers.SerializerMethodField(
+        help_text="What may be used at most, and how much of it is. Of a token its own limits, too."
+    )
+
+    class Meta(MeSerializer.Meta):
+        fields: ClassVar = [*MeSerializer.Meta.fields, "limits"]
+
+    @extend_schema_field(LimitStateSerializer(many=True))
+    def get_limits(self, person: User) -> list[dict[str, Any]]:
+        return all_states(person, origin().token_id)
+
+
+@extend_schema_view(
+    get=extend_schema(responses=MyselfSerializer), patch=extend_schema(request=MeSerializer, responses=MyselfSerializer)
+)
+class MyselfView(MeView):
+    """With the limits that hold for them."""
+
+    serializer_class = MyselfSerializer
 
 
 class UsageView(ScopedView, ListAPIView[Any]):

@@ -1,6 +1,8 @@
 """“My usage”: what a month of one's own model calls took and cost, as a page and as a table to take along."""
 
-from datetime import date, timedelta
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
@@ -11,6 +13,7 @@ from django.views.decorators.http import require_GET
 
 from accounts.access.sessions import SignedInRequest as Request
 from chat.models import ModelCall
+from chat.usage.limits import all_states, in_words
 from chat.usage.services import as_csv, between, record_export, spent, summed
 
 SHOWN = 50  # rows of a table; the API has all
@@ -25,6 +28,7 @@ TABLES = {
 @require_GET
 def my_usage(request: Request) -> HttpResponse:
     first, rows = _month(request)
+    today = timezone.localdate(timezone=request.user.zone)
     tables = [
         {"kind": kind, "title": title, "rows": list(summed(rows, kind, request.user.zone)[:SHOWN])}
         for kind, title in TABLES.items()
@@ -34,11 +38,17 @@ def my_usage(request: Request) -> HttpResponse:
         "place": "usage",
         "month": first,
         "before": first - timedelta(days=1) if first > date(2000, 1, 1) else None,
-        "after": _next(first) if _next(first) <= timezone.localdate(timezone=request.user.zone) else None,
+        "after": _next(first) if _next(first) <= today else None,
         "total": spent(rows),
+        "limits": [_shown(state) for state in all_states(request.user)] if today < _next(first) else [],
         "tables": tables,
     }
     return render(request, "chat/usage.html", context)
+
+
+def _shown(state: Mapping[str, Any]) -> dict[str, Any]:
+    resets = state["resets"]
+    return {**in_words(state), "resets": datetime.fromisoformat(resets) if resets else None}
 
 
 @require_GET

@@ -44,6 +44,7 @@ SCOPES = {
     "webhooks": "admin",
     "me": "admin",
     "workspace": "admin",
+    "limits": "admin",
 }
 # What is read with less than it takes to change it; None is any token.
 READING: dict[str, str | None] = {"budget-profiles": "chat", "me": None}

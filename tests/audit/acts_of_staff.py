@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.groups.services import follow_claims, save_group
-from accounts.models import OpenIDProvider, PeopleGroup, User
+from accounts.models import Limit, OpenIDProvider, PeopleGroup, User
 from accounts.second_factors.services import add_app
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
@@ -101,6 +101,43 @@ def _(w: World) -> None:
 def _(w: World) -> None:
     w.persona(w.olga)
     w.manage("accounts_user_hand_over", w.olga, {"to": "admin"})
+
+
+LIMIT = {"unit": "tokens", "per": "day", "amount": "1000"}
+
+
+def a_limit(w: World) -> Limit:
+    return Limit.objects.create(user=w.olga, **LIMIT)
+
+
+@staff("limit.added")
+def _(w: World) -> None:
+    w.manage("accounts_limit_add", form={**LIMIT, "user": str(w.olga.pk)})
+
+
+@staff("limit.changed")
+def _(w: World) -> None:
+    w.manage("accounts_limit_change", a_limit(w), {**LIMIT, "amount": "2000"})
+
+
+@staff("limit.deleted")
+def _(w: World) -> None:
+    w.manage("accounts_limit_delete", a_limit(w))
+
+
+@program("limit.added")
+def _(w: World) -> None:
+    w.api("POST", "limits/", {**LIMIT, "for": {"user": str(w.olga.pk)}})
+
+
+@program("limit.changed")
+def _(w: World) -> None:
+    w.api("PATCH", f"limits/{a_limit(w).pk}/", {"amount": "2000"})
+
+
+@program("limit.deleted")
+def _(w: World) -> None:
+    w.api("DELETE", f"limits/{a_limit(w).pk}/")
 
 
 @staff("person.deleted")

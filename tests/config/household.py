@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.access.sessions import public_name
-from accounts.models import AdminRecord, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery, Workspace
+from accounts.models import AdminRecord, Limit, OpenIDProvider, PeopleGroup, User, Webhook, WebhookDelivery, Workspace
 from accounts.services import create_token
 from audit.models import Entry
 from chat.models import (
@@ -133,20 +133,36 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     spent = ModelCall.objects.create(person=owner, turn=turn, model=model, purpose="answer", input=2, output=1)
     rows += [summary_prompt, prompt_text, summary, job, spent]
     run = _run(owner, task)
-    rows += [permission, web_access, workspace, signs_in]
-    rows += [embedder, reranker, search, server, project, file, member, invitation, task, change, run]
+    rows += [
+        permission,
+        web_access,
+        workspace,
+        signs_in,
+        embedder,
+        reranker,
+        search,
+        server,
+        project,
+        file,
+        member,
+        invitation,
+        task,
+        change,
+        run,
+    ]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
     rows += [share, brought, SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE), saved]
     for_everybody = SavedPrompt.objects.create(name=unique, text="For everybody.")
-    rows.append(for_everybody)
-    rows += [Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
+    rows += [for_everybody, Replay.objects.create(author=owner, conversation=turn.conversation, status="done")]
     reading = _reading(turn, file)
     hook, delivery = _webhook(owner)
     what = {"action": 2, "what": "user", "row": "somebody"}
     rows.append(Entry.objects.filter(object_id=str(token.pk)).latest("sequence"))
-    rows += [reading, hook, delivery, AdminRecord.objects.create(username="gone", at=timezone.now(), **what)]
+    limit = Limit.objects.create(user=owner, unit="turns", per="day", amount=1_000_000)
+    gone = AdminRecord.objects.create(username="gone", at=timezone.now(), **what)
+    rows += [reading, hook, delivery, limit, gone]
     values = {
         **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},
         "c/pk": str(turn.conversation_id),
@@ -188,6 +204,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "code/code": task.code,
         "runs/pk": str(run.pk),
         "readings/pk": str(reading.pk),
+        "limits/pk": str(limit.pk),
         "day/start": "2026-11-21",
         "month/start": "2026-11",
         "year/start": "2026",

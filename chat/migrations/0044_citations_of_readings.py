@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0041_index_of_owned_messages'),
+        ('chat', '0043_index_of_tokens_calls'),
     ]
 
     operations = [

@@ -1,0 +1,38 @@
+"""Limits for administrators."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from accounts.limits import services
+from accounts.models import Limit
+from core.admin import RowAdmin, acting, display
+
+
+@admin.register(Limit)
+class LimitAdmin(RowAdmin):
+    kind = "limit"
+    list_display = ("most", "whom", "unit", "per", "created")
+    list_select_related = ("user", "group", "token__user")
+    list_filter = ("unit", "per")
+    search_fields = ("user__username", "group__name", "token__name", "token__user__username")
+    fields = ("user", "group", "token", "unit", "per", "amount")
+    autocomplete_fields = ("user", "group", "token")
+
+    @display(description="Most", ordering="amount")
+    def most(self, limit: Limit) -> str:
+        return f"{limit.amount.normalize():,f}"
+
+    @display(description="For")
+    def whom(self, limit: Limit) -> str:
+        if limit.token is not None:
+            return f"{limit.token.name} ({limit.token.user})"
+        return str(limit.user or limit.group or _("Everyone, each by themselves"))
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        services.save_limit(user=acting(request), limit=obj)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        services.delete_limit(user=acting(request), limit=obj)

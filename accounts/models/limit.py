@@ -1,0 +1,128 @@
+"""What people and their programs may use at most. Which limits hold for whom: `accounts.limits.holding`."""
+
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from uuid_utils.compat import uuid7
+
+from accounts.models.group import PeopleGroup
+from accounts.models.person import ApiToken
+
+
+class Limit(models.Model):
+    """How much one person may use, each person of a group, or one API token; without any of these each person.
+
+    `amount` is in the unit: tokens, US dollars, turns, bytes, or turns at once. `per`: the day or month in which it is
+    used up, of the workspace's time zone; empty where it holds at any moment. Of several limits all hold.
+    """
+
+    class Unit(models.TextChoices):
+        TOKENS = "tokens", _("Tokens")
+        MONEY = "money", _("US dollars")
+        TURNS = "turns", _("Turns")
+        STORAGE = "storage", _("Bytes stored")
+        LIVE_TURNS = "live_turns", _("Turns at once")
+
+    class Per(models.TextChoices):
+        DAY = "day", _("A day")
+        MONTH = "month", _("A month")
+
+    USED_UP = (Unit.TOKENS, Unit.MONEY, Unit.TURNS)  # in a day or month; the others hold at any moment
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        verbose_name="person",
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="limits",
+        help_text="Whom it holds for. Without a person, a group and a token it holds for everyone, each by themselves.",
+    )
+    group = models.ForeignKey(
+        PeopleGroup,
+        verbose_name="group",
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="limits",
+        help_text="It holds for each of its members by themselves.",
+    )
+    token = models.ForeignKey(
+        ApiToken,
+        verbose_name="API token",
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="limits",
+        help_text="What programs ask with it; the limits of its person hold besides.",
+    )
+    unit = models.CharField(max_length=10, choices=Unit)
+    per = models.CharField(
+        max_length=5, choices=Per, blank=True, help_text="Of tokens, money and turns; the others hold at any moment."
+    )
+    amount = models.DecimalField(
+        max_digits=20,
+        decimal_places=6,
+        validators=[MinValueValidator(0)],
+        help_text="The most. Money is in US dollars, storage in bytes.",
+    )
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["created", "id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["user", "group", "token", "unit", "per"], name="one_limit_of_a_kind", nulls_distinct=False
+            ),
+            models.CheckConstraint(
+                condition=Q(user=None, group=None) | Q(user=None, token=None) | Q(group=None, token=None),
+                name="limit_for_one",
+            ),
+            models.CheckConstraint(
+                condition=Q(unit__in=["tokens", "money", "turns"]) ^ Q(per=""), name="limit_of_a_time_or_a_moment"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        """In the reader's language."""
+        words = [f"{self.amount.normalize():f}", self.get_unit_display(), self.get_per_display() if self.per else ""]
+        return " · ".join(filter(None, words))
+
+    def clean(self) -> None:
+        problems: dict[str, str] = {}
+        if sum(each is not None for each in (self.user_id, self.group_id, self.token_id)) > 1:
+            problems["user"] = "Choose a person, a group or a token, and only one of them."
+        if self.unit in self.USED_UP and not self.per:
+            problems["per"] = "Choose a day or a month: tokens, money and turns are used up in one."
+        elif self.unit and self.unit not in self.USED_UP and self.per:
+            problems["per"] = "Leave this empty: storage and turns at once are limited at any moment."
+        if self.token_id is not None and self.unit and self.unit not in self.USED_UP:
+            problems["unit"] = "A token has limits of tokens, money and turns; the others are its person's."
+        if self.unit == self.Unit.LIVE_TURNS and self.amount is not None and self.amount < 1:
+            problems["amount"] = "One turn at once is the least; with none nothing would ever be answered."
+        if self.amount is not None and self.unit and self.unit != self.Unit.MONEY and self.amount % 1:
+            problems["amount"] = "Write a whole number."
+        if problems:
+            raise ValidationError(problems)
+
+    def period(self, now: datetime | None = None) -> tuple[datetime, datetime]:
+        """When the day or month began and when the next one begins, in the workspace's time zone."""
+        return period(self.per, now)
+
+
+def period(per: str, now: datetime | None = None) -> tuple[datetime, datetime]:
+    """As `Limit.period`; of an empty `per` the day."""
+    zone = timezone.get_default_timezone()
+    day = (now or timezone.now()).astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    if per == Limit.Per.MONTH:
+        first = day.replace(day=1)
+        return first, (first + timedelta(days=32)).replace(day=1)
+    return day, day + timedelta(days=1)  # of the clock: also where that day has 23 hours or 25

@@ -1,0 +1,64 @@
+"""Whether a person may have something answered now, and what is set aside of their limits for it."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import NamedTuple
+from uuid import UUID
+
+from audit.origin import origin
+from chat.models import Conversation, Turn
+from chat.models.conversation_state import require_room
+from chat.models.queries import Standing
+from chat.usage.limits import require_within
+from files.models import File
+from files.services import tokens_of
+from llm.models import Model
+from llm.types.model_call import Usage
+from personas.services import rules_at
+
+CHARACTERS_PER_TOKEN = 3  # of a rough count that rather says too much; what was used is counted when it is
+
+
+class Admitted(NamedTuple):
+    """A model that may answer; the API token with which a program asks; tokens and US dollars that are set aside until
+    it has answered, None where no limit holds, or it has no price."""
+
+    model: Model
+    token: UUID | None = None
+    tokens: int | None = None
+    cost: Decimal | None = None
+
+
+def admit(
+    conversation: Conversation, found: Standing, models: Sequence[Model], given: int, token: UUID | None = None
+) -> list[Admitted]:
+    """For `begin_answers`, in its transaction, with what `chat.models.queries` locks locked.
+
+    `given`: the tokens of what is asked, see `tokens_given`. `token`: with which it was asked, where that was in
+    another request. Raises `too_many_answers` and `limit_reached` (429).
+    """
+    require_room(found, len(models))
+    token = token or origin().token_id
+    if not require_within(conversation.owner_id, token, found.version, len(models)):
+        return [Admitted(model, token) for model in models]
+    given += _sent_before(conversation, found)
+    answer = rules_at(found.version).profile_of(None).reserved_output
+    return [_admitted(model, token, given, min(answer, model.max_output or answer)) for model in models]
+
+
+def tokens_given(text: str, files: Sequence[File] = ()) -> int:
+    return len(text) // CHARACTERS_PER_TOKEN + sum(tokens_of(file=file) or 0 for file in files)
+
+
+def _sent_before(conversation: Conversation, found: Standing) -> int:
+    """Tokens of the newest prompt of the conversation, whose messages the next one has too."""
+    if found.leaf_depth is None:
+        return 0
+    used = Turn.objects.filter(conversation=conversation).order_by("-id").values_list("context_used", flat=True)
+    return used.first() or 0
+
+
+def _admitted(model: Model, token: UUID | None, prompt: int, answer: int) -> Admitted:
+    prompt = min(prompt, model.window)
+    cost = model.prices.cost(Usage(prompt, answer)) if model.prices is not None else None
+    return Admitted(model, token, prompt + answer, cost)

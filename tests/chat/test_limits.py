@@ -1,0 +1,282 @@
+"""Limits: what holds whom, what a turn sets aside, and what people and programs are told."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from accounts.limits.holding import limits_of_person
+from accounts.limits.services import delete_limit, save_limit
+from accounts.models import ApiToken, Limit, PeopleGroup, User
+from accounts.models.limit import period
+from accounts.services import create_token
+from audit.origin import Origin, acting
+from chat.conversations.services import create_conversation
+from chat.models import Conversation, Message, ModelCall, NextMessage, Turn
+from chat.models.conversation_state import ChatScope
+from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.wording import plan_line
+from chat.sending.services import queue, send, send_kept
+from chat.turns.store import Ending, Outcome, end
+from chat.turns.submit import Ask, regenerate
+from chat.usage.limits import all_states
+from chat.usage.sums import sum_days
+from core.errors import ProductError
+from llm.models import Model, Provider
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def model() -> Model:
+    provider = Provider.objects.create(name=uuid4().hex, base_url="http://127.0.0.1:9/v1")
+    prices = {"input_price": Decimal(2), "output_price": Decimal(10)}
+    Model.objects.filter(default=True).update(default=False)
+    return Model.objects.create(provider=provider, name="silent", context_window=8_000, default=True, **prices)
+
+
+@pytest.fixture
+def user(model: Model) -> User:
+    return User.objects.create_user(uuid4().hex)
+
+
+def limit(unit: str, amount: object, per: str = "day", **whom: Any) -> Limit:
+    return save_limit(user=None, limit=Limit(unit=unit, amount=Decimal(str(amount)), per=per, **whom))
+
+
+def used(person: User, at: datetime | None = None, **fields: Any) -> None:
+    values = {"input": 700, "output": 300, "model_name": "m", "provider_name": "p", "purpose": "answer", **fields}
+    row = ModelCall.objects.create(person=person, cost=Decimal("0.5"), **values)
+    if at is not None:
+        ModelCall.objects.filter(pk=row.pk).update(created=at)
+
+
+def ask(person: User, conversation: Conversation | None = None, **more: Any) -> Turn:
+    place = conversation or create_conversation(user=person)
+    return send(user=person, conversation=place, ask=Ask("Hello", **more))[0]
+
+
+def refusal(person: User, **more: Any) -> ProductError:
+    with pytest.raises(ProductError) as caught:
+        ask(person, **more)
+    assert (caught.value.code, caught.value.status) == ("limit_reached", 429)
+    return caught.value
+
+
+def done(turn: Turn, tokens: int) -> None:
+    """As its worker ends it, whose model has read so many tokens."""
+    turn = Turn.objects.select_related("conversation__owner", "model__provider").get(pk=turn.pk)
+    call: Any = {"cycle": 1, "used": tokens, "tools_tokens": 0, "limit": 8_000, "usage": {"input": tokens, "output": 1}}
+    assert end(turn, Ending(Turn.Status.DONE), Outcome([{"type": "text", "text": "x"}], 1, calls=[call])) is not None
+
+
+@contextmanager
+def program(token: ApiToken) -> Iterator[None]:
+    with acting(Origin(token_id=token.pk, token_name=token.name)):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("unit", "amount", "said"),
+    [
+        ("tokens", 2_000, "The limit of 2,000 tokens a day is reached. It begins anew at "),
+        ("money", "0.5", "The limit of $0.5 a day is reached. It begins anew at "),
+        ("turns", 2, "The limit of 2 turns a day is reached. It begins anew at "),
+    ],
+)
+def test_what_is_used_up_lets_nothing_more_begin_until_it_begins_anew(
+    user: User, unit: str, amount: object, said: str
+) -> None:
+    limit(unit, amount, user=user)
+    used(user, timezone.now() - timedelta(days=1))
+    used(user)
+    if unit != "money":
+        used(user)
+    error = refusal(user)
+    assert error.detail.startswith(said) and error.detail.endswith("your text is kept.")
+    assert 0 < error.extra["retry_after"] <= 25 * 3600
+    assert error.headers == {"Retry-After": str(error.extra["retry_after"])}
+    assert not Message.objects.filter(conversation__owner=user).exists()
+    ask(User.objects.create_user(uuid4().hex))
+
+
+def test_the_strictest_of_everyones_and_ones_own_holds(user: User) -> None:
+    limit("turns", 5)
+    own = limit("turns", 1, user=user)
+    monthly = limit("turns", 0, per="month", user=User.objects.create_user(uuid4().hex))
+    used(user)
+    assert refusal(user).extra["limit"]["amount"] == "1"
+    delete_limit(user=None, limit=own)
+    ask(user)
+    assert monthly.user is not None
+    refusal(monthly.user)
+    assert [each.amount for each in limits_of_person(user.pk)] == [5]
+
+
+def test_a_groups_limit_holds_for_each_of_its_members(user: User) -> None:
+    group = PeopleGroup.objects.create(name=uuid4().hex)
+    limit("turns", 1, group=group)
+    ask(user)
+    group.members.add(user, other := User.objects.create_user(uuid4().hex))
+    refusal(user)
+    ask(other)
+    group.members.remove(user)
+    ask(user)
+
+
+def test_a_turn_sets_aside_what_it_may_take_and_its_end_gives_that_back(user: User) -> None:
+    limit("tokens", 3_000, user=user)
+    turn = ask(user)
+    assert turn.reserved_tokens is not None and 1_000 < turn.reserved_tokens < 3_000
+    assert turn.reserved_cost is not None and turn.reserved_cost > 0
+    for _ in range(3_000 // turn.reserved_tokens):
+        ask(user)
+    error = refusal(user)
+    assert "may use up your limit" in error.detail and error.extra["retry_after"] == 30
+    assert all_states(user)[0]["used"] == "0"
+    done(turn, 40)
+    assert all_states(user)[0]["used"] == "41"
+    ask(user)
+
+
+def test_the_next_turn_of_a_conversation_sets_its_last_prompt_aside_too(user: User) -> None:
+    limit("tokens", 100_000, user=user)
+    first = ask(user)
+    done(first, 5_000)
+    again = ask(user, first.conversation)
+    assert (again.reserved_tokens or 0) - (first.reserved_tokens or 0) == 5_000
+
+
+def test_a_turn_that_lost_its_worker_gives_back_what_it_had_set_aside(user: User) -> None:
+    limit("turns", 1, user=user)
+    turn = ask(user)
+    refusal(user)
+    done(turn, 10)
+    refusal(user)  # it was a turn
+    other = User.objects.create_user(uuid4().hex)
+    limit("turns", 1, user=other)
+    lost = ask(other)
+    lost = Turn.objects.select_related("conversation__owner").get(pk=lost.pk)
+    assert end(lost, Ending(Turn.Status.INTERRUPTED), Outcome([], 0)) is not None  # as the sweeper does
+    ask(other)
+
+
+def test_answers_side_by_side_and_answers_anew_are_turns_each(user: User, model: Model) -> None:
+    other = Model.objects.create(provider=model.provider, name="other", context_window=8_000)
+    limit("turns", 2, user=user)
+    with pytest.raises(ProductError, match="limit_reached"):
+        send(
+            user=user,
+            conversation=create_conversation(user=user),
+            ask=Ask("Hello", models=[model.pk, other.pk, Model.objects.create(provider=model.provider, name="3").pk]),
+        )
+    first = ask(user, models=[model.pk])
+    done(first, 10)
+    [anew] = regenerate(user=user, message=first.answer)
+    done(anew, 10)
+    with pytest.raises(ProductError, match="limit_reached"):
+        regenerate(user=user, message=first.answer)
+
+
+def test_a_token_has_limits_besides_those_of_its_person(user: User) -> None:
+    token, _secret = create_token(user=user, name="robot")
+    limit("turns", 1, token=token)
+    limit("turns", 3, user=user)
+    with program(token):
+        turn = ask(user)
+        assert refusal(user).extra["limit"]["for"] == "token"
+    ask(user)
+    done(turn, 10)
+    assert ModelCall.objects.get(turn=turn).token_id == token.pk
+    with program(token):
+        refusal(user)
+    ask(user)
+    assert refusal(user).extra["limit"]["for"] == "user"
+
+
+def test_what_a_program_queues_is_still_of_its_token(user: User) -> None:
+    token, _secret = create_token(user=user, name="robot")
+    limit("turns", 1, token=token)
+    with program(token):
+        turn = ask(user)
+        queue(user=user, conversation=turn.conversation, ask=Ask("And then?"))
+    done(turn, 10)
+    assert not send_kept(turn.conversation_id)
+    kept = NextMessage.objects.get(conversation=turn.conversation)
+    assert kept.text == "And then?" and kept.problem.startswith("The limit of 1 turns a day is reached.")
+
+
+def test_a_month_is_of_sums_calls_and_what_is_set_aside(user: User) -> None:
+    limit("tokens", 10_000, per="month", user=user)
+    first, _next = period("month")
+    for day in range((timezone.now() - first).days + 1):
+        used(user, first + timedelta(days=day, seconds=1))
+    used(user, first - timedelta(seconds=1))
+    expected = str(1_000 * ((timezone.now() - first).days + 1))
+    assert all_states(user)[0]["used"] == expected
+    sum_days()
+    assert all_states(user)[0]["used"] == expected
+
+
+def test_from_80_percent_the_plan_line_warns(user: User) -> None:
+    limit("tokens", 1_200, user=user)
+    scope = ChatScope(create_conversation(user=user))
+    plan = plan_ahead(user=user, scope=scope, draft=Draft("Hi"))
+    assert plan["near_limit"] is None and "Tokens a day" not in plan_line(plan).words
+    used(user)
+    plan = plan_ahead(user=user, scope=scope, draft=Draft("Hi"))
+    assert plan_line(plan).words.startswith("Tokens a day: 1,000 of 1,200 used · ") and plan_line(plan).icon == "warn"
+
+
+def test_no_limit_costs_no_query_and_a_limit_two(user: User) -> None:
+    place = create_conversation(user=user)
+    done(ask(user, place), 10)
+
+    def queries() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            turn = ask(user, place)
+        done(turn, 10)
+        return len(captured)
+
+    queries()
+    without = queries()
+    limit("tokens", 1_000_000, user=user)
+    limit("money", 1_000_000, per="month")
+    queries()  # this process reads limits and rights anew
+    assert queries() == without + 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"unit": "tokens", "per": ""}, "per"),
+        ({"unit": "storage", "per": "day"}, "per"),
+        ({"unit": "turns", "amount": "1.5"}, "amount"),
+        ({"unit": "turns", "amount": "-1"}, "amount"),
+        ({"unit": "live_turns", "per": "", "amount": "0"}, "amount"),
+        ({"unit": "sheep"}, "unit"),
+    ],
+)
+def test_a_limit_that_says_nothing_is_refused(fields: dict[str, Any], field: str) -> None:
+    values = {"unit": "tokens", "per": "day", "amount": "5", **fields}
+    with pytest.raises(ProductError) as caught:
+        limit(values.pop("unit"), **values)
+    assert caught.value.code == "invalid_setting" and caught.value.detail.startswith(f"{field}: ")
+
+
+def test_a_limit_is_there_once(user: User) -> None:
+    limit("tokens", 5)
+    limit("tokens", 5, per="month")
+    limit("tokens", 5, user=user)
+    with pytest.raises(ProductError, match="invalid_setting"):
+        limit("tokens", 6)
+    assert isinstance(user.pk, UUID)
