@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
@@ -129,14 +128,15 @@ def require_no_run(conversation: Conversation) -> None:
         raise RunWaits(run) if run.status == Run.Status.WAITING else run_in_progress()
 
 
-def require_room(found: Standing, wanted: int) -> None:
-    """Raises `too_many_answers` (429) where so many more live turns are more than `settings.LIVE_TURNS` of one person.
+def require_room(found: Standing, wanted: int, most: int | None) -> None:
+    """Raises `too_many_answers` (429) where so many more live turns are more than the `most` that their person may have
+    at once; None is any number.
 
     Runs leave one for what their person writes meanwhile; they go on when another answer is complete. `found` after
     `lock`, in the transaction that begins the turns: sends of one person at once come one after the other.
     """
-    live, most = found.live, settings.LIVE_TURNS
-    if most and live + wanted > max(wanted, most - found.running):
+    live = found.live
+    if most is not None and live + wanted > max(wanted, most - found.running):
         raise ProductError(
             "too_many_answers",
             f"{live} answers of yours are being written, and {most} at a time are the most. Wait for one, or stop one; "

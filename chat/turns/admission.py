@@ -9,7 +9,7 @@ from audit.origin import origin
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import require_room
 from chat.models.queries import Standing
-from chat.usage.limits import require_within
+from chat.usage.limits import require_within, turns_at_once
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
@@ -37,7 +37,7 @@ def admit(
     `given`: the tokens of what is asked, see `tokens_given`. `token`: with which it was asked, where that was in
     another request. Raises `too_many_answers` and `limit_reached` (429).
     """
-    require_room(found, len(models))
+    require_room(found, len(models), turns_at_once(conversation.owner_id, found.version))
     token = token or origin().token_id
     if not require_within(conversation.owner_id, token, found.version, len(models)):
         return [Admitted(model, token) for model in models]

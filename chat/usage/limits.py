@@ -15,6 +15,7 @@ from math import ceil
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection
 from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
@@ -188,6 +189,13 @@ def _sentence(state: LimitState, *, only_reserved: bool) -> str:
         case _, Limit.Per.DAY:
             return f"The limit of {most} turns a day is reached. It begins anew at {resets}; your text is kept."
     return f"The limit of {most} turns a month is reached. It begins anew at {resets}; your text is kept."
+
+
+def turns_at_once(person: UUID, version: UUID | None = None) -> int | None:
+    """How many turns of one person may be live: what everybody may have, or less where a limit says so; None is any."""
+    limit = most_at_once(person, Limit.Unit.LIVE_TURNS, version)
+    said = [settings.LIVE_TURNS or None, None if limit is None else int(limit)]
+    return min((each for each in said if each is not None), default=None)
 
 
 def most_used(person: UUID) -> dict[str, str] | None:

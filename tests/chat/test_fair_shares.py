@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from accounts.models import User
+from accounts.models import Limit, User
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, Message, NextMessage, Run, Turn
 from chat.sending.services import queue, send, send_kept
@@ -75,6 +75,15 @@ def test_an_answer_is_written_anew_only_where_there_is_room(user: User) -> None:
 def test_no_limit_at_0(user: User, settings: Settings) -> None:
     settings.LIVE_TURNS = 0
     live(user, 6)
+
+
+def test_a_limit_says_how_many_of_a_person(user: User) -> None:
+    Limit.objects.create(user=user, unit="live_turns", amount=2)
+    live(user, 2)
+    assert refused(user).detail.startswith("2 answers of yours are being written")
+    Limit.objects.filter(user=user).update(amount=9)  # the strictest holds
+    live(user, 3)
+    refused(user)
 
 
 def test_a_message_that_waits_for_its_answer_waits_for_room_too(user: User) -> None:
