@@ -59,7 +59,7 @@ export class Composer {
   /** What is written goes along to the page on which it is asked over all of a file, behind the # where no length is
    * too much and no log has it. @param {HTMLAnchorElement | null} link */
   #carry(link) {
-    if (!link) return;
+    if (!link || around(Element, "[data-saw]", link)) return; // under an answer the question is that of the answer
     const address = new URL(link.href);
     const { conversation } = need(HTMLElement, "main").dataset;
     if (conversation) address.searchParams.set("conversation", conversation);
