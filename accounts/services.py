@@ -14,8 +14,9 @@ from django.utils import timezone
 
 from accounts.access.authentication import token_digest
 from accounts.access.delegation import is_last_admin, require_held, require_rank
+from accounts.access.rights import require
 from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
-from accounts.models import AdminRecord, ApiToken, Session, User
+from accounts.models import AdminRecord, ApiToken, May, Session, User
 from accounts.models.workspace import all_languages, workspace_at
 from audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
@@ -39,9 +40,10 @@ def create_token(
     """Returns the row and the token itself, which cannot be read again. No `scopes` means all but `admin`.
 
     `asking` is the token with which a program asks: it gives on nothing that it lacks, and no more time than it has.
-    Raises `empty_name`, `no_scope`, `unknown_scope`, `already_expired`, `scope_not_held` (403) and
-    `outlives_its_maker` (403).
+    Raises `empty_name`, `no_scope`, `unknown_scope`, `already_expired`, and with 403 `right_missing`, `scope_not_held`
+    and `outlives_its_maker`.
     """
+    require(user, May.TOKENS)
     name = name.strip()[:MAX_NAME]
     if not name:
         raise ProductError("empty_name", "Give the token a name, so that you know it again in the list.")

@@ -1,6 +1,7 @@
 from django.urls import path
 
 from accounts import views
+from accounts.groups import views as group_views
 from accounts.second_factors import views as factor_views
 from accounts.webhooks import views as webhook_views
 from core.permissions import signed_in
@@ -15,6 +16,10 @@ urlpatterns = [
     path("second-factor/passkeys/options/", factor_views.creation_options, name="second-factor-options"),
     path("second-factor/codes/", factor_views.codes, name="second-factor-codes"),
     path("second-factor/<int:pk>/remove/", factor_views.remove, name="second-factor-remove"),
+    path("groups/", group_views.groups, name="groups"),
+    path("groups/<uuid:pk>/", group_views.members, name="group"),
+    path("groups/<uuid:pk>/add/", group_views.add, name="group-add"),
+    path("groups/<uuid:pk>/members/<uuid:member>/remove/", group_views.remove, name="group-remove"),
     path("tokens/", views.tokens, name="tokens"),
     path("tokens/revoke/", views.revoke_all, name="revoke_all"),
     path("tokens/<uuid:pk>/revoke/", views.revoke, name="revoke"),

@@ -8,6 +8,7 @@ from rest_framework.routers import DefaultRouter
 from accounts import api as accounts_api
 from accounts.access.page_throttle import limited
 from accounts.auditing.api import AuditView
+from accounts.groups.api import GroupViewSet
 from accounts.limits.api import LimitViewSet
 from accounts.openid import views as openid_views
 from accounts.second_factors import views as factor_views
@@ -51,6 +52,7 @@ router.register("shares", conversations_api.ShareViewSet)
 router.register("imports", conversations_api.ImportViewSet)
 router.register("readings", reading_api.ReadingViewSet)
 router.register("summaries", summary_api.SummaryViewSet)
+router.register("groups", GroupViewSet)
 router.register("tokens", accounts_api.TokenViewSet)
 router.register("limits", LimitViewSet)
 router.register("webhooks/deliveries", webhook_api.WebhookDeliveryViewSet)

@@ -107,7 +107,7 @@ class House:
             "day": "/daily/",
             **{
                 f"settings-{name}": f"/settings/{name}/"
-                for name in ("password", "second-factor", "tokens", "webhooks", "sessions")
+                for name in ("password", "second-factor", "groups", "tokens", "webhooks", "sessions")
             },
             "settings": "/settings/",
             "examples": "/api/examples/",

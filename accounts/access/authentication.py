@@ -27,6 +27,7 @@ from accounts.access.second_factor import FACTORS, is_required
 from accounts.models import ApiToken, Session, User
 from accounts.models.workspace import workspace_at
 from audit.origin import with_token
+from core.logs.context import learn
 
 LAST_USED_GRAIN = timedelta(minutes=1)  # one write a minute at most, not one a request
 SOCKET_SCOPE = "chat"
@@ -53,6 +54,7 @@ def user_of_token(token: str) -> tuple[User, ApiToken]:
     if row.last_used is None or now - row.last_used > LAST_USED_GRAIN:
         ApiToken.objects.filter(pk=row.pk).update(last_used=now)
     with_token(row.pk, row.name)
+    learn(user_id=row.user_id)
     return row.user, row
 
 

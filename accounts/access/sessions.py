@@ -3,6 +3,7 @@
 Named by `SESSION_ENGINE`. A page shows a session under the hash of its key: the key itself would sign anybody in.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -30,6 +31,7 @@ DAY = 86_400  # seconds
 GRAIN = 300  # seconds; one write in so many, not one a request
 VISIT = "visit"  # in the session: {"began", "seen": seconds since 1970, "agent": the browser's User-Agent}
 LONGEST_AGENT = 300
+TOLD_WITHIN = 2.0  # seconds that Redis has to hand on what pages are told
 # The first that a User-Agent holds; many browsers also name those after them.
 BROWSERS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
 SYSTEMS = {
@@ -134,7 +136,12 @@ def end(sessions: Iterable[Session]) -> None:
 
 def close_sockets(group: str) -> None:
     with suppress(RedisError, OSError):
-        async_to_sync(channel_layers["default"].group_send)(group, {"type": "session.ended"})
+        async_to_sync(_tell_ended)(group)
+
+
+async def _tell_ended(group: str) -> None:
+    async with asyncio.timeout(TOLD_WITHIN):
+        await channel_layers["default"].group_send(group, {"type": "session.ended"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from functools import partial
 
 from django.core.files.base import ContentFile
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from accounts.access.rights import models_of
@@ -28,7 +28,7 @@ from core.permissions import has_right
 from core.requests import get_or_404
 from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText
-from files.services import upload
+from files.services import store
 from llm import tokens
 from llm.models import Model
 from llm.types.model_call import Usage
@@ -216,9 +216,10 @@ def remove_reading(*, user: User, reading: Reading) -> None:
         reading.delete()
 
 
-def erase_old(before: datetime) -> None:
-    """Those of no conversation that ended before, and that no legal hold keeps."""
+def erase_old(people: QuerySet[User], before: datetime) -> None:
+    """Those of these people and of no conversation that ended before, and that no legal hold keeps."""
     old = Reading.objects.exclude(status__in=Reading.LIVE).filter(conversation=None, person__legal_hold=False)
+    old = old.filter(person__in=people)
     old.filter(Q(finished__lt=before) | Q(finished=None, created__lt=before)).delete()
 
 
@@ -228,7 +229,7 @@ def take_along(*, user: User, reading: Reading) -> File:
         detail = "There is no answer yet. Go on with the reading first, or have it answered from what was read."
         raise ProductError("not_answered", detail, status=409)
     name = f"Notes on {reading.file_name[:200]}.md"
-    return upload(user=user, name=name, content=ContentFile(as_markdown(reading).encode(), name=name))
+    return store(user=user, name=name, content=ContentFile(as_markdown(reading).encode(), name=name))
 
 
 def as_markdown(reading: Reading) -> str:

@@ -37,6 +37,7 @@ from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_even
 from chat.usage.asking import Charge
 from core.background import completed, first_on_database, on_database, persistently
 from core.errors import ModelError, ProductError
+from core.logs.context import knowing
 from llm import agent_loop
 from llm.models import Model, Provider
 from llm.services import (
@@ -86,11 +87,14 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     if task.cancelling():
         task.cancel()  # once more: it came while the turn was claimed, and now there is something to interrupt
     _running.add(task)
+    turn = claimed[0]
+    said = {"request_id": turn.request_id, "user_id": turn.conversation.owner_id, "turn_id": turn.pk}
     try:
-        await _Run(*claimed).carry_out()
+        with knowing(said):
+            await _Run(*claimed).carry_out()
     finally:
         _running.discard(task)
-    return claimed[0].conversation_id
+    return turn.conversation_id
 
 
 def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None, ModelError | None] | None:

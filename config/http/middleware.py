@@ -27,6 +27,7 @@ from audit.origin import How, Origin, acting
 from config.http import problems
 from config.http.problems import Request
 from core.errors import ProductError
+from core.logs.context import learn
 
 logger = logging.getLogger(__name__)
 WATCHED = ("/livez", "/readyz", "/metrics")  # asked often, by what reads no language
@@ -59,6 +60,7 @@ class RequestIdMiddleware:
         plain = given.replace("-", "").isalnum() and given.isascii() and len(given) <= 64
         request.request_id = given if plain else uuid.uuid4().hex
         request.began = f"{time.time():.3f}"
+        learn(request_id=request.request_id)
         response = self.get_response(request)
         response["X-Request-ID"] = request.request_id
         return response
@@ -123,6 +125,7 @@ class UserPreferencesMiddleware:
         request.LANGUAGE_CODE = language
         if not isinstance(user, User):
             return self.get_response(request)
+        learn(user_id=user.pk)
         note_visit(request.session, request.headers.get("User-Agent", ""))
         with timezone.override(user.zone):
             return self.get_response(request)

@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from accounts import workspace
-from accounts.models import Workspace
+from accounts.models import User, Workspace
 from chat.conversations.export import _lists
 from chat.models import Conversation, Message, ModelCall, Reading, ReadingPart
 from chat.readings import jobs, services
@@ -344,13 +344,13 @@ def test_old_ones_go_and_those_of_a_conversation_go_with_it(
     there = Reading.objects.create(**fields, conversation=place, status="done")
     alone = Reading.objects.create(**fields, status="done", finished=timezone.now())
     assert list(Reading.objects.listed_for(person.user)) == [alone]
-    services.erase_old(timezone.now() - timedelta(days=1))
+    services.erase_old(User.objects.all(), timezone.now() - timedelta(days=1))
     assert Reading.objects.filter(pk__in=[there.pk, alone.pk]).count() == 2
-    services.erase_old(timezone.now() + timedelta(days=1))
+    services.erase_old(User.objects.all(), timezone.now() + timedelta(days=1))
     assert not Reading.objects.filter(pk=alone.pk).exists()
     held = Reading.objects.create(**fields, status="done")
     type(person.user).objects.filter(pk=person.user.pk).update(legal_hold=True)
-    services.erase_old(timezone.now() + timedelta(days=1))
+    services.erase_old(User.objects.all(), timezone.now() + timedelta(days=1))
     person.user.refresh_from_db()
     with pytest.raises(ProductError, match="legal_hold"):
         services.remove_reading(user=person.user, reading=held)
