@@ -130,17 +130,20 @@ def change_password(*, user: User, password: str) -> None:
     """Ends every session, of a thief too; the caller signs the browser at hand in again. Tokens stay."""
     action = "password.changed" if user.has_usable_password() else "password.chosen"
     user.set_password(password)
-    user.save(update_fields=["password"])
+    user.password_once = False
+    user.save(update_fields=["password", "password_once"])
     record(user=user, action=action, row=user, name=user.get_username())
     end_sessions(user=user)
 
 
 @transaction.atomic
 def save_password(*, user: AbstractUser, person: User) -> None:
-    """Stores the password that an administrator has set for somebody, or that there is none any more."""
+    """Stores the password that an administrator has set for somebody, who has to choose another when they first sign in
+    with it; or that there is none any more."""
     require_store(user, person)
     require_rank(user, person)
-    person.save(update_fields=["password"])
+    person.password_once = person.has_usable_password() and person.pk != user.pk
+    person.save(update_fields=["password", "password_once"])
     action = "password.set" if person.has_usable_password() else "password.switched_off"
     record(user=user, action=action, row=person, name=person.get_username())
     end_sessions(user=person)
@@ -158,9 +161,11 @@ def end_session(*, user: User, name: str) -> None:
 
 
 @transaction.atomic
-def sign_out_elsewhere(*, user: User, here: str | None) -> None:
-    """Ends all sessions of one's own but the one with the key `here`."""
+def sign_out_elsewhere(*, user: User, here: str | None, tokens: bool = False) -> None:
+    """Ends all sessions of one's own but the one with the key `here`; `tokens`: one's API tokens as well."""
     end_sessions(user=user, but=here)
+    if tokens:
+        revoke_tokens(user=user)
     record(user=user, action="person.signed_out_everywhere", row=user, name=user.get_username())
 
 

@@ -2,6 +2,7 @@ from django.urls import path
 
 from accounts import views
 from accounts.groups import views as group_views
+from accounts.mailing import views as mail_views
 from accounts.second_factors import views as factor_views
 from accounts.webhooks import views as webhook_views
 from core.permissions import signed_in
@@ -10,6 +11,7 @@ app_name = "settings"
 urlpatterns = [
     path("", views.preferences, name="preferences"),
     path("password/", views.password, name="password"),
+    path("email/", mail_views.email, name="email"),
     path("second-factor/", factor_views.page, name="second-factor"),
     path("second-factor/app/", factor_views.app, name="second-factor-app"),
     path("second-factor/passkeys/", factor_views.add_passkey, name="second-factor-passkeys"),

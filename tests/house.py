@@ -168,6 +168,7 @@ class House:
             "shared": link[link.index("/s/") :],
             "edit": f"/messages/{question}/edit/",
             "delete": f"/messages/{question}/delete/",
+            "message-menu": f"/messages/{turn['message']}/menu/",
         }
 
     def _summarised(self, persona: str) -> dict[str, str]:

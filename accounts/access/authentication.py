@@ -82,7 +82,7 @@ class Credential:
 
 def holding(credentials: Collection[Credential]) -> set[Credential]:
     """Those that still sign somebody in, by two queries whatever their number. A session does not while its person
-    lacks the second factor that the workspace asks for."""
+    lacks the second factor that the workspace asks for, or has a password that somebody else chose."""
     digests = {each.digest for each in credentials if each.digest}
     usable = dict(ApiToken.objects.usable().filter(digest__in=digests).values_list("digest", "scopes"))
     keys = {each.session for each in credentials if each.session}
@@ -92,6 +92,7 @@ def holding(credentials: Collection[Credential]) -> set[Credential]:
         row.session_key: row.user.get_session_auth_hash()
         for row in rows.select_related("user").annotate(secured=Exists(factors))
         if row.user
+        and not row.user.password_once
         and (row.secured or not is_required(row.user, workspace_at(getattr(row, "workspace_version", None))))
     }
     return {

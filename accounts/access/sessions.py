@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -78,8 +78,15 @@ class SessionStore(db.SessionStore[Session]):
         return workspace_at(self.workspace_version).session_days * DAY
 
     def create_model_instance(self, data: dict[str, Any]) -> Session:
-        row = super().create_model_instance(data)
+        return self._ending(super().create_model_instance(data), data)
+
+    def _ending(self, row: Session, data: dict[str, Any]) -> Session:
+        """Without use it ends as its cookie does; used or not, so many days after the sign-in."""
         row.user_id = data.get(SESSION_KEY)
+        began = (data.get(VISIT) or {}).get("began")
+        if began is not None:
+            most = timedelta(days=workspace_at(self.workspace_version).session_most_days)
+            row.expire_date = min(row.expire_date, datetime.fromtimestamp(began, UTC) + most)
         return row
 
     def delete(self, session_key: str | None = None) -> None:
@@ -90,9 +97,7 @@ class SessionStore(db.SessionStore[Session]):
             transaction.on_commit(partial(cut_off, [key]))
 
     async def acreate_model_instance(self, data: dict[str, Any]) -> Session:
-        row = await super().acreate_model_instance(data)
-        row.user_id = data.get(SESSION_KEY)
-        return row
+        return self._ending(await super().acreate_model_instance(data), data)
 
 
 def note_visit(session: SessionBase, agent: str) -> None:

@@ -22,7 +22,7 @@ from chat.runs import prompts
 from chat.summaries.writing import DEFAULT_PROMPT, form_of
 from llm import tokens
 from llm.types.model_call import ToolCall
-from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SUMMARIES, TEXTS, TITLES, Own, Texts
+from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SHORTER, SUMMARIES, TEXTS, TITLES, Own, Texts
 from projects.models.task import Task
 from projects.planner.queries import PromptTasks, render
 
@@ -75,6 +75,9 @@ def example(name: str, texts: Texts) -> list[Shown]:
         made = [("", "system", marked[name]), ("", "user", judging.asked([sentence]))]
     elif group == SUMMARIES:
         made = list(_summary(name, marked))
+    elif group == SHORTER:
+        before = [("history", str(said.role), said.text or "") for said in OLDER[2:4]]
+        made = [*before, ("current", "user", marked["shorten"])]
     elif group == SCANS:
         made = [("", "user", marked["page_read"])]
     elif group == READINGS:

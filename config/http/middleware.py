@@ -13,12 +13,13 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed
 from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone, translation
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation.trans_real import get_supported_language_variant, parse_accept_lang_header
 
 from accounts.access.authentication import bearer
-from accounts.access.login import is_held_up
+from accounts.access.login import hold_of
 from accounts.access.login_throttle import address_of
 from accounts.access.sessions import note_visit
 from accounts.models import User, Workspace
@@ -131,8 +132,8 @@ class UserPreferencesMiddleware:
             return self.get_response(request)
 
 
-class SecondFactorMiddleware:
-    """Whoever must have a second factor and has none gets no further than to the page on which they set one up.
+class HoldMiddleware:
+    """Whoever must choose a password of their own, or set up a second factor, gets no further than to the page for it.
 
     A program's token goes on: where one is sent along, the session beside it counts for nothing.
     """
@@ -164,17 +165,17 @@ class SecondFactorMiddleware:
             return None
         match = request.resolver_match
         name = match.view_name if match is not None else ""
-        if name in self.OPEN or name.startswith("settings:second-factor"):
+        if name in self.OPEN:
             return None
-        if not is_held_up(request, workspace_of(request)):
+        hold = hold_of(request, workspace_of(request))
+        if hold is None or name.startswith(hold.page):
             return None
         if problems.is_api(request.path) and bearer(request) is not None:
             request.user = AnonymousUser()
             return None
         if request.method == "GET" and not problems.is_api(request.path) and not request.htmx:
-            return redirect("settings:second-factor")
-        sentence = "This workspace asks for a second factor. Set one up at /settings/second-factor/ first."
-        error = ProductError("second_factor_needed", sentence, status=403)
+            return redirect(reverse(hold.page, query={"next": request.get_full_path()} if hold.leads_back else None))
+        error = ProductError(hold.code, hold.sentence, status=403)
         return (
             problems.json_problem(request, error)
             if problems.is_api(request.path)

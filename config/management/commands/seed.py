@@ -119,7 +119,7 @@ class Command(BaseCommand):
         given = os.environ.get("ADMIN_PASSWORD", "")
         password = given or secrets.token_urlsafe(12)
         with transaction.atomic():
-            admin = User.objects.create_superuser(username, password=password)
+            admin = User.objects.create_superuser(username, password=password, password_once=not given)
             said = {"is_staff": [None, True], "is_superuser": [None, True]}
             record(user=None, action="person.added", row=admin, name=username, changes=said)
         self.demo_project(admin)
