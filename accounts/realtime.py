@@ -56,11 +56,12 @@ class News(StrEnum):
     CONVERSATIONS = "CONVERSATIONS"
     TASKS = "TASKS"
     INVITATIONS = "INVITATIONS"
+    READINGS = "READINGS"
 
     @property
     def scope(self) -> str:
         """What a token needs to hear it."""
-        return {News.CONVERSATIONS: "chat", News.TASKS: "tasks", News.INVITATIONS: "projects"}[self]
+        return {News.TASKS: "tasks", News.INVITATIONS: "projects"}.get(self, "chat")
 
 
 def group_of_person(user_id: UUID) -> str:

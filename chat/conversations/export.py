@@ -182,7 +182,7 @@ def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
 def _lists(user: User) -> dict[str, Iterable[Any]]:
     """By the name of its file in the zip: what a person has beside conversations and files."""
     persona = ("name", "description", "instructions", "replaces_system_prompt", "starter_messages", "tools")
-    reading = ("file_name", "question", "model_name", "status", "answer", "created", "finished")
+    reading = ("file_name", "question", "model_name", "status", "answer", "citation_check", "created", "finished")
     task = ("code", "level", "horizon", "date", "title", "notes", "archetype", "status", "created", "finished")
     return {
         "personas.json": [

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import NamedTuple
 
+from chat.citations import judging
 from chat.context.build import build, required_tokens
 from chat.context.rendering import DateAwareness, Moment, ToolGuidance, reminder_text, system_text
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, PromptMessage, Room
@@ -19,7 +20,6 @@ from chat.readings import asking
 from chat.readings.planning import Budget
 from chat.runs import prompts
 from chat.summaries.writing import DEFAULT_PROMPT, form_of
-from chat.turns import judging
 from llm import tokens
 from llm.types.model_call import ToolCall
 from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SHORTER, SUMMARIES, TEXTS, TITLES, Own, Texts

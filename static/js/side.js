@@ -440,6 +440,7 @@ new MutationObserver(markTitle).observe(need(HTMLTitleElement, "title"), { child
 document.body.addEventListener("htmx:afterSettle", markTitle);
 // On the pages of tasks the list comes first: a run can have gone with its task.
 if (find(HTMLElement, "[data-run]") && !find(HTMLElement, "#tasks")) onNews("tasks", () => announce("nextchange"));
+if (find(HTMLElement, "#reading")) onNews("readings", () => announce("readingschange"));
 
 // --- signing out: whoever does leaves no drafts behind ---
 

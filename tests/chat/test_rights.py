@@ -251,6 +251,16 @@ def test_a_turn_may_go_on_until_what_it_uses_is_taken_away(olga: User, model: Mo
     assert {*rights.lost(using(olga, model)).values()} == {rights.MODEL}
 
 
+@database
+def test_the_persona_of_a_project_answers_whoever_is_in_it(olga: User, model: Model) -> None:
+    other = User.objects.create_user(uuid4().hex)
+    persona = Persona.objects.create(owner=other, name="P")
+    project = Project.objects.create(owner=other, name="P", persona=persona)
+    Membership.objects.create(project=project, user=olga)
+    base = base_context(user=olga, model=model, scope=ChatScope(project=project, persona=persona))
+    assert rights.lost({uuid4(): rights.uses_of(base)}) == {}
+
+
 @pytest.fixture
 def restored() -> Iterator[None]:
     """What everyone may use is for all tests of a worker."""
