@@ -14,22 +14,34 @@ from accounts import services
 from accounts.access.login import needs_fresh, require_fresh
 from accounts.access.login_throttle import confirm
 from accounts.access.permissions import ScopedView, ShownOnce
-from accounts.models import ApiToken, User
+from accounts.access.rights import rights_of
+from accounts.models import ApiToken, PeopleGroup, User
 from core.requests import NewestFirst, Strict, valid
 
 
 class MeSerializer(serializers.ModelSerializer[User]):
     email = serializers.CharField(read_only=True, help_text="May be empty.")
 
+    rights = serializers.SerializerMethodField(help_text="What the person's groups let them do.")
+    groups = serializers.SerializerMethodField(help_text="The names of the person's groups, “Everyone” among them.")
+
     class Meta:
         model = User
-        fields: ClassVar = ["id", "username", "email", "is_staff", "language", "timezone", "theme"]
+        fields: ClassVar = [
+            *("id", "username", "email", "is_staff", "language", "timezone", "theme", "rights", "groups"),
+        ]
         read_only_fields: ClassVar = ["id", "username", "email", "is_staff"]
         extra_kwargs: ClassVar = {
             "language": {"help_text": "Empty: as the browser asks."},
             "timezone": {"help_text": "An IANA name such as Europe/Paris."},
             "theme": {"help_text": "Empty: as the system is set."},
         }
+
+    def get_rights(self, person: User) -> list[str]:
+        return sorted(rights_of(person).may)
+
+    def get_groups(self, person: User) -> list[str]:
+        return list(PeopleGroup.objects.of(person).values_list("name", flat=True))
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):

@@ -74,28 +74,6 @@ class AdminSignInForm(SignInForm, UnfoldSignInForm):
     """The admin's, named by `settings.UNFOLD`."""
 
 
-class ForgottenForm(forms.Form):
-    """`often`: to this address so many were mailed that it gets no more for now, which nobody is told."""
-
-    retry_after: int | None = None
-    often = False
-
-    email = forms.EmailField(max_length=254)
-
-    def __init__(self, request: HttpRequest, data: Any = None) -> None:
-        super().__init__(data)
-        self.request = request
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        if "email" in cleaned:
-            attempt = login_throttle.begin_mail(self.request, cleaned["email"])
-            self.often = attempt.pair is not None and attempt.pair.exceeded
-            self.retry_after = attempt.address.reset if attempt.address and attempt.address.exceeded else None
-            login_throttle.require_tries(login_throttle.Attempt(None, attempt.address))
-        return cleaned
-
-
 class PasswordForm(PasswordChangeForm):
     """The old password, too, may be tried only so often: by whoever finds a browser that somebody left signed in."""
 

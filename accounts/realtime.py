@@ -32,7 +32,7 @@ from redis.exceptions import RedisError
 
 from accounts.access.authentication import Credential, holding
 from accounts.access.second_factor import must_set_up
-from accounts.access.sessions import group_of, group_of_token
+from accounts.access.sessions import TOLD_WITHIN, group_of, group_of_token
 from accounts.models import ApiToken, User
 from accounts.models.workspace import workspace_at
 from core import background
@@ -56,11 +56,12 @@ class News(StrEnum):
     CONVERSATIONS = "CONVERSATIONS"
     TASKS = "TASKS"
     INVITATIONS = "INVITATIONS"
+    READINGS = "READINGS"
 
     @property
     def scope(self) -> str:
         """What a token needs to hear it."""
-        return {News.CONVERSATIONS: "chat", News.TASKS: "tasks", News.INVITATIONS: "projects"}[self]
+        return {News.TASKS: "tasks", News.INVITATIONS: "projects"}.get(self, "chat")
 
 
 def group_of_person(user_id: UUID) -> str:
@@ -95,9 +96,11 @@ def _subject(user_id: UUID, news: News) -> str:
 
 
 async def tell_group(group: str, hint: dict[str, str], subject: str) -> None:
-    """Notes that the subject has changed, and sends the hint to the group. Raises the errors of Redis."""
-    await background.streams_of_loop().set(_note(subject), time.time(), ex=NOTED_FOR)
-    await channel_layers["default"].group_send(group, hint)
+    """Notes that the subject has changed, and sends the hint to the group. Raises the errors of Redis, and TimeoutError
+    for one that hangs."""
+    async with asyncio.timeout(TOLD_WITHIN):
+        await background.streams_of_loop().set(_note(subject), time.time(), ex=NOTED_FOR)
+        await channel_layers["default"].group_send(group, hint)
 
 
 async def has_changed(subject: str, since: float) -> bool:

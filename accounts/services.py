@@ -14,8 +14,9 @@ from django.utils import timezone
 
 from accounts.access.authentication import token_digest
 from accounts.access.delegation import is_last_admin, require_held, require_rank
+from accounts.access.rights import require
 from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
-from accounts.models import AdminRecord, ApiToken, Session, User
+from accounts.models import AdminRecord, ApiToken, May, Session, User
 from accounts.models.workspace import all_languages, workspace_at
 from audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
@@ -39,9 +40,10 @@ def create_token(
     """Returns the row and the token itself, which cannot be read again. No `scopes` means all but `admin`.
 
     `asking` is the token with which a program asks: it gives on nothing that it lacks, and no more time than it has.
-    Raises `empty_name`, `no_scope`, `unknown_scope`, `already_expired`, `scope_not_held` (403) and
-    `outlives_its_maker` (403).
+    Raises `empty_name`, `no_scope`, `unknown_scope`, `already_expired`, and with 403 `right_missing`, `scope_not_held`
+    and `outlives_its_maker`.
     """
+    require(user, May.TOKENS)
     name = name.strip()[:MAX_NAME]
     if not name:
         raise ProductError("empty_name", "Give the token a name, so that you know it again in the list.")
@@ -128,17 +130,20 @@ def change_password(*, user: User, password: str) -> None:
     """Ends every session, of a thief too; the caller signs the browser at hand in again. Tokens stay."""
     action = "password.changed" if user.has_usable_password() else "password.chosen"
     user.set_password(password)
-    user.save(update_fields=["password"])
+    user.password_once = False
+    user.save(update_fields=["password", "password_once"])
     record(user=user, action=action, row=user, name=user.get_username())
     end_sessions(user=user)
 
 
 @transaction.atomic
 def save_password(*, user: AbstractUser, person: User) -> None:
-    """Stores the password that an administrator has set for somebody, or that there is none any more."""
+    """Stores the password that an administrator has set for somebody, who has to choose another when they first sign in
+    with it; or that there is none any more."""
     require_store(user, person)
     require_rank(user, person)
-    person.save(update_fields=["password"])
+    person.password_once = person.has_usable_password() and person.pk != user.pk
+    person.save(update_fields=["password", "password_once"])
     action = "password.set" if person.has_usable_password() else "password.switched_off"
     record(user=user, action=action, row=person, name=person.get_username())
     end_sessions(user=person)
@@ -156,9 +161,11 @@ def end_session(*, user: User, name: str) -> None:
 
 
 @transaction.atomic
-def sign_out_elsewhere(*, user: User, here: str | None) -> None:
-    """Ends all sessions of one's own but the one with the key `here`."""
+def sign_out_elsewhere(*, user: User, here: str | None, tokens: bool = False) -> None:
+    """Ends all sessions of one's own but the one with the key `here`; `tokens`: one's API tokens as well."""
     end_sessions(user=user, but=here)
+    if tokens:
+        revoke_tokens(user=user)
     record(user=user, action="person.signed_out_everywhere", row=user, name=user.get_username())
 
 

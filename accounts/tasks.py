@@ -7,7 +7,8 @@ from celery import shared_task
 from accounts import people
 from accounts.access.permissions import forget_answers
 from accounts.access.sessions import SessionStore
-from accounts.models import WebhookDelivery
+from accounts.mailing import addresses
+from accounts.models import User, WebhookDelivery
 from accounts.webhooks import sending
 from accounts.webhooks import services as webhooks
 from audit.services import forget_old
@@ -26,6 +27,18 @@ def forget_expired() -> None:
 @shared_task
 def mail_forgotten(email: str, origin: str) -> None:
     people.mail_forgotten(email=email, origin=origin)
+
+
+@shared_task
+def mail_sign_up(email: str, origin: str) -> None:
+    """Who has an account already gets a link to it instead."""
+    if not addresses.mail_sign_up(email=email, origin=origin):
+        people.mail_forgotten(email=email, origin=origin)
+
+
+@shared_task
+def mail_changed(person_id: str, before: str) -> None:
+    addresses.mail_changed(person=User.objects.get(pk=person_id), before=before)
 
 
 @shared_task(name=webhooks.DELIVER)

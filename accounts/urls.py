@@ -1,6 +1,8 @@
 from django.urls import path
 
 from accounts import views
+from accounts.groups import views as group_views
+from accounts.mailing import views as mail_views
 from accounts.second_factors import views as factor_views
 from accounts.webhooks import views as webhook_views
 from core.permissions import signed_in
@@ -9,12 +11,17 @@ app_name = "settings"
 urlpatterns = [
     path("", views.preferences, name="preferences"),
     path("password/", views.password, name="password"),
+    path("email/", mail_views.email, name="email"),
     path("second-factor/", factor_views.page, name="second-factor"),
     path("second-factor/app/", factor_views.app, name="second-factor-app"),
     path("second-factor/passkeys/", factor_views.add_passkey, name="second-factor-passkeys"),
     path("second-factor/passkeys/options/", factor_views.creation_options, name="second-factor-options"),
     path("second-factor/codes/", factor_views.codes, name="second-factor-codes"),
     path("second-factor/<int:pk>/remove/", factor_views.remove, name="second-factor-remove"),
+    path("groups/", group_views.groups, name="groups"),
+    path("groups/<uuid:pk>/", group_views.members, name="group"),
+    path("groups/<uuid:pk>/add/", group_views.add, name="group-add"),
+    path("groups/<uuid:pk>/members/<uuid:member>/remove/", group_views.remove, name="group-remove"),
     path("tokens/", views.tokens, name="tokens"),
     path("tokens/revoke/", views.revoke_all, name="revoke_all"),
     path("tokens/<uuid:pk>/revoke/", views.revoke, name="revoke"),

@@ -17,11 +17,12 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts import people, services
-from accounts.access.login import fresh_second_factor, proceed, require_own_way
+from accounts.access.login import fresh_second_factor, local_address, proceed, require_own_way
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.access.sessions import sessions_of
-from accounts.forms import ForgottenForm, PasswordForm, PreferencesForm, TokenForm
+from accounts.forms import PasswordForm, PreferencesForm, TokenForm
 from accounts.mailing import sending
+from accounts.mailing.views import AddressForm
 from accounts.models import ApiToken, User
 from accounts.models.workspace import workspace_at, workspace_of
 from core.requests import get_or_404
@@ -81,7 +82,7 @@ def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def forgotten(request: HttpRequest) -> HttpResponseBase:
     """For whoever has forgotten their password. What it says is the same whether anybody has the address."""
-    form = ForgottenForm(request, request.POST if request.method == "POST" else None)
+    form = AddressForm(request, request.POST if request.method == "POST" else None)
     asked = request.method == "POST" and sending.is_set() and form.is_valid()
     if asked and not form.often:
         origin = request.build_absolute_uri("/").rstrip("/")
@@ -106,13 +107,17 @@ def preferences(request: Request) -> HttpResponse:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def password(request: Request) -> HttpResponseBase:
-    require_own_way(request.user)
+    if not request.user.password_once:
+        require_own_way(request.user)
     form = PasswordForm(request, request.user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         services.change_password(user=request.user, password=form.cleaned_data["new_password1"])
         update_session_auth_hash(request, request.user)
-        return _saved("settings:password")
-    return _when(_page(request, "password", {"form": form}, invalid=form.is_bound), form.retry_after)
+        given = request.POST.get("next", "")
+        return redirect(local_address(request, given)) if given else _saved("settings:password")
+    frame = "accounts/held_up.html" if request.user.password_once else "accounts/frame.html"
+    context = {"form": form, "frame": frame, "next": request.GET.get("next", request.POST.get("next", ""))}
+    return _when(_page(request, "password", context, invalid=form.is_bound), form.retry_after)
 
 
 @fresh_second_factor
@@ -147,7 +152,9 @@ def revoke_all(request: Request) -> HttpResponse:
 
 @require_GET
 def sessions(request: Request) -> HttpResponse:
-    return _page(request, "sessions", {"sessions": sessions_of(request.user, request.session.session_key)})
+    tokens = ApiToken.objects.visible_to(request.user).usable().exists()
+    found = sessions_of(request.user, request.session.session_key)
+    return _page(request, "sessions", {"sessions": found, "tokens": tokens})
 
 
 @require_POST
@@ -158,7 +165,8 @@ def end_session(request: Request, pk: str) -> HttpResponse:
 
 @require_POST
 def end_others(request: Request) -> HttpResponse:
-    services.sign_out_elsewhere(user=request.user, here=request.session.session_key)
+    tokens = "tokens" in request.POST
+    services.sign_out_elsewhere(user=request.user, here=request.session.session_key, tokens=tokens)
     return redirect("settings:sessions")
 
 

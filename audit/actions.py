@@ -2,7 +2,7 @@
 
 _OF_KINDS = {
     "person": "signed_in sign_in_failed signed_out_everywhere added invited imported link_made changed deactivated "
-    "activated rights_changed handed_over deleted erased linked signed_out_by_provider",
+    "activated rights_changed handed_over deleted erased linked signed_out_by_provider email_changed",
     "password": "changed chosen set switched_off refused link_mailed",
     "second_factor": "set_up removed reset codes_made code_used refused",
     "session": "ended",

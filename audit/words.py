@@ -19,6 +19,7 @@ WORDS: Mapping[str, str] = {
     "person.erased": "Person erased",
     "person.linked": "Account matched by its e-mail address",
     "person.signed_out_by_provider": "Signed out by an OpenID provider",
+    "person.email_changed": "Own e-mail address changed",
     "password.changed": "Password changed",
     "password.chosen": "Password chosen by a link",
     "password.set": "Password set by somebody else",

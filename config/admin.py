@@ -69,6 +69,7 @@ GROUPS = {
     },
 }
 
+NAMED = {"auth.Group": "Groups of administrators"}  # beside groups of people Django's name says too little
 PLACES = ("Back to the workspace", "Overview", "More", "Set up")  # above the groups, and below
 
 # The example of the design: a model of 8,000 tokens, a system prompt of 300 and a persona of 200.
@@ -204,7 +205,11 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
                 "title": i18n.label(title),
                 "separator": True,
                 "items": [
-                    {"title": pages[label]["name"], "icon": icon, "link": pages[label]["admin_url"]}
+                    {
+                        "title": i18n.label(NAMED[label]) if label in NAMED else pages[label]["name"],
+                        "icon": icon,
+                        "link": pages[label]["admin_url"],
+                    }
                     for label, icon in labels.items()
                     if label in pages
                 ],

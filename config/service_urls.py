@@ -3,6 +3,10 @@
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as NotConnected
+from redis.retry import Retry
+
 from config.embedded.paths import StartError
 
 # One Redis serves four purposes; each has its own database number, counted from the one in REDIS_URL (0 by default).
@@ -10,12 +14,22 @@ STREAMS_DB, BROKER_DB, CHANNELS_DB, CACHE_DB = 0, 1, 2, 3
 
 SUBMISSION = 587  # the port at which mail is handed in (RFC 6409)
 PREPARED_AFTER = 2  # uses of a statement on one connection
+BROKER_SECONDS = 2  # that a Redis as broker has for one command
+
+# A Redis that hangs must not hold requests: what a request asks of the cache it does without after a second. A
+# connection that broke meanwhile is opened anew, once; who did not answer in time is not asked again.
+CACHE_OPTIONS = {
+    "socket_timeout": 1,
+    "socket_connect_timeout": 1,
+    "retry": Retry(NoBackoff(), 1, supported_errors=(NotConnected,)),
+}
 
 
-def database(url: str, *, prepared: bool = True) -> dict[str, Any]:
+def database(url: str, *, prepared: bool = True, cursors: bool = True) -> dict[str, Any]:
     """Django's settings for a libpq URL: `postgresql://user:password@host:5432/name` or `…/name?host=/socket/dir`.
 
     `prepared`: whether a statement that is bound on the server (`chat.models.queries`) is planned once a connection.
+    `cursors`: whether long results are read piece by piece, which takes one connection from beginning to end.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("postgres", "postgresql"):
@@ -37,8 +51,16 @@ def database(url: str, *, prepared: bool = True) -> dict[str, Any]:
             **query,
         },
         "CONN_HEALTH_CHECKS": True,
+        "DISABLE_SERVER_SIDE_CURSORS": not cursors,
         "TEST": {"NAME": "test_glasshouse"},
     }
+
+
+def limit_statements(database: dict[str, Any], seconds: float) -> None:
+    """What takes longer than so many seconds is cancelled by the server; 0 leaves it at its own limit."""
+    if seconds:
+        given = database["OPTIONS"].get("options", "")
+        database["OPTIONS"]["options"] = f"{given} -c statement_timeout={round(seconds * 1000)}".strip()
 
 
 def redis(url: str, db: int) -> str:

@@ -68,7 +68,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "config.http.middleware.UserPreferencesMiddleware",
-    "config.http.middleware.SecondFactorMiddleware",
+    "config.http.middleware.HoldMiddleware",
     "config.http.middleware.ProductErrorMiddleware",
     "allauth.account.middleware.AccountMiddleware",  # its app does not start without it
 ]
@@ -96,22 +96,38 @@ DATABASE_URL = env.str("DATABASE_URL", default="") or paths.database_url(DATA_DI
 REDIS_URL = env.str("REDIS_URL", default="") or paths.redis_url(DATA_DIR)
 # Off behind a pooler that gives each transaction another connection, as PgBouncer before 1.21 does.
 PREPARED_STATEMENTS = env.bool("PREPARED_STATEMENTS", default=True)
-DATABASES = {"default": service_urls.database(DATABASE_URL, prepared=PREPARED_STATEMENTS)}
-STREAMS_URL = service_urls.redis(REDIS_URL, service_urls.STREAMS_DB)
+# Off behind any pooler that does: the next piece of a long result would be asked of another connection.
+SERVER_SIDE_CURSORS = env.bool("SERVER_SIDE_CURSORS", default=True)
+# How long one statement of a web process may take, in seconds; 0 is no limit. See `config.web`.
+STATEMENT_TIMEOUT = env.float("STATEMENT_TIMEOUT", default=0.0)
+DATABASES = {
+    "default": service_urls.database(DATABASE_URL, prepared=PREPARED_STATEMENTS, cursors=SERVER_SIDE_CURSORS),
+}
+# By default one Redis has all of it, in databases of its own. A Redis Cluster knows no numbers of databases, and each
+# has its needs: streams and the broker must not lose what they hold, the cache may forget anything.
+STREAMS_URL = env.str("STREAMS_URL", default="") or service_urls.redis(REDIS_URL, service_urls.STREAMS_DB)
+CACHE_URL = env.str("CACHE_URL", default="") or service_urls.redis(REDIS_URL, service_urls.CACHE_DB)
+CHANNELS_URL = env.str("CHANNELS_URL", default="") or service_urls.redis(REDIS_URL, service_urls.CHANNELS_DB)
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": service_urls.redis(REDIS_URL, service_urls.CACHE_DB),
+        "LOCATION": CACHE_URL,
+        "OPTIONS": service_urls.CACHE_OPTIONS,
     },
 }
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [service_urls.redis(REDIS_URL, service_urls.CHANNELS_DB)]},
+        "CONFIG": {"hosts": [CHANNELS_URL]},
     },
 }
 
 CELERY_BROKER_URL = env.str("BROKER_URL", default="") or service_urls.broker(REDIS_URL)
+if "redis" in CELERY_BROKER_URL.partition("://")[0]:
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "socket_timeout": service_urls.BROKER_SECONDS,
+        "socket_connect_timeout": service_urls.BROKER_SECONDS,
+    }
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # Acknowledged early on purpose: a task of a dead worker is found by its row and the sweeper, not by redelivery.
@@ -274,11 +290,17 @@ EMAIL_USE_SSL, EMAIL_USE_TLS, EMAIL_TIMEOUT = _mail["SSL"], _mail["TLS"], 10
 DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default=_mail["FROM"])
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
+LOG_FORMAT = env.str("LOG_FORMAT", default="plain")  # or json
+if LOG_FORMAT not in ("plain", "json"):
+    raise paths.StartError("LOG_FORMAT must be plain or json.")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"()": "config.http.logs.Formatter", "format": "%(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stderr"}},
+    "formatters": {
+        "plain": {"()": "core.logs.lines.Formatter", "format": "%(levelname)s %(name)s: %(message)s"},
+        "json": {"()": "core.logs.lines.JsonFormatter"},
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "stream": "ext://sys.stderr"}},
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
     "loggers": {
         "django": {"handlers": ["console"], "level": LOG_LEVEL, "propagate": False},

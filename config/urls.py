@@ -8,7 +8,9 @@ from rest_framework.routers import DefaultRouter
 from accounts import api as accounts_api
 from accounts.access.page_throttle import limited
 from accounts.auditing.api import AuditView
+from accounts.groups.api import GroupViewSet
 from accounts.limits.api import LimitViewSet
+from accounts.mailing import views as mail_views
 from accounts.openid import views as openid_views
 from accounts.second_factors import views as factor_views
 from accounts.views import forgotten, logo, sign_in, welcome
@@ -51,6 +53,7 @@ router.register("shares", conversations_api.ShareViewSet)
 router.register("imports", conversations_api.ImportViewSet)
 router.register("readings", reading_api.ReadingViewSet)
 router.register("summaries", summary_api.SummaryViewSet)
+router.register("groups", GroupViewSet)
 router.register("tokens", accounts_api.TokenViewSet)
 router.register("limits", LimitViewSet)
 router.register("webhooks/deliveries", webhook_api.WebhookDeliveryViewSet)
@@ -86,6 +89,8 @@ urlpatterns = [
     path("login/passkey/", limited("sign-in", factor_views.passkey), name="login-passkey"),
     path("login/passkey/options/", limited("sign-in", factor_views.passkey_options), name="login-passkey-options"),
     path("login/forgotten/", limited("sign-in", forgotten), name="forgotten"),
+    path("login/sign-up/", limited("sign-in", mail_views.sign_up), name="sign-up"),
+    path("login/sign-up/confirmed/", limited("sign-in", mail_views.confirmed), name="sign-up-confirmed"),
     path("login/openid/<uuid:pk>/", limited("sign-in", openid_views.begin), name="login-openid"),
     path("login/openid/<uuid:pk>/done/", limited("sign-in", openid_views.done), name="login-openid-done"),
     path("login/openid/<uuid:pk>/sign-out/", limited("openid", openid_views.sign_out), name="openid-sign-out"),

@@ -1,9 +1,18 @@
 """`python -m config.web`: the web server, with daphne's options, as in `python -m config.web -b 0.0.0.0 -p 8000`."""
 
+import os
 import sys
 
-import config.asgi  # noqa: F401 - sets Django up, which the server needs
-from config.http.server import CommandLine
+from django.conf import settings
+
+from config import service_urls
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+# Here alone: a person waits for a page, but migrations and background work may take their time.
+service_urls.limit_statements(settings.DATABASES["default"], settings.STATEMENT_TIMEOUT)
+
+import config.asgi  # noqa: E402, F401 - sets Django up, which the server needs; no connection may be open before
+from config.http.server import CommandLine  # noqa: E402 - as above
 
 if __name__ == "__main__":
     CommandLine().run([*sys.argv[1:], "config.asgi:application"])

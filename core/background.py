@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from datetime import timedelta
 from functools import cache, partial
 from typing import Any, ParamSpec, TypeVar
@@ -24,7 +25,7 @@ from weakref import WeakKeyDictionary
 
 import redis
 import uvloop
-from celery import current_app
+from celery import Task, current_app
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
 from django.db.models import Model, QuerySet
@@ -32,8 +33,11 @@ from django.utils import timezone
 from kombu.exceptions import KombuError
 from redis import asyncio as aioredis
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import RedisError
 from redis.retry import Retry
+
+from core.logs.context import knowing, known
 
 STALE_AFTER = timedelta(seconds=30)  # without a heartbeat, whoever was at work is gone
 UNCLAIMED_AFTER = timedelta(seconds=10)  # what waits longer has been lost by the broker, or all workers are busy
@@ -140,7 +144,7 @@ async def on_database(
     function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
 ) -> Result:
     """Runs ORM code off the event loop; its connection goes back to the pool afterwards."""
-    work = partial(_with_connection, partial(function, *args, **kwargs))
+    work = partial(copy_context().run, _with_connection, partial(function, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(_executor, work)
 
 
@@ -148,7 +152,7 @@ async def first_on_database(
     function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
 ) -> Result:
     """`on_database` for what a first token waits for: it does not queue behind what is stored of other answers."""
-    work = partial(_with_connection, partial(function, *args, **kwargs))
+    work = partial(copy_context().run, _with_connection, partial(function, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(_first, work)
 
 
@@ -168,23 +172,36 @@ async def persistently(work: Callable[[], Result], *, seconds: float = 60.0, apa
             await asyncio.sleep(0.5)
 
 
+class Job(Task):  # type: ignore[type-arg]  # generic in its stubs alone
+    """A task of Celery whose lines of the log say what those of the request say that has led to it."""
+
+    abstract = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with knowing(getattr(self.request, "said", None) or {}):
+            return super().__call__(*args, **kwargs)
+
+
 def enqueue(task: str, *args: object) -> None:
     """Hands work to a worker: a task by its name, so that nobody imports it. A broker that is away is no error here."""
     try:
-        current_app.send_task(task, [str(each) for each in args], retry=False)
+        current_app.send_task(task, [str(each) for each in args], retry=False, headers={"said": known()})
     except (KombuError, RedisError, OSError):
         logger.warning("the broker is away; %s%s waits for the sweeper", task, args)
 
 
 def streams() -> "redis.Redis":
-    """The process's connections to the Redis of turns, for threads. One that broke meanwhile is opened anew, once."""
+    """The process's connections to the Redis of turns, for threads. One that broke meanwhile is opened anew, once; a
+    Redis that does not answer within 2 s is not asked again."""
     return _connected(settings.STREAMS_URL)
 
 
 @cache
 def _connected(url: str) -> "redis.Redis":
-    once = Retry(NoBackoff(), 1)
-    return redis.Redis.from_url(url, protocol=2, socket_timeout=2, decode_responses=True, retry=once)
+    once = Retry(NoBackoff(), 1, supported_errors=(NotConnected,))
+    return redis.Redis.from_url(
+        url, protocol=2, socket_timeout=2, socket_connect_timeout=2, decode_responses=True, retry=once
+    )
 
 
 _clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, aioredis.Redis]" = WeakKeyDictionary()

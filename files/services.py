@@ -13,8 +13,9 @@ from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
+from accounts.access.rights import require
 from accounts.limits.holding import most_at_once
-from accounts.models import Limit, User
+from accounts.models import Limit, May, User
 from audit.services import record
 from core.background import enqueue
 from core.errors import NotFound, ProductError
@@ -34,6 +35,12 @@ _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u20
 
 
 def upload(*, user: User, name: str, content: "Content[Any]") -> File:
+    """What a person or their program sends. Raises `right_missing` (403), and what `store` raises."""
+    require(user, May.UPLOAD)
+    return store(user=user, name=name, content=content)
+
+
+def store(*, user: User, name: str, content: "Content[Any]") -> File:
     """Stores the bytes and the row; text and tokens follow in the background.
 
     The same content again is another row on the same bytes. `name` may be a path; its last part is kept. Raises

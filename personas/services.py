@@ -11,8 +11,8 @@ from django.db import transaction
 from django.db.models import Max, Q
 from django.utils import timezone
 
-from accounts.access.rights import models_of
-from accounts.models import User, Workspace
+from accounts.access.rights import models_of, require
+from accounts.models import May, User, Workspace
 from audit.services import changed, record, record_saved, stored
 from core.errors import NotFound, ProductError
 from core.locks import lock
@@ -221,10 +221,11 @@ def default_profile() -> BudgetProfile:
 @transaction.atomic
 def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "", owner: User | None = None) -> Persona:
     """`fields` were validated by the caller's form or serializer; `reminder` is the persona's own. An administrator
-    makes one for another `owner`. Raises `name_taken` (409)."""
+    makes one for another `owner`. Raises `name_taken` (409) and `right_missing` (403)."""
     persona = Persona(owner=owner or user, **fields)
     if persona.owner != user:
         require_right(user, "add", persona)
+    _require_publishing(user, persona)
     lock(NAMES)
     require_free_name(persona)
     persona.instructions = unix_lines(persona.instructions)
@@ -233,6 +234,12 @@ def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "",
     _set_own_reminder(persona, reminder)
     _record_persona(user, Persona(), persona)
     return persona
+
+
+def _require_publishing(user: User, persona: Persona) -> None:
+    """Raises `right_missing` (403). Administrators with the right to change personas may, whatever their groups."""
+    if persona.visibility != Persona.Visibility.PRIVATE and not has_right(user, "change", persona):
+        require(user, May.PUBLISH_PERSONAS)
 
 
 def _record_persona(user: User, before: Persona, after: Persona) -> None:
@@ -279,6 +286,8 @@ def update_persona(
         require_hand_over(user, locked, changes["owner"])
     for name, value in changes.items():
         setattr(locked, name, value)
+    if "visibility" in changes:
+        _require_publishing(user, locked)
     require_free_name(locked, before)
     locked.tokens = counted(locked.instructions)
     locked.version += 1

@@ -18,7 +18,7 @@ from core.permissions import has_right, require_right
 from core.requests import identifier, or_404
 from core.text import unix_lines
 from files.models import File
-from files.services import upload, visible_file
+from files.services import store, visible_file
 from personas.models import Persona
 from projects.models import Invitation, Membership, Project, ProjectFile
 from projects.models.roles import require_editor, require_owner
@@ -185,10 +185,10 @@ def add_file(*, user: User, project: Project, file: File, pinned: bool = False) 
 def give_file(*, user: AbstractUser, project: Project, name: str, content: "Content[Any]") -> ProjectFile:
     """An administrator's upload into somebody's project: the file is its owner's, as if they had uploaded it.
 
-    Raises `right_missing`, and what `files.services.upload` raises.
+    Raises `right_missing`, and what `files.services.store` raises.
     """
     require_right(user, "change", project)
-    file = upload(user=project.owner, name=name, content=content)
+    file = store(user=project.owner, name=name, content=content)
     record(user=user, action="file.given", row=file, changes={"project": str(project.pk)})
     return add_file(user=project.owner, project=project, file=file)
 

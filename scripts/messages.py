@@ -98,7 +98,10 @@ def in_python() -> Iterator[tuple[Message, str]]:
     from config import admin, admin_words  # noqa: PLC0415 - only once Django is set up
 
     yield from ((Message(word, context=ADMIN), "config/admin_words.py") for word in sorted(admin_words.known))
-    yield from ((Message(title, context=ADMIN), "config/admin.py") for title in (*admin.GROUPS, *admin.PLACES))
+    yield from (
+        (Message(title, context=ADMIN), "config/admin.py")
+        for title in (*admin.GROUPS, *admin.PLACES, *admin.NAMED.values())
+    )
 
 
 def _of_texts() -> Iterator[str]:

@@ -22,7 +22,8 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 MODEL = "scripted:assistant"
 PASSWORD = "for-screenshots-only"
-LEFT_OUT = ("context", "context-first", "missing", "project-search", "delete")  # seen in others, or like them
+# Seen in others, or like them.
+LEFT_OUT = ("context", "context-first", "missing", "project-search", "delete", "message-menu")
 COLOURS = 256  # of a picture: pages are flat, and its file is a third as large
 
 

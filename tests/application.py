@@ -18,11 +18,11 @@ from uuid import uuid4
 
 import httpx
 from celery import Celery
-from django.core.asgi import get_asgi_application
 from django.db import connections
 
 from chat.background.tasks import take_turns
 from config.celery import app as celery_app
+from config.http.handler import Handler
 from core import background
 from tests.product import WAIT
 from tests.scripted_model import ScriptedModel
@@ -46,7 +46,7 @@ class Application:
 
 @cache
 def _handler() -> App:
-    return get_asgi_application()
+    return Handler()
 
 
 @contextmanager

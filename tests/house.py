@@ -107,7 +107,7 @@ class House:
             "day": "/daily/",
             **{
                 f"settings-{name}": f"/settings/{name}/"
-                for name in ("password", "second-factor", "tokens", "webhooks", "sessions")
+                for name in ("password", "second-factor", "groups", "tokens", "webhooks", "sessions")
             },
             "settings": "/settings/",
             "examples": "/api/examples/",
@@ -168,6 +168,7 @@ class House:
             "shared": link[link.index("/s/") :],
             "edit": f"/messages/{question}/edit/",
             "delete": f"/messages/{question}/delete/",
+            "message-menu": f"/messages/{turn['message']}/menu/",
         }
 
     def _summarised(self, persona: str) -> dict[str, str]:

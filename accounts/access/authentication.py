@@ -27,6 +27,7 @@ from accounts.access.second_factor import FACTORS, is_required
 from accounts.models import ApiToken, Session, User
 from accounts.models.workspace import workspace_at
 from audit.origin import with_token
+from core.logs.context import learn
 
 LAST_USED_GRAIN = timedelta(minutes=1)  # one write a minute at most, not one a request
 SOCKET_SCOPE = "chat"
@@ -53,6 +54,7 @@ def user_of_token(token: str) -> tuple[User, ApiToken]:
     if row.last_used is None or now - row.last_used > LAST_USED_GRAIN:
         ApiToken.objects.filter(pk=row.pk).update(last_used=now)
     with_token(row.pk, row.name)
+    learn(user_id=row.user_id)
     return row.user, row
 
 
@@ -80,7 +82,7 @@ class Credential:
 
 def holding(credentials: Collection[Credential]) -> set[Credential]:
     """Those that still sign somebody in, by two queries whatever their number. A session does not while its person
-    lacks the second factor that the workspace asks for."""
+    lacks the second factor that the workspace asks for, or has a password that somebody else chose."""
     digests = {each.digest for each in credentials if each.digest}
     usable = dict(ApiToken.objects.usable().filter(digest__in=digests).values_list("digest", "scopes"))
     keys = {each.session for each in credentials if each.session}
@@ -90,6 +92,7 @@ def holding(credentials: Collection[Credential]) -> set[Credential]:
         row.session_key: row.user.get_session_auth_hash()
         for row in rows.select_related("user").annotate(secured=Exists(factors))
         if row.user
+        and not row.user.password_once
         and (row.secured or not is_required(row.user, workspace_at(getattr(row, "workspace_version", None))))
     }
     return {

@@ -157,6 +157,36 @@ def _fresh(view: View, concerns: Callable[[Any], bool]) -> View:
     return answer
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What somebody has to do before anything else opens: on which page, and how a program is told."""
+
+    page: str
+    code: str
+    sentence: str
+    leads_back: bool = False
+
+
+CHOOSE_PASSWORD = Hold(
+    "settings:password",
+    "password_change_needed",
+    "Your password was chosen by somebody else. Choose one of your own at /settings/password/ first.",
+    leads_back=True,
+)
+SET_UP_FACTOR = Hold(
+    "settings:second-factor",
+    "second_factor_needed",
+    "This workspace asks for a second factor. Set one up at /settings/second-factor/ first.",
+)
+
+
+def hold_of(request: HttpRequest, workspace: Workspace) -> Hold | None:
+    """What whoever is signed in by this session has to do first."""
+    if isinstance(request.user, User) and request.user.password_once:
+        return CHOOSE_PASSWORD
+    return SET_UP_FACTOR if is_held_up(request, workspace) else None
+
+
 def is_held_up(request: HttpRequest, workspace: Workspace) -> bool:
     """Whether whoever is signed in by this session may only set up a second factor."""
     user = request.user

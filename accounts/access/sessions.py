@@ -3,11 +3,12 @@
 Named by `SESSION_ENGINE`. A page shows a session under the hash of its key: the key itself would sign anybody in.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -30,6 +31,7 @@ DAY = 86_400  # seconds
 GRAIN = 300  # seconds; one write in so many, not one a request
 VISIT = "visit"  # in the session: {"began", "seen": seconds since 1970, "agent": the browser's User-Agent}
 LONGEST_AGENT = 300
+TOLD_WITHIN = 2.0  # seconds that Redis has to hand on what pages are told
 # The first that a User-Agent holds; many browsers also name those after them.
 BROWSERS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
 SYSTEMS = {
@@ -76,8 +78,15 @@ class SessionStore(db.SessionStore[Session]):
         return workspace_at(self.workspace_version).session_days * DAY
 
     def create_model_instance(self, data: dict[str, Any]) -> Session:
-        row = super().create_model_instance(data)
+        return self._ending(super().create_model_instance(data), data)
+
+    def _ending(self, row: Session, data: dict[str, Any]) -> Session:
+        """Without use it ends as its cookie does; used or not, so many days after the sign-in."""
         row.user_id = data.get(SESSION_KEY)
+        began = (data.get(VISIT) or {}).get("began")
+        if began is not None:
+            most = timedelta(days=workspace_at(self.workspace_version).session_most_days)
+            row.expire_date = min(row.expire_date, datetime.fromtimestamp(began, UTC) + most)
         return row
 
     def delete(self, session_key: str | None = None) -> None:
@@ -88,9 +97,7 @@ class SessionStore(db.SessionStore[Session]):
             transaction.on_commit(partial(cut_off, [key]))
 
     async def acreate_model_instance(self, data: dict[str, Any]) -> Session:
-        row = await super().acreate_model_instance(data)
-        row.user_id = data.get(SESSION_KEY)
-        return row
+        return self._ending(await super().acreate_model_instance(data), data)
 
 
 def note_visit(session: SessionBase, agent: str) -> None:
@@ -134,7 +141,12 @@ def end(sessions: Iterable[Session]) -> None:
 
 def close_sockets(group: str) -> None:
     with suppress(RedisError, OSError):
-        async_to_sync(channel_layers["default"].group_send)(group, {"type": "session.ended"})
+        async_to_sync(_tell_ended)(group)
+
+
+async def _tell_ended(group: str) -> None:
+    async with asyncio.timeout(TOLD_WITHIN):
+        await channel_layers["default"].group_send(group, {"type": "session.ended"})
 
 
 @dataclass(frozen=True, slots=True)

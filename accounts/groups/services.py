@@ -15,7 +15,7 @@ from core.permissions import has_right, require_right, require_store
 
 FIELDS = ("name", "claim", "all_models", "all_tool_servers", "may", "conversation_days")
 RELATED = ("members", "managers", "allowed_models", "allowed_tool_servers")
-OF_EVERYONE = ("all_models", "all_tool_servers", "may", "allowed_models", "allowed_tool_servers")
+OF_EVERYONE = ("all_models", "allowed_models", "all_tool_servers", "allowed_tool_servers", "may")
 
 
 @transaction.atomic

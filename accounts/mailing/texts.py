@@ -4,11 +4,14 @@ from collections.abc import Callable
 
 from django.conf import settings
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext, override
+from django.utils.translation import gettext_lazy, ngettext, override
 
 from accounts.mailing.sending import Mail
 from accounts.models import User
 from accounts.models.workspace import workspace_at
+
+ENDS = gettext_lazy("It works for a day.")
+UNASKED = gettext_lazy("If you have not asked for it, you need do nothing.")
 
 
 def link(person: User, address: str) -> Mail:
@@ -32,11 +35,47 @@ def link(person: User, address: str) -> Mail:
         unasked = _("If you have not asked for it, you need do nothing: your password stays.")
         return subject, [first, address, ends, *([unasked] if person.has_usable_password() else [])]
 
-    return _mail(person, person.email, words)
+    return _mail(person.language, person.email, words)
 
 
-def _mail(person: User, to: str, words: Callable[[str], tuple[str, list[str]]]) -> Mail:
+def confirm(person: User, to: str, address: str) -> Mail:
+    """To an address that somebody wants to have."""
+
+    def words(workspace: str) -> tuple[str, list[str]]:
+        named = {"workspace": workspace, "name": person.get_username()}
+        subject = _("Confirm your e-mail address for %(workspace)s") % named
+        first = _("With this link the account “%(name)s” in %(workspace)s gets this e-mail address:") % named
+        return subject, [first, address, str(ENDS), str(UNASKED)]
+
+    return _mail(person.language, to, words)
+
+
+def changed(person: User, to: str) -> Mail:
+    """To the address that an account had until now."""
+
+    def words(workspace: str) -> tuple[str, list[str]]:
+        named = {"workspace": workspace, "name": person.get_username()}
+        subject = _("Another e-mail address for %(workspace)s") % named
+        first = _("Your account “%(name)s” in %(workspace)s has another e-mail address from now on.") % named
+        return subject, [first, _("If this was not you, tell an administrator at once.")]
+
+    return _mail(person.language, to, words)
+
+
+def sign_up(to: str, address: str) -> Mail:
+    """To somebody who wants an account."""
+
+    def words(workspace: str) -> tuple[str, list[str]]:
+        named = {"workspace": workspace}
+        subject = _("Your account in %(workspace)s") % named
+        first = _("With this link you choose user name and password of your account in %(workspace)s:") % named
+        return subject, [first, address, str(ENDS), str(UNASKED)]
+
+    return _mail("", to, words)
+
+
+def _mail(language: str, to: str, words: Callable[[str], tuple[str, list[str]]]) -> Mail:
     workspace = workspace_at()
-    with override(person.language or workspace.default_language):
+    with override(language or workspace.default_language):
         subject, paragraphs = words(workspace.name)
     return Mail(to, subject, "\n\n".join(paragraphs) + "\n")

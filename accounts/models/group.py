@@ -42,6 +42,11 @@ class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
         ]
         return self.filter(Q(everyone=True) | Q(pk__in=of_user[0]) | Q(pk__in=of_user[1]))
 
+    def of(self, user: AbstractBaseUser) -> "PeopleGroupQuerySet":
+        """Those that the user is in."""
+        mine = PeopleGroup.members.through.objects.filter(user_id=user.pk).values("peoplegroup")
+        return self.filter(Q(everyone=True) | Q(pk__in=mine))
+
 
 class PeopleGroup(models.Model):
     """`everyone`: the one group that each person is in without a row. `claim`: whoever signs in through a provider

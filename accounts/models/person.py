@@ -52,6 +52,14 @@ class User(AbstractUser):
         help_text="Their address was entered by an administrator or has answered a mail.",
     )
 
+    password_once = models.BooleanField(
+        "password once",
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Somebody else chose their password: nothing opens until they have chosen another.",
+    )
+
     @property
     def zone(self) -> zoneinfo.ZoneInfo:
         return zoneinfo.ZoneInfo(self.timezone)

@@ -5,6 +5,7 @@ version, so that a page of somebody who is signed in knows the settings without 
 """
 
 import hashlib
+import re
 from functools import cached_property
 from typing import Any, ClassVar
 from uuid import UUID
@@ -21,6 +22,8 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import colours
 from llm.models.workspace import Kept
+
+DOMAIN = re.compile(r"([\w-]+\.)+[\w-]+")
 
 
 class DateAwareness(models.TextChoices):
@@ -132,11 +135,32 @@ class Workspace(models.Model):
         default=14,
         help_text="1 to 365, without use. Holds for a browser from its next visit on.",
     )
+    session_most_days = days(
+        "days until a browser is signed out, used or not",
+        3650,
+        default=90,
+        db_default=90,
+        help_text="1 to 3650, from the sign-in on. Holds for a browser from its next visit on.",
+    )
     password_length = models.PositiveSmallIntegerField(
         "least length of a password",
         default=10,
         validators=[MinValueValidator(8), MaxValueValidator(64)],
         help_text="8 to 64 characters, of passwords that are chosen from now on.",
+    )
+    sign_up = models.BooleanField(
+        "people sign up by themselves",
+        default=False,
+        db_default=False,
+        help_text="With an e-mail address that they confirm; it needs EMAIL_URL, which is set where the product runs.",
+    )
+    sign_up_domains = models.CharField(
+        "domains of those who sign up",
+        max_length=500,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Such as example.org, separated by commas: others are refused. Empty: whoever has an address.",
     )
     second_factor = models.CharField(
         "second factor",
@@ -211,8 +235,16 @@ class Workspace(models.Model):
             problems["default_language"] = "The default language must be among those that are offered."
         if self.page_reader is not None and not self.page_reader.vision:
             problems["page_reader"] = "Choose a model that sees images."
+        if self.sign_up and not settings.EMAIL_URL:
+            problems["sign_up"] = "Set EMAIL_URL first: whoever signs up confirms the address by a mail."
+        if any(not DOMAIN.fullmatch(each) for each in self.sign_up_domain_names):
+            problems["sign_up_domains"] = "Write domains such as example.org, separated by commas."
         if problems:
             raise ValidationError(problems)
+
+    @property
+    def sign_up_domain_names(self) -> list[str]:
+        return [each.strip().lower() for each in self.sign_up_domains.split(",") if each.strip()]
 
     @property
     def offered_languages(self) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from core.admin import RowAdmin, acting, button, display
 from core.crypto import LOST, state_of
 from core.errors import ProductError
 from core.i18n import translated
+from core.permissions import has_right
 
 SECRET_HELP = {
     "stored": "A secret is stored and never shown. Leave empty to keep it.",
@@ -101,15 +102,15 @@ class OpenIDProviderAdmin(RowAdmin):
     def secret_state(self, provider: OpenIDProvider) -> str:
         return state_of(provider.client_secret)
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever has the right to look may look; only superusers change anything."""
         return bool(request.user.is_active and request.user.is_superuser)
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self.has_module_permission(request)
+    has_change_permission = has_add_permission
+    has_delete_permission = has_add_permission
 
-    has_add_permission = has_view_permission
-    has_change_permission = has_view_permission
-    has_delete_permission = has_view_permission
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return has_right(acting(request), "view", OpenIDProvider)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.store_provider(user=acting(request), provider=obj, secret=form.secret)

@@ -391,6 +391,11 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
         """Goes on with an answer that was cut off, in a follow-up turn."""
         return branches.continue_answer(user=self.person, message=message, key=key_of(self.request))
 
+    @begins()
+    def shorten(self, message: Message) -> Sequence[Turn]:
+        """Asks for a shorter version of an answer, in a follow-up turn."""
+        return branches.shorten_answer(user=self.person, message=message, key=key_of(self.request))
+
     @posts(ConversationSerializer)
     def choose(self, message: Message) -> Conversation:
         """Puts the branch of this message on show, down to its newest end."""

@@ -6,7 +6,7 @@
 from uuid import UUID
 
 from chat.models import ModelCall
-from chat.prompts.asking import Charge, ask
+from chat.usage.asking import Charge, ask
 from core.background import submit
 from core.errors import ModelError
 from llm.models import Model

@@ -45,7 +45,7 @@ class Reason(StrEnum):
     OPPOSITE = "opposite"
     ORDER = "order"
     ABSENT = "absent"
-    MODEL = "model"  # of `chat.turns.judging`
+    MODEL = "model"  # of `chat.citations.judging`
 
 
 @dataclass(frozen=True, slots=True)

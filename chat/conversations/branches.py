@@ -19,6 +19,7 @@ from chat.models.tree import asked_together, below, newest_leaf, with_rows
 from chat.prompts.preview import chosen_files
 from chat.turns.submit import Ask, submit
 from core.errors import ProductError
+from personas.services import rules_at
 
 CONTINUE = "Continue exactly where your last answer stopped."
 
@@ -57,6 +58,24 @@ def continue_answer(*, user: User, message: Message, key: str | None = None) -> 
         )
     ask = Ask(CONTINUE, models=_usable(user, message.asked_model_id), key=key, parent=message.pk)
     return submit(user=user, conversation=message.conversation, ask=ask)
+
+
+def shorten_answer(*, user: User, message: Message, key: str | None = None) -> list[Turn]:
+    """Asks the answer's model for a shorter version with a question below it, shown like any other: the text that the
+    workspace has for that. The answer stays as it is.
+
+    Raises `nothing_to_shorten` for what is no complete answer, and what `submit` raises.
+    """
+    require_owner(user, message.conversation)
+    if not can_be_shortened(message):
+        raise ProductError("nothing_to_shorten", "Only a complete answer can be shortened. Choose another one.")
+    ask = Ask(rules_at().texts["shorten"], models=_usable(user, message.asked_model_id), key=key, parent=message.pk)
+    return submit(user=user, conversation=message.conversation, ask=ask)
+
+
+def can_be_shortened(message: Message) -> bool:
+    complete = message.role == Message.Role.ASSISTANT and message.status == Message.Status.DONE
+    return complete and bool(message.text.strip())
 
 
 def choose_branch(*, user: User, message: Message) -> Conversation:

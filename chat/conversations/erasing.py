@@ -1,8 +1,8 @@
 """Conversations erased for good: their rows, what Redis keeps of their answers, and files that came for them alone.
 
 A temporary conversation is erased when its owner closes it, or when its day is over; the others a day after they were
-deleted, or as many days after their last message as the workspace keeps them. What is under a legal hold, or its owner
-is, stays. What conversations took and cost stays in the ledger, which holds no text.
+deleted, or as many days after their last message as a group of their owner or the workspace keeps them. What is under
+a legal hold, or its owner is, stays. What conversations took and cost stays in the ledger, which holds no text.
 """
 
 from datetime import timedelta
@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from accounts.models import PeopleGroup, User
 from accounts.models.workspace import workspace_at
 from audit.services import record
 from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation, Tag, Turn
@@ -47,18 +48,25 @@ def erase_due() -> int:
 
 
 def erase_old() -> int:
-    """Erases what nobody has written in for `conversation_days` of the workspace, and readings that are as old. Returns
-    how many conversations those were."""
-    days = workspace_at().conversation_days
-    before = timezone.now() - timedelta(days=days)
+    """Erases what nobody has written in for so many days, and readings that are as old: as one of their owner's groups
+    says, of several the fewest, or else the workspace. Returns how many conversations those were."""
+    saying = PeopleGroup.objects.exclude(conversation_days=None)
+    number = sum(_erase_old_of(group.members.all(), group.conversation_days or 0) for group in saying)
+    others = User.objects.exclude(people_groups__in=saying)
+    return number + _erase_old_of(others, workspace_at().conversation_days)
+
+
+def _erase_old_of(people: QuerySet[User], days: int) -> int:
+    """0 days keep everything."""
+    if not days:
+        return 0
+    before, number = timezone.now() - timedelta(days=days), 0
     old = _free().filter(origin=Conversation.Origin.WORKSPACE, state=Conversation.State.IDLE, updated__lt=before)
-    number = 0
-    while days and (found := list(old.order_by("updated")[:AT_ONCE])):
+    while found := list(old.filter(owner__in=people).order_by("updated")[:AT_ONCE]):
         for conversation in found:
             erase(conversation, files=Q(created__lt=before))
         number += len(found)
-    if days:
-        readings.erase_old(before)
+    readings.erase_old(people, before)
     return number
 
 

@@ -12,7 +12,8 @@ from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import close_old_connections, transaction
 
-from accounts.models import User
+from accounts.access.rights import require
+from accounts.models import May, User
 from audit.services import record
 from chat.models import Conversation, Mark, Message, ModelCall, Reading, Turn
 from chat.models.summary import marks_on
@@ -45,7 +46,8 @@ def export(conversation: Conversation, kind: str) -> str:
 
 @transaction.atomic
 def record_export(*, user: User, conversation: Conversation | None = None) -> None:
-    """That somebody takes one conversation along; None: all that they have."""
+    """That somebody takes one conversation along; None: all that they have. Raises `right_missing` (403)."""
+    require(user, May.EXPORT)
     action = "conversation.all_exported" if conversation is None else "conversation.exported"
     record(user=user, action=action, row=conversation)
 
@@ -180,7 +182,7 @@ def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
 def _lists(user: User) -> dict[str, Iterable[Any]]:
     """By the name of its file in the zip: what a person has beside conversations and files."""
     persona = ("name", "description", "instructions", "replaces_system_prompt", "starter_messages", "tools")
-    reading = ("file_name", "question", "model_name", "status", "answer", "created", "finished")
+    reading = ("file_name", "question", "model_name", "status", "answer", "citation_check", "created", "finished")
     task = ("code", "level", "horizon", "date", "title", "notes", "archetype", "status", "created", "finished")
     return {
         "personas.json": [

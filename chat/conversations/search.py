@@ -1,5 +1,6 @@
 """Search in everything somebody wrote and was answered: messages, the newest first, titles, and what has a name."""
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,20 @@ NAMED = 5  # projects, personas and files each
 MANY = 1_000  # messages beyond which nobody counts
 SHOWN = 260  # characters of an excerpt
 BEFORE = 80  # of them at most before the first match
+
+
+# Of Markdown, what nobody reads: fences and the rule below a table's head, as lines; marks of headings, quotations and
+# cells; and those around words. How far a pair may reach is bounded, and so is the time that looking for it takes.
+_LINES = re.compile(r"^[ \t]*(?:(?:`{3}|~{3}).*|\|?[ \t]*:?-{3}[-:| \t]*)$", re.MULTILINE)
+_BEGINNINGS = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|\|[ \t]*)|\|[ \t]*$", re.MULTILINE)
+_PAIRS = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]{1,200})(?<=\S)\*\*(?![\w*])|`([^`\n]{1,200})`")
+
+
+def without_marks(text: str) -> str:
+    """The words of a message written in Markdown, for a place that shows a line of it; between cells of a table are
+    dots."""
+    text = _BEGINNINGS.sub("", _LINES.sub("", text))
+    return _PAIRS.sub(r"\1\2", text).replace(" | ", " · ")
 
 
 def excerpt(text: str, asked: Sequence[Sequence[Term]]) -> list[tuple[str, bool]]:
@@ -109,7 +124,7 @@ def search(
     if after is not None:
         rows = rows.filter(pk__lt=after)
     found = list(rows[: limit + 1])
-    hits = [Hit(message, excerpt(message.text, asked)) for message in found[:limit]]
+    hits = [Hit(message, excerpt(without_marks(message.text), asked)) for message in found[:limit]]
     wanted = most_titles if after is None else 0
     shown, titled = titles(user=user, query=query, most=wanted, tag=tag) if wanted else ([], 0)
     return Found(shown, hits, hits[-1].message.pk if len(found) > limit else None, titled)

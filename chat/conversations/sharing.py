@@ -18,7 +18,8 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from accounts.models import User
+from accounts.access.rights import require, rights_of
+from accounts.models import May, User
 from accounts.models.workspace import workspace_at
 from audit.services import record
 from chat.context.build import SourceEntry
@@ -35,12 +36,13 @@ from chat.prompts.report import FILE_KINDS, ResolvedReport
 from chat.prompts.steps import step_of
 from chat.rendering.kept import blocks_of
 from chat.rendering.references import Sources
-from core.errors import ProductError
+from core.errors import NotFound, ProductError
 from core.requests import get_or_404, or_404
 from files.models import File
 from personas.texts import BUILT_IN
 
 PAGE = 100  # messages
+_SHARED = "shared conversation"
 MAX_SHARES = 50  # of one conversation
 SHORTEST_PASSWORD = 8
 # What is read of an answer's last call; its messages, which have texts, are not.
@@ -63,12 +65,13 @@ OPEN = Terms()
 def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Share:
     """A link to the branch on show as it is now.
 
-    Raises what `idle` raises, `sharing_off` (403), `nothing_to_share`, `too_many_shares`, `short_password`,
-    `bad_expiry` and `temporary_conversation` (409).
+    Raises what `idle` raises, `sharing_off` and `right_missing` (403), `nothing_to_share`, `too_many_shares`,
+    `short_password`, `bad_expiry` and `temporary_conversation` (409).
     """
     if not workspace_at().sharing:
         sentence = "Links to conversations are switched off in this workspace. An administrator can switch them on."
         raise ProductError("sharing_off", sentence, status=403)
+    require(user, May.SHARE)
     if terms.password and len(terms.password) < SHORTEST_PASSWORD:
         raise ProductError(
             "short_password", f"A password of a link has at least {SHORTEST_PASSWORD} characters. Choose a longer one."
@@ -123,8 +126,11 @@ def shares_of(user: User) -> QuerySet[Share]:
 
 
 def readable_share(token: str) -> Share:
-    """Raises `NotFound`."""
-    return or_404(Share.objects.readable().filter(token=token).first(), "shared conversation")
+    """Raises `NotFound`; also for one of somebody who may share no more."""
+    row = or_404(Share.objects.readable().select_related("conversation").filter(token=token).first(), _SHARED)
+    if May.SHARE not in rights_of(row.conversation.owner_id).may:
+        raise NotFound(_SHARED)
+    return row
 
 
 def opens(share: Share, password: str) -> bool:

@@ -9,8 +9,8 @@ from chat.models import Conversation, ModelCall, Turn
 from chat.models.conversation_state import list_changed
 from chat.models.summary import marks_on
 from chat.models.words import title_from
-from chat.prompts.asking import Charge, ask
 from chat.realtime.event_stream import announce
+from chat.usage.asking import Charge, ask
 from core.background import on_database
 from core.errors import ProductError
 from llm.models import Model

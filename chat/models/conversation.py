@@ -311,6 +311,7 @@ class Turn(models.Model):
     status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0)
     seq = models.PositiveIntegerField(default=0, help_text="Last event that the stored answer contains.")
+    request_id = models.CharField(max_length=64, blank=True, default="", db_default="", editable=False)
     stop_requested = models.BooleanField(default=False)
     stop_asked = models.DateTimeField(null=True, blank=True)
     heartbeat = models.DateTimeField(null=True, blank=True)

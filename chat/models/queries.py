@@ -338,6 +338,13 @@ def following(conversation_id: UUID) -> Following:
         return Following(*(cursor.fetchone() or (False,) * len(Following._fields)))
 
 
+def place_in_line(turn_id: UUID) -> int | None:
+    """From 1, of a turn among those of its person that no worker has claimed; None when it is none of these."""
+    queued = Turn.objects.filter(status=Turn.Status.QUEUED)
+    person = queued.filter(pk=turn_id).values_list("conversation__owner", flat=True).first()
+    return queued.filter(conversation__owner=person, pk__lte=turn_id).count() if person is not None else None
+
+
 @contextmanager
 def _executed(statement: str, bound: Mapping[str, Any] | Sequence[Any]) -> Iterator[Any]:
     """A cursor that binds on the server, as other cursors of Django's do not: else nothing could be prepared. With more

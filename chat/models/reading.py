@@ -33,7 +33,9 @@ class Reading(models.Model):
     at 0, each other one where the one before it ends, and the last ends with the text. An answer cites them by their
     numbers, from 1. `text_sha256` is of the text that they divide. `calls`, `tokens` and `cost` (US dollars) are the
     most that its person was shown and agreed to; `asked` counts the calls begun since then. `only_answer`: parts that
-    are not read stay so. `code` and `detail` say why it ended; `attempt` counts claims, `tries` those without progress.
+    are not read stay so. `citation_check`: how many sentences of the answer were `checked` against what they cite, the
+    `doubts` in the form of the event `CITATION_CHECK`, and a `note` where the model that checks them failed; None where
+    nothing was. `code` and `detail` say why it ended; `attempt` counts claims, `tries` those without progress.
     """
 
     class Status(models.TextChoices):
@@ -63,6 +65,7 @@ class Reading(models.Model):
     asked = models.PositiveIntegerField(default=0)
     only_answer = models.BooleanField(default=False)
     answer = models.TextField(blank=True)
+    citation_check: "models.JSONField[Any, Any]" = models.JSONField(null=True, default=None)
     code = models.CharField(max_length=60, blank=True)
     detail = models.TextField(blank=True)
     attempt = models.PositiveIntegerField(default=0)

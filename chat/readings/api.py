@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from accounts.access.permissions import ScopedView
 from accounts.models import User
+from chat.citations.support import Reason
 from chat.models import Reading, ReadingPart
 from chat.readings import services
 from chat.readings.pages import ReadingView
@@ -37,12 +38,13 @@ class AgainSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class ReadingPlanSerializer(serializers.Serializer[dict[str, Any]]):
-    """The most that it takes. `folds`: calls that put notes together; one more is for the answer."""
+    """The most that it takes, with the checks. `folds`: calls that put notes together; one more is for the answer."""
 
     model = serializers.UUIDField()
     calls = serializers.IntegerField()
     parts = serializers.IntegerField()
     folds = serializers.IntegerField()
+    checks = serializers.IntegerField(help_text="Calls of the model that checks citations, beside `calls`")
     input = serializers.IntegerField(help_text="Tokens")
     output = serializers.IntegerField(help_text="Tokens")
     cost = MoneyField()
@@ -81,6 +83,30 @@ class PassageSerializer(serializers.Serializer[dict[str, Any]]):
     href = serializers.CharField()
 
 
+class ReasonSerializer(serializers.Serializer[Any]):
+    reason = serializers.ChoiceField(choices=[str(each) for each in Reason])
+    words = serializers.CharField()
+
+
+class DoubtSerializer(serializers.Serializer[Any]):
+    """`citation`: which of the answer, counted from 0."""
+
+    citation = serializers.IntegerField()
+    numbers = serializers.ListField(child=serializers.IntegerField())
+    sentence = serializers.CharField()
+    evidence = serializers.CharField()
+    reasons = ReasonSerializer(many=True)
+
+
+class CitationCheckSerializer(serializers.Serializer[Any]):
+    """How many sentences of the answer were compared with what they cite, and those that it does not carry, as in the
+    event `CITATION_CHECK`. `note`: why the model that checks them did not."""
+
+    checked = serializers.IntegerField()
+    doubts = DoubtSerializer(many=True)
+    note = SentenceField()
+
+
 class ReadingPartSerializer(serializers.ModelSerializer[ReadingPart]):
     detail = SentenceField()
 
@@ -107,6 +133,7 @@ class WholeReadingSerializer(ReadingSerializer):
     """Parts of level 0 are those that were asked about, the others what these were folded into. `left_out`: passages
     that were found and are not in the answer."""
 
+    citation_check = CitationCheckSerializer(allow_null=True)
     coverage = serializers.SerializerMethodField()
     spent = serializers.SerializerMethodField()
     sources = serializers.SerializerMethodField()
@@ -114,7 +141,15 @@ class WholeReadingSerializer(ReadingSerializer):
     parts = ReadingPartSerializer(many=True)
 
     class Meta(ReadingSerializer.Meta):
-        fields: ClassVar = [*ReadingSerializer.Meta.fields, "coverage", "spent", "sources", "left_out", "parts"]
+        fields: ClassVar = [
+            *ReadingSerializer.Meta.fields,
+            "citation_check",
+            "coverage",
+            "spent",
+            "sources",
+            "left_out",
+            "parts",
+        ]
 
     def to_representation(self, instance: Reading) -> Any:
         self._view = ReadingView(instance)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -17,10 +18,12 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from accounts.realtime import News, tell
+from chat.citations.judging import checked
 from chat.models import ModelCall, Reading, ReadingPart
-from chat.prompts.asking import Charge, Said, ask
-from chat.readings import asking, planning, services
+from chat.readings import asking, checking, planning, services
 from chat.readings.planning import Budget
+from chat.usage.asking import Charge, Said, ask
 from core import background
 from core.background import on_database, persistently
 from core.errors import ModelError, ProductError
@@ -47,8 +50,8 @@ class _Lost(Exception):
 
 @dataclass(slots=True)
 class _Work:
-    """What a claimed reading is carried out with. `failed`: parts that failed since one was read; `error`: the last of
-    their errors."""
+    """What a claimed reading is carried out with. `checker` is the id of the model that checks citations, if one does;
+    `failed`: parts that failed since one was read; `error`: the last of their errors."""
 
     reading: Reading
     model: Model
@@ -56,6 +59,7 @@ class _Work:
     text: str
     budget: Budget
     waiting: "deque[ReadingPart]"
+    checker: UUID | None
     failed: int = 0
     error: ProductError | None = None
     counts: tokens.Tokenizer = field(init=False)
@@ -89,7 +93,7 @@ def claim(pk: UUID) -> Reading | None:
     reading = Reading.objects.select_related("person", "conversation__owner").get(pk=pk)
     if reading.tries > MAX_TRIES:
         detail = "The server was ended several times while it read this. Go on, or ask again with another model."
-        _end(_rows(reading), status=Reading.Status.FAILED, code="reading_gave_up", detail=detail)
+        _end(reading, status=Reading.Status.FAILED, code="reading_gave_up", detail=detail)
         return None
     return reading
 
@@ -115,11 +119,11 @@ async def run(pk: UUID) -> None:
         code, detail = error.code, error.detail
         stopped = code == "calls_used_up"
         status = Reading.Status.STOPPED if stopped else Reading.Status.FAILED
-        await persistently(lambda: _end(rows, status=status, code=code, detail=detail))
+        await persistently(lambda: _end(reading, status=status, code=code, detail=detail))
     except Exception:
         logger.exception("reading %s failed", pk)
         detail = "Something went wrong on the server. Go on with what is missing."
-        await persistently(lambda: _end(rows, status=Reading.Status.FAILED, code="internal_error", detail=detail))
+        await persistently(lambda: _end(reading, status=Reading.Status.FAILED, code="internal_error", detail=detail))
 
 
 def _rows(reading: Reading) -> QuerySet[Reading]:
@@ -127,8 +131,9 @@ def _rows(reading: Reading) -> QuerySet[Reading]:
     return Reading.objects.filter(pk=reading.pk, attempt=reading.attempt, status=Reading.Status.RUNNING)
 
 
-def _end(rows: QuerySet[Reading], **fields: Any) -> None:
-    rows.update(finished=timezone.now(), **fields)
+def _end(reading: Reading, **fields: Any) -> None:
+    if _rows(reading).update(finished=timezone.now(), **fields):
+        tell(reading.person_id, News.READINGS)
 
 
 async def _while_ours(rows: QuerySet[Reading], work: Coroutine[Any, Any, None]) -> None:
@@ -153,10 +158,10 @@ async def _carry_out(reading: Reading) -> None:
 
 def _load(reading: Reading) -> _Work:
     """Raises what `services.text_of`, `usable_model` and `budget_of` raise."""
-    text, model, texts = services.text_of(reading), services.usable_model(reading), rules_at().texts
+    text, model, rules = services.text_of(reading), services.usable_model(reading), rules_at()
     waiting = reading.parts.filter(level=0, state=ReadingPart.State.WAITING)
-    budget = services.budget_of(texts, model, reading.question)
-    return _Work(reading, model, texts, text, budget, deque(waiting))
+    budget = services.budget_of(rules.texts, model, reading.question)
+    return _Work(reading, model, rules.texts, text, budget, deque(waiting), rules.workspace.citation_model_id)
 
 
 async def _read_parts(work: _Work) -> None:
@@ -242,9 +247,14 @@ def _count_call(work: _Work) -> None:
         raise ProductError("calls_used_up", detail)
 
 
+def _kept(said: Said) -> str:
+    """As the database takes it."""
+    return said.text.replace("\x00", "").strip()
+
+
 def _store(work: _Work, part: ReadingPart, said: Said) -> None:
     """Raises `_Lost`."""
-    text = said.text.replace("\x00", "").strip()
+    text = _kept(said)
     part.findings = text if any(map(str.isalnum, text)) else ""
     part.tokens, part.cut_off = work.counts.count(part.findings), said.cut_off
     part.state = ReadingPart.State.DONE
@@ -274,8 +284,10 @@ def _divide(work: _Work, part: ReadingPart, middle: int) -> list[ReadingPart]:
 
 
 def _require_ours(work: _Work, **fields: Any) -> None:
+    """In the transaction of what it is about, of which open pages then hear. Raises `_Lost`."""
     if not work.ours.update(heartbeat=timezone.now(), **fields):
         raise _Lost
+    tell(work.reading.person_id, News.READINGS)
 
 
 async def _answer(work: _Work) -> None:
@@ -291,7 +303,7 @@ async def _answer(work: _Work) -> None:
             raise ProductError("notes_do_not_fit", detail)
         rows = [row for first, end in groups for row in await _folded(work, level, rows[first:end])]
     if not rows:
-        await on_database(_finish, work, Said())
+        await on_database(_finish, work, Said(), None)
         return
     percent = await on_database(_percent, work)
     reading, notes = work.reading, [row.findings for row in rows]
@@ -299,7 +311,16 @@ async def _answer(work: _Work) -> None:
     said = await _asked(work, messages, work.budget.answer)
     if said.unread:
         raise ProductError("notes_cut", "The model's server did not read all that was found. Choose another model.")
-    await on_database(_finish, work, said)
+    await on_database(_finish, work, said, await _checked(work, said))
+
+
+async def _checked(work: _Work, said: Said) -> dict[str, Any] | None:
+    """The answer held against what it cites, as `Reading.citation_check` has it."""
+    reading = work.reading
+    charge = Charge(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk)
+    find = partial(checking.check, reading, work.text, _kept(said))
+    found, note = await checked(find, charge, work.texts, work.checker)
+    return {"checked": found[0].checked, "doubts": found[0].doubts, "note": note} if found else None
 
 
 def _found(work: _Work) -> list[ReadingPart]:
@@ -332,10 +353,11 @@ async def _folded(work: _Work, level: int, group: Sequence[ReadingPart]) -> list
     return [row] if row.findings else []
 
 
-def _finish(work: _Work, said: Said) -> None:
+def _finish(work: _Work, said: Said, check: dict[str, Any] | None) -> None:
     """Raises `_Lost`."""
     code = "answer_cut_off" if said.cut_off else ""
     detail = "The answer ends where the model had no room for more." if said.cut_off else ""
-    answer = {"answer": said.text.replace("\x00", "").strip(), "code": code, "detail": detail}
+    answer = {"answer": _kept(said), "citation_check": check, "code": code, "detail": detail}
     if not work.ours.update(status=Reading.Status.DONE, finished=timezone.now(), **answer):
         raise _Lost
+    tell(work.reading.person_id, News.READINGS)

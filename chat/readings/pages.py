@@ -1,16 +1,18 @@
 """What is shown of a reading: its answer with sources, what was found where, and how much was read."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from django.urls import reverse
+
 from chat.models import ModelCall, Reading, ReadingPart
-from chat.readings import planning
+from chat.readings import checking, planning
 from chat.readings.planning import Coverage
 from chat.readings.services import coverage, spans_of
 from chat.rendering.markdown import render
-from chat.rendering.references import Source, Sources, cited_numbers
+from chat.rendering.references import Source
 from chat.usage.services import spent, totals
 
 SHOWN = 50  # parts on one page
@@ -65,7 +67,14 @@ class ReadingView:
     @property
     def answer(self) -> list[str]:
         """Safe HTML, block by block."""
-        return render(self.row.answer, self.sources([self.row.answer]))
+        numbers = [each["citation"] for each in checking.doubts_of(self.row)]
+        signs = {each: reverse("chat:reading_doubt", args=[self.row.pk, each]) for each in numbers}
+        return render(self.row.answer, self.sources([self.row.answer]), signs)
+
+    @property
+    def doubts(self) -> int:
+        """How many sentences of the answer their passages do not carry."""
+        return len(checking.doubts_of(self.row))
 
     @property
     def cited(self) -> list[Source]:
@@ -86,23 +95,11 @@ class ReadingView:
 
     def sources(self, texts: Iterable[str]) -> dict[int, Source]:
         """What these texts cite, by number; nothing of a file that is gone."""
-        numbers = {number for text in texts for number in cited_numbers(text)}
-        found = Sources()
-        if self.row.file_id is not None:
-            found.learn(self._document(number) for number in sorted(numbers) if 1 <= number <= len(self.row.passages))
-        # Without pages the text is one, and its window long: the link leads to the mark in it.
-        return {
-            number: each if "#" in each.href else replace(each, href=f"{each.href}#passage")
-            for number, each in found.items()
-        }
+        return checking.sources_of(self.row, self.spans, texts)
 
     def place(self, number: int) -> dict[str, Any]:
         """The characters of a passage and the page on which it begins, 0 where there are none."""
-        start, end = planning.span_of(self.row.passages, number)
-        return {"start": start, "end": end, "page": planning.page_at(self.spans, start)}
-
-    def _document(self, number: int) -> dict[str, Any]:
-        return {"number": number, "title": self.row.file_name, "file": self.row.file_id, **self.place(number)}
+        return checking.place(self.row, self.spans, number)
 
     def _left_out(self, given: Sequence[str], said: str) -> list[Source]:
         numbers = planning.left_out(given, said, len(self.row.passages))

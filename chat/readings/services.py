@@ -9,15 +9,17 @@ from functools import partial
 
 from django.core.files.base import ContentFile
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from accounts.access.rights import models_of
 from accounts.models import User
+from accounts.realtime import News, tell
 from audit.services import record
+from chat.citations import judging
 from chat.models import Conversation, Reading, ReadingPart
 from chat.models.conversation_state import visible_conversation
-from chat.readings import asking, planning
+from chat.readings import asking, checking, planning
 from chat.readings.planning import Budget, Coverage, Passage, Plan
 from core.background import enqueue
 from core.errors import NotFound, ProductError
@@ -26,9 +28,10 @@ from core.permissions import has_right
 from core.requests import get_or_404
 from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText
-from files.services import upload
+from files.services import store
 from llm import tokens
 from llm.models import Model
+from llm.types.model_call import Usage
 from personas.services import model_for, rules_at
 from personas.texts import Texts
 
@@ -62,15 +65,27 @@ def asked_of(*, user: User, file: File, question: str, model: object, conversati
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The most that a reading takes: `plan`, and `cost` in US dollars, None where the model has no price."""
+    """The most that a reading takes: `plan`, and in the end the calls of the model that checks citations, if the
+    workspace names one; `cost` in US dollars is for both, None where one has no price."""
 
     model: Model
     plan: Plan
+    checker: Model | None
     cost: Decimal | None
 
     @property
+    def checks(self) -> int:
+        return judging.CALLS if self.checker is not None else 0
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens read and written by all calls."""
+        beside = judging.at_most() if self.checker is not None else Usage(0, 0)
+        return Usage(self.plan.usage.input + beside.input, self.plan.usage.output + beside.output)
+
+    @property
     def tokens(self) -> int:
-        return self.plan.usage.input + self.plan.usage.output
+        return self.usage.input + self.usage.output
 
     @property
     def money(self) -> str:
@@ -181,6 +196,7 @@ def stop_reading(*, user: User, reading: Reading) -> Reading:
     ended = {"status": Reading.Status.STOPPED, "code": "stopped", "detail": "", "finished": timezone.now()}
     if not Reading.objects.live().filter(pk=reading.pk).update(**ended):
         raise ProductError("not_running", "This is not being read any more. Reload the page.", status=409)
+    tell(reading.person_id, News.READINGS)
     reading.refresh_from_db()
     return reading
 
@@ -196,12 +212,14 @@ def remove_reading(*, user: User, reading: Reading) -> None:
         if reading.live:
             raise ProductError("reading_running", "This is being read. Stop it, then remove it.", status=409)
         record(user=user, action="reading.removed", row=reading)
+        tell(reading.person_id, News.READINGS)
         reading.delete()
 
 
-def erase_old(before: datetime) -> None:
-    """Those of no conversation that ended before, and that no legal hold keeps."""
+def erase_old(people: QuerySet[User], before: datetime) -> None:
+    """Those of these people and of no conversation that ended before, and that no legal hold keeps."""
     old = Reading.objects.exclude(status__in=Reading.LIVE).filter(conversation=None, person__legal_hold=False)
+    old = old.filter(person__in=people)
     old.filter(Q(finished__lt=before) | Q(finished=None, created__lt=before)).delete()
 
 
@@ -211,7 +229,7 @@ def take_along(*, user: User, reading: Reading) -> File:
         detail = "There is no answer yet. Go on with the reading first, or have it answered from what was read."
         raise ProductError("not_answered", detail, status=409)
     name = f"Notes on {reading.file_name[:200]}.md"
-    return upload(user=user, name=name, content=ContentFile(as_markdown(reading).encode(), name=name))
+    return store(user=user, name=name, content=ContentFile(as_markdown(reading).encode(), name=name))
 
 
 def as_markdown(reading: Reading) -> str:
@@ -220,6 +238,8 @@ def as_markdown(reading: Reading) -> str:
     percent = coverage(reading, rows, spans).percent
     lines = [f"# {reading.file_name}", "", reading.question, "", f"Read: {percent} % of the text.", ""]
     lines += [reading.answer, ""] if reading.answer else []
+    if doubts := checking.doubts_of(reading):
+        lines += ["## Not confirmed by the passages", "", *(f"- {each['sentence']}" for each in doubts), ""]
     for row in rows:
         if row.findings:
             numbers = planning.numbers_in(reading.passages, row.start, row.end)
@@ -321,8 +341,11 @@ def _parts(passages: Sequence[Passage], model: Model, question: str) -> list[int
 
 
 def _planned(model: Model, unread: Sequence[int], found: Sequence[int], budget: Budget) -> Planned:
-    plan = planning.plan_of(unread, found, budget)
-    return Planned(model, plan, model.prices.cost(plan.usage) if model.prices is not None else None)
+    plan, named = planning.plan_of(unread, found, budget), rules_at().workspace.citation_model_id
+    checker = Model.objects.usable().filter(pk=named).first() if named is not None else None
+    asked = [(model, plan.usage), *([(checker, judging.at_most())] if checker is not None else [])]
+    costs = [each.prices.cost(usage) if each.prices is not None else None for each, usage in asked]
+    return Planned(model, plan, checker, None if None in costs else sum(filter(None, costs), Decimal(0)))
 
 
 def _agreed(found: Planned) -> dict[str, object]:
@@ -337,8 +360,8 @@ def _require_agreed(found: Planned, calls: int) -> None:
 
 def as_json(found: Planned) -> dict[str, object]:
     """The plan for programs."""
-    usage = found.plan.usage
-    numbers = {"calls": found.plan.calls, "parts": found.plan.parts, "folds": found.plan.folds}
+    usage, plan = found.usage, found.plan
+    numbers = {"calls": plan.calls, "parts": plan.parts, "folds": plan.folds, "checks": found.checks}
     cost = None if found.cost is None else f"{found.cost:f}"
     return {"model": str(found.model.pk), **numbers, "input": usage.input, "output": usage.output, "cost": cost}
 
@@ -351,4 +374,5 @@ def _require_turn(user: User) -> None:
 
 
 def _hand_over(reading: Reading) -> None:
+    tell(reading.person_id, News.READINGS)
     transaction.on_commit(partial(enqueue, "chat.tasks.read_all", reading.pk))

@@ -2,17 +2,20 @@
 
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from accounts.access.rights import models_of
 from accounts.access.sessions import SignedInRequest as Request
+from chat.citations.services import in_words
 from chat.models import Reading
+from chat.models.conversation_state import visible_message
 from chat.readings import services
+from chat.readings.checking import doubts_of
 from chat.readings.pages import SHOWN, ReadingView
-from core.errors import ProductError
+from core.errors import NotFound, ProductError
 from core.requests import with_headers, with_row
 from files.models import File
 from files.services import visible_file
@@ -28,42 +31,52 @@ def readings(request: Request) -> HttpResponse:
 
 @with_row(visible_file, "GET", "POST")
 def read_file(request: Request, file: File) -> HttpResponse:
-    """What it takes to ask a question over all of a file; a POST begins, if the number of calls is the one shown."""
-    given = request.POST if request.method == "POST" else request.GET
-    problem, planned = None, None
-    named = {name: given.get(name, "") for name in ("question", "model", "conversation")}
-    asked = services.asked_of(user=request.user, file=file, **named)
-    try:
-        if request.method == "POST":
-            calls = given.get("calls", "")
-            number = int(calls) if calls.isascii() and calls.isdigit() and len(calls) < 9 else 0
+    """The form with what it takes to ask a question over all of a file; a POST begins, if the number of calls is the
+    one shown. `message`: whose text is the question."""
+    given, problem = request.POST if request.method == "POST" else request.GET, None
+    asked = _asked(request, file, given)
+    if request.method == "POST":
+        calls = given.get("calls", "")
+        number = int(calls) if calls.isascii() and calls.isdigit() and len(calls) < 9 else 0
+        try:
             made = services.start_reading(user=request.user, asked=asked, calls=number)
             return redirect("chat:reading", made.pk)
-        planned = services.planned(asked=asked)
-    except ProductError as error:
-        problem = error
-    if problem is not None and request.method == "POST":
-        planned = _planned(asked)
+        except ProductError as error:
+            problem = error
     context = {
         "section": "files",
         "file": file,
         "asked": asked,
-        "planned": planned,
         "problem": problem,
         "models": models_of(request.user).select_related("provider").order_by("-default", "name"),
         "most": Reading.MAX_QUESTION,
         "before": Reading.objects.listed_for(request.user).filter(file=file).order_by("-id")[:LISTED],
+        **_planned(asked, problem),
     }
-    template = "chat/_reading_plan.html" if request.htmx else "chat/read_file.html"
-    response = render(request, template, context, status=problem.status if problem and not request.htmx else 200)
+    response = render(request, "chat/read_file.html", context, status=problem.status if problem else 200)
     return with_headers(response, problem) if problem else response
 
 
-def _planned(asked: services.Asked) -> services.Planned | None:
+@with_row(visible_file)
+def plan_file(request: Request, file: File) -> HttpResponse:
+    """What it takes, as the form stands now."""
+    return render(request, "chat/_reading_plan.html", _planned(_asked(request, file, request.POST)))
+
+
+def _asked(request: Request, file: File, given: QueryDict) -> services.Asked:
+    """Raises `NotFound`."""
+    named = {name: given.get(name, "") for name in ("question", "model", "conversation")}
+    if not named["question"] and given.get("message"):
+        named["question"] = visible_message(request.user, given["message"]).text
+    return services.asked_of(user=request.user, file=file, **named)
+
+
+def _planned(asked: services.Asked, problem: ProductError | None = None) -> dict[str, Any]:
+    """The plan, and why there is none unless something else is the matter."""
     try:
-        return services.planned(asked=asked)
-    except ProductError:
-        return None
+        return {"planned": services.planned(asked=asked)}
+    except ProductError as error:
+        return {"planned": None, "problem": problem or error}
 
 
 @with_row(services.visible_reading, "GET")
@@ -92,6 +105,24 @@ def _again(found: Reading, *, only_answer: bool) -> services.Planned | ProductEr
         return services.plan_again(reading=found, only_answer=only_answer)
     except ProductError as error:
         return None if only_answer or error.code == "nothing_to_read" else error
+
+
+@with_row(services.visible_reading, "GET")
+def doubt(request: Request, found: Reading, citation: int) -> HttpResponse:
+    """A sentence of the answer and the passage that does not carry it, side by side."""
+    shown = next((each for each in doubts_of(found) if each["citation"] == citation), None)
+    if shown is None:
+        raise NotFound("citation")
+    sources = ReadingView(found).sources([found.answer])
+    context = {
+        "section": "files",
+        "reading": found,
+        "sentence": shown["sentence"],
+        "evidence": shown["evidence"],
+        "reasons": in_words(shown),
+        "sources": [sources[number] for number in shown["numbers"] if number in sources],
+    }
+    return render(request, "chat/reading_doubt.html", context)
 
 
 @with_row(services.visible_reading)

@@ -27,6 +27,7 @@ from django.utils.translation import override
 from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn, tell_group
 from chat.models import Conversation, Turn
+from chat.models.queries import place_in_line
 from chat.realtime.events import IN_WORDS, SENTENCES, Approval, Event, Written, written
 from core.background import TURNS, streams, streams_of_loop
 from core.i18n import translated
@@ -382,12 +383,6 @@ def _ended(turn_id: UUID) -> Turn | None:
 async def _position(turn_id: UUID) -> int | None:
     """In the queue of all, else in its person's own line; None when a worker has it."""
     return await TURNS.position(turn_id) or await threaded(place_in_line)(turn_id)
-
-
-def place_in_line(turn_id: UUID) -> int | None:
-    queued = Turn.objects.filter(status=Turn.Status.QUEUED)
-    person = queued.filter(pk=turn_id).values_list("conversation__owner", flat=True).first()
-    return queued.filter(conversation__owner=person, pk__lte=turn_id).count() if person is not None else None
 
 
 async def events_of(turn: Turn, after_seq: int = 0) -> AsyncIterator[list[Written]]:

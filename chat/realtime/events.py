@@ -291,6 +291,7 @@ NOTICES: Mapping[str, Mapping[str, Schema]] = {
     News.CONVERSATIONS: {},
     News.TASKS: {},
     News.INVITATIONS: {},
+    News.READINGS: {},
 }
 OPTIONAL = {"STATE": {"title", "summary"}, "MARKS": {"message"}}  # members that a notice may lack
 
@@ -348,6 +349,7 @@ MEANINGS: Mapping[str, str] = {
     News.TASKS: "Tasks, checklists or runs of the person have changed. A token hears this if it has the scope `tasks`.",
     News.INVITATIONS: "An invitation to a project has come, was answered or is gone: one to the person, or one that "
     "they sent and somebody accepted. A token hears this if it has the scope `projects`.",
+    News.READINGS: "A file that is read whole for a question of the person has come further, or the reading has ended.",
     "QUEUED": "The turn waits until a worker has room for it, behind `position` - 1 others; said again while it does.",
     "SNAPSHOT": "The turn has ended and its events are no longer kept: read the turn itself.",
 }

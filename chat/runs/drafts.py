@@ -22,7 +22,13 @@ from projects.planner.services import lock_tasks
 
 AT_ONCE = 2  # of one person; so that many tasks made in one go take nobody's turn, and not all of a provider's limit
 OWN_DRAFT = timedelta(minutes=2)  # for so long a model that makes a task in an answer may write its checklist itself
-NOT_WANTED = ("run_open", "for_the_user", "finished", "was_moved")  # somebody works on it, or nobody should any more
+NOT_WANTED = (
+    "run_open",
+    "for_the_user",
+    "finished",
+    "was_moved",
+    "right_missing",
+)  # somebody works on it, or nobody should any more
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.access.rights import require
+from accounts.models import May, User
 from audit.services import record
 from chat.conversations.services import MAX_TITLE, create_conversation
 from chat.models import Run, RunStep, Turn
@@ -49,9 +50,10 @@ def create_run(
     """Begins to draft the task's checklist, or to work through the one that is there, in a conversation of its own.
 
     `starts_itself`: what is drafted is begun without being looked at. `unasked`: the server begins it by itself, and
-    who then asks for a run gets this one, with what they name. Raises `not_a_day_task`, and with 409 `for_the_user`,
-    `finished`, `was_moved`, `run_open` and `model_without_tools`.
+    who then asks for a run gets this one, with what they name. Raises `not_a_day_task`, `right_missing` (403), and with
+    409 `for_the_user`, `finished`, `was_moved`, `run_open` and `model_without_tools`.
     """
+    require(user, May.RUN_TASKS)
     task = visible_task(user, task.pk)
     _check(task)
     if persona is None and task.project is not None:
@@ -92,17 +94,20 @@ def _begin(run: Run, persona: Persona | None) -> None:
 
 def start_run(*, user: User, run: Run) -> Run:
     """Accepts the drafted checklist, as it is now."""
+    require(user, May.RUN_TASKS)
     runs.start(user=user, run_id=run.pk)
     return _told(user, run)
 
 
 def retry_run(*, user: User, run: Run) -> Run:
+    require(user, May.RUN_TASKS)
     runs.retry(user=user, run_id=run.pk)
     return _told(user, run)
 
 
 def answer_run(*, user: User, run: Run, text: str = "") -> Run:
     """Confirms a breakpoint, or tells the run what it waits for."""
+    require(user, May.RUN_TASKS)
     runs.answer(user=user, run_id=run.pk, ask=Ask(text))
     return _told(user, run)
 

@@ -14,9 +14,9 @@ from chat.context.summary import SECTION_SHARES
 from chat.models import Attachment, Conversation, ModelCall, Summary
 from chat.models import Message as Row
 from chat.models.summary import text_of
-from chat.prompts.asking import Charge, Said, ask
 from chat.prompts.history import expand
 from chat.summaries.due import Measures
+from chat.usage.asking import Charge, Said, ask
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model

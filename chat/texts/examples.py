@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import NamedTuple
 
+from chat.citations import judging
 from chat.context.build import build, required_tokens
 from chat.context.rendering import DateAwareness, Moment, ToolGuidance, reminder_text, system_text
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, PromptMessage, Room
@@ -19,10 +20,9 @@ from chat.readings import asking
 from chat.readings.planning import Budget
 from chat.runs import prompts
 from chat.summaries.writing import DEFAULT_PROMPT, form_of
-from chat.turns import judging
 from llm import tokens
 from llm.types.model_call import ToolCall
-from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SUMMARIES, TEXTS, TITLES, Own, Texts
+from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SHORTER, SUMMARIES, TEXTS, TITLES, Own, Texts
 from projects.models.task import Task
 from projects.planner.queries import PromptTasks, render
 
@@ -75,6 +75,9 @@ def example(name: str, texts: Texts) -> list[Shown]:
         made = [("", "system", marked[name]), ("", "user", judging.asked([sentence]))]
     elif group == SUMMARIES:
         made = list(_summary(name, marked))
+    elif group == SHORTER:
+        before = [("history", str(said.role), said.text or "") for said in OLDER[2:4]]
+        made = [*before, ("current", "user", marked["shorten"])]
     elif group == SCANS:
         made = [("", "user", marked["page_read"])]
     elif group == READINGS:

@@ -22,7 +22,8 @@ PROJECT = "You are not in this project any more, so the answer was stopped. What
 
 
 class Uses(NamedTuple):
-    """`servers`: names of tool servers; `tasks`: whether it is a step of a run."""
+    """`servers`: names of tool servers; `tasks`: whether it is a step of a run. The persona of a project answers
+    whoever is in the project, and is not named."""
 
     user: User
     model: UUID
@@ -34,12 +35,13 @@ class Uses(NamedTuple):
 
 
 def uses_of(context: TurnContext) -> Uses:
-    tools = context.toolbox.tools
+    tools, persona, project = context.toolbox.tools, context.persona, context.project
+    of_project = persona is not None and project is not None and project.persona_id == persona.pk
     return Uses(
         context.user,
         context.model.pk,
-        context.persona.pk if context.persona is not None else None,
-        context.project.pk if context.project is not None else None,
+        persona.pk if persona is not None and not of_project else None,
+        project.pk if project is not None else None,
         not tools.keys().isdisjoint(WEB),
         frozenset(name.partition(SEPARATOR)[0] for name in tools if SEPARATOR in name),
         context.run_step is not None,

@@ -11,10 +11,11 @@ from uuid import UUID
 from django.db import DatabaseError
 
 from accounts.access.rights import rights_of
+from chat.citations.judging import checked
 from chat.citations.services import check
 from chat.context import cache
 from chat.models import Message as MessageRow
-from chat.models import SummaryJob, Turn
+from chat.models import ModelCall, SummaryJob, Turn
 from chat.models.queries import claim
 from chat.prompts import builder
 from chat.prompts import report as reports
@@ -30,12 +31,13 @@ from chat.summaries import due
 from chat.tools.files import SEARCH_GUIDANCE
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
-from chat.turns.judging import judged
 from chat.turns.keeper import keep
 from chat.turns.rights import Uses, require_model, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_event
+from chat.usage.asking import Charge
 from core.background import completed, first_on_database, on_database, persistently
 from core.errors import ModelError, ProductError
+from core.logs.context import knowing
 from llm import agent_loop
 from llm.models import Model, Provider
 from llm.services import (
@@ -54,7 +56,6 @@ from llm.services import (
 from llm.types.model_call import HandedOver, Message, ParametersLeftOut, StepFinished
 from llm.types.tools import Tool
 
-CHECKED_WITHIN = 5.0  # seconds; an answer whose citations take longer ends unchecked
 LEFT_AFTER = 0.02  # seconds; a worker that is killed before has, as far as its row knows, not asked the model yet
 
 logger = logging.getLogger(__name__)
@@ -86,11 +87,14 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     if task.cancelling():
         task.cancel()  # once more: it came while the turn was claimed, and now there is something to interrupt
     _running.add(task)
+    turn = claimed[0]
+    said = {"request_id": turn.request_id, "user_id": turn.conversation.owner_id, "turn_id": turn.pk}
     try:
-        await _Run(*claimed).carry_out()
+        with knowing(said):
+            await _Run(*claimed).carry_out()
     finally:
         _running.discard(task)
-    return claimed[0].conversation_id
+    return turn.conversation_id
 
 
 def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None, ModelError | None] | None:
@@ -353,16 +357,11 @@ class _Run:
         """Holds what a complete answer cites against the passages. It must not cost anybody the answer."""
         if ending.status != Turn.Status.DONE or not any(part.get("citations") for part in self.answer.parts):
             return
-        try:
-            work = on_database(check, self.turn.conversation, self.answer.parts, self.answer.sources)
-            found = await asyncio.wait_for(work, CHECKED_WITHIN)
-        except Exception:
-            logger.exception("turn %s: its citations could not be checked", self.turn.pk)
-            return
-        named = self.context.workspace.citation_model_id
-        if found and named is not None:
-            found, note = await judged(found, self.turn.conversation, self.context.texts, named)
-            self.reports[-1]["notes"] += [note] if note else []
+        place, answer, named = self.turn.conversation, self.answer, self.context.workspace.citation_model_id
+        charge = Charge(place, ModelCall.Purpose.CITATIONS, place.owner_id)
+        find = partial(check, place, answer.parts, answer.sources)
+        found, note = await checked(find, charge, self.context.texts, named)
+        self.reports[-1]["notes"] += [note] if note else []
         for each in found:
             self.answer.emit(EventType.CITATION_CHECK, part=each.part, checked=each.checked, doubts=each.doubts)
         if doubts := sum(len(each.doubts) for each in found):

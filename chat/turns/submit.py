@@ -36,6 +36,7 @@ from chat.rendering.references import remember
 from chat.turns.admission import Admitted, admit, tokens_given
 from core.background import TURNS
 from core.errors import NotFound, ProductError
+from core.logs.context import known
 from core.requests import get_or_404
 from files.models import File
 from llm.models import Effort, Model
@@ -184,7 +185,7 @@ def begin_answers(
         turn = Turn(conversation=conversation, user_message=question, answer=answer, model=model, slot=slot)
         turn.token_id, turn.reserved_tokens, turn.reserved_cost = token, tokens, cost
         turn.idempotency_key, turn.options, turn.effort = key, dict(options), conversation.effort
-        turn.heartbeat = timezone.now()
+        turn.heartbeat, turn.request_id = timezone.now(), known().get("request_id", "")
         turns.append(turn)
     conversation.leaf = turns[0].answer
     conversation.state = Conversation.State.ANSWERING

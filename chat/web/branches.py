@@ -1,4 +1,5 @@
-"""The pages and fragments for what is done to a message: editing, switching, continuing, deleting, marks, feedback."""
+"""The pages and fragments for what is done to a message: its menu, editing, switching, continuing, shortening,
+deleting, marks, feedback."""
 
 from uuid import UUID, uuid4
 
@@ -9,12 +10,27 @@ from django_htmx.http import trigger_client_event
 
 from accounts.access.sessions import SignedInRequest as Request
 from chat.conversations import branches, marks
-from chat.models import Message
+from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import visible_message
+from chat.models.summary import marks_on
 from chat.web.conversation import turns_response
 from chat.web.messages import files_of
 from core.errors import ProductError
 from core.requests import identifier, with_row
+
+
+@with_row(visible_message, "GET")
+def menu(request: Request, message: Message) -> HttpResponse:
+    """What is done to a message now and then: in a menu, or without scripts as a page."""
+    conversation = message.conversation
+    context = {
+        "message": message,
+        "conversation": conversation,
+        "mark": marks_on(conversation.pk, conversation.leaf_id).by_message.get(message.pk),
+        "shortens": branches.can_be_shortened(message) and message.finish_reason not in Turn.DECLINED,
+        "idle": conversation.state == Conversation.State.IDLE,
+    }
+    return render(request, "chat/_message_menu.html" if request.htmx else "chat/message_menu.html", context)
 
 
 @with_row(visible_message, "GET", "POST")
@@ -45,6 +61,12 @@ def choose(request: Request, message: Message) -> HttpResponse:
 def go_on(request: Request, message: Message) -> HttpResponse:
     turns = branches.continue_answer(user=request.user, message=message)
     return turns_response(request, message.conversation, turns, question=True)
+
+
+@with_row(visible_message)
+def shorten(request: Request, message: Message) -> HttpResponse:
+    turns = branches.shorten_answer(user=request.user, message=message)
+    return _to(message.conversation_id, turns[0].answer_id)
 
 
 @with_row(visible_message, "GET", "POST")

@@ -14,12 +14,10 @@ from django.db.models.functions import Substr
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.citations.services import contents_in
-from chat.citations.support import Reason
+from chat.citations.services import contents_in, in_words
 from chat.models import Conversation, Message
 from chat.models.conversation_state import visible_conversation, visible_message
 from chat.models.tree import branch_rows
@@ -33,15 +31,6 @@ PASSAGE = 600  # characters of one passage
 AROUND = 60  # characters of the answer on either side of a citation
 MOST_ANSWERS = 200  # of a conversation, the newest
 MOST_PASSAGES = 40  # in one list; what comes after them can still be opened
-REASONS = {
-    Reason.NUMBER: gettext_lazy("What the passage says of this does not have the number “%(words)s”."),
-    Reason.NAME: gettext_lazy("What the passage says of this does not name “%(words)s”."),
-    Reason.NEGATION: gettext_lazy("One of the two says no where the other does not: “%(words)s”."),
-    Reason.OPPOSITE: gettext_lazy("The passage says the opposite of “%(words)s”."),
-    Reason.ORDER: gettext_lazy("The passage has these the other way round: “%(words)s”."),
-    Reason.ABSENT: gettext_lazy("The passage speaks of something else."),
-    Reason.MODEL: gettext_lazy("The model that checks citations says that the passage does not carry it: “%(words)s”."),
-}
 _MARKS = re.compile(r"[*_`#>|]+")
 
 
@@ -212,7 +201,7 @@ def doubt(request: Request, message: Message, part: int, citation: int) -> HttpR
         "conversation": message.conversation,
         "sentence": shown["sentence"],
         "evidence": shown["evidence"],
-        "reasons": [REASONS[Reason(each["reason"])] % {"words": each["words"]} for each in shown["reasons"]],
+        "reasons": in_words(shown),
         "sources": [sources[number] for number in shown["numbers"] if number in sources],
     }
     return render(request, "chat/_doubt.html" if request.htmx else "chat/doubt.html", context)

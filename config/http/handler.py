@@ -8,6 +8,8 @@ from typing import Any
 
 from django.core.handlers.asgi import ASGIHandler
 
+from core.logs.context import knowing
+
 
 class Handler(ASGIHandler):
     """Django's, in which every view answers and every request comes to its end."""
@@ -29,7 +31,9 @@ class Handler(ASGIHandler):
             finally:
                 message.cancel()
 
-        request = asyncio.create_task(super().__call__(scope, heard, send))
+        # Here, around all middleware: Django logs what has become of a request when that is through.
+        with knowing({}, scope.setdefault("said", {})):
+            request = asyncio.create_task(super().__call__(scope, heard, send))
         while not request.done():
             try:
                 await asyncio.shield(request)

@@ -13,12 +13,13 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed
 from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone, translation
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation.trans_real import get_supported_language_variant, parse_accept_lang_header
 
 from accounts.access.authentication import bearer
-from accounts.access.login import is_held_up
+from accounts.access.login import hold_of
 from accounts.access.login_throttle import address_of
 from accounts.access.sessions import note_visit
 from accounts.models import User, Workspace
@@ -27,6 +28,7 @@ from audit.origin import How, Origin, acting
 from config.http import problems
 from config.http.problems import Request
 from core.errors import ProductError
+from core.logs.context import learn
 
 logger = logging.getLogger(__name__)
 WATCHED = ("/livez", "/readyz", "/metrics")  # asked often, by what reads no language
@@ -59,6 +61,7 @@ class RequestIdMiddleware:
         plain = given.replace("-", "").isalnum() and given.isascii() and len(given) <= 64
         request.request_id = given if plain else uuid.uuid4().hex
         request.began = f"{time.time():.3f}"
+        learn(request_id=request.request_id)
         response = self.get_response(request)
         response["X-Request-ID"] = request.request_id
         return response
@@ -123,13 +126,14 @@ class UserPreferencesMiddleware:
         request.LANGUAGE_CODE = language
         if not isinstance(user, User):
             return self.get_response(request)
+        learn(user_id=user.pk)
         note_visit(request.session, request.headers.get("User-Agent", ""))
         with timezone.override(user.zone):
             return self.get_response(request)
 
 
-class SecondFactorMiddleware:
-    """Whoever must have a second factor and has none gets no further than to the page on which they set one up.
+class HoldMiddleware:
+    """Whoever must choose a password of their own, or set up a second factor, gets no further than to the page for it.
 
     A program's token goes on: where one is sent along, the session beside it counts for nothing.
     """
@@ -161,17 +165,17 @@ class SecondFactorMiddleware:
             return None
         match = request.resolver_match
         name = match.view_name if match is not None else ""
-        if name in self.OPEN or name.startswith("settings:second-factor"):
+        if name in self.OPEN:
             return None
-        if not is_held_up(request, workspace_of(request)):
+        hold = hold_of(request, workspace_of(request))
+        if hold is None or name.startswith(hold.page):
             return None
         if problems.is_api(request.path) and bearer(request) is not None:
             request.user = AnonymousUser()
             return None
         if request.method == "GET" and not problems.is_api(request.path) and not request.htmx:
-            return redirect("settings:second-factor")
-        sentence = "This workspace asks for a second factor. Set one up at /settings/second-factor/ first."
-        error = ProductError("second_factor_needed", sentence, status=403)
+            return redirect(reverse(hold.page, query={"next": request.get_full_path()} if hold.leads_back else None))
+        error = ProductError(hold.code, hold.sentence, status=403)
         return (
             problems.json_problem(request, error)
             if problems.is_api(request.path)

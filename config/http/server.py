@@ -34,10 +34,12 @@ from twisted.web.http_headers import Headers
 
 from accounts.access.authentication import user_id_of
 from config.http import problems
-from config.http.logs import without_secrets
 from core.errors import ProductError
+from core.logs.context import knowing
+from core.logs.lines import without_secrets
 
 logger = logging.getLogger(__name__)
+access = logging.getLogger("access")
 
 MOST_OF_A_STRANGER = 100_000  # bytes; who has not signed in sends a form at most
 ROOM_FOR_FORM = 1_000_000  # bytes of a multipart form around the file
@@ -71,6 +73,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         self.looked_up = self.looking = self.refused = self.complete = self.upload = False
         self.uploader: UUID | None = None
         self.body: BinaryIO = BytesIO()
+        self.said: dict[str, str] = {}  # what the log says of it, once the middleware knows
 
     def gotLength(self, length: int | None) -> None:
         small = length is not None and length <= IN_MEMORY
@@ -330,19 +333,26 @@ class LimitedServer(Server):  # type: ignore[misc]
         channel = getattr(protocol, "channel", None)
         if isinstance(channel, TimedChannel):
             await channel.drained()
-        with suppress(Disconnected):
+        with suppress(Disconnected), knowing(getattr(protocol, "said", {})):
             await super().handle_reply(protocol, message)
 
     def create_application(self, protocol: Any, scope: Message) -> Any:
         if isinstance(protocol, LimitedRequest):
             scope["body"] = protocol.body
+            scope["said"] = protocol.said
         return super().create_application(protocol, scope)
 
     def log_action(self, protocol: str, action: str, details: dict[str, Any]) -> None:
         """One line of the access log."""
         path = details["path"]
         address = path.decode(errors="replace") if isinstance(path, bytes) else path
-        super().log_action(protocol, action, {**details, "path": without_secrets(address)})
+        shown = {**details, "path": without_secrets(address)}
+        if settings.LOG_FORMAT != "json":
+            super().log_action(protocol, action, shown)
+        elif self.action_logger:
+            seconds = shown.pop("time_taken", None)
+            fields = {**shown, **({} if seconds is None else {"seconds": round(seconds, 4)})}
+            access.info("%s %s", protocol, action, extra={"fields": fields})
 
 
 class CommandLine(CommandLineInterface):  # type: ignore[misc]

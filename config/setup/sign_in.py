@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from accounts.access.login import proceed, providers
 from accounts.forms import AdminSignInForm, SignInForm
+from accounts.mailing.addresses import sign_up_is_open
 from accounts.models import User
 from config.setup import services
 
@@ -33,7 +34,13 @@ class SignInView(auth.LoginView):
         person = self.request.user
         own = person.has_usable_password() if isinstance(person, User) else not any(each.only for each in found)
         refused = self.request.GET.get("refused", "")
-        return {**super().get_context_data(**more), "providers": found, "passwords": own, "refused": refused}
+        return {
+            **super().get_context_data(**more),
+            "providers": found,
+            "passwords": own,
+            "refused": refused,
+            "sign_up": sign_up_is_open(),
+        }
 
 
 class SignInAgainView(LoginRequiredMixin, SignInView):

@@ -28,7 +28,19 @@ class WorkspaceAdmin(RowAdmin):
         ),
         ("Files", {"fields": ("page_reader",)}),
         ("Sharing", {"fields": ("sharing",)}),
-        ("Signing in", {"fields": ("second_factor", "session_days", "password_length")}),
+        (
+            "Signing in",
+            {
+                "fields": (
+                    "second_factor",
+                    "session_days",
+                    "session_most_days",
+                    "password_length",
+                    "sign_up",
+                    "sign_up_domains",
+                )
+            },
+        ),
         ("What is kept", {"fields": ("conversation_days", "api_conversation_days")}),
     )
 

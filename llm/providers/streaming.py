@@ -324,8 +324,13 @@ class HttpClient(ABC):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         """Yields the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once."""
-        reader = self._reader()
-        response, left_out = await self._opened(request)
+        reader, began = self._reader(), time.monotonic()
+        try:
+            response, left_out = await self._opened(request)
+        except ModelError as refusal:
+            logger.info("asked %s: %s after %.2f s", request.model, refusal.code, time.monotonic() - began)
+            raise
+        logger.info("asked %s: it answers after %.2f s", request.model, time.monotonic() - began)
         try:
             await _expect_stream(response, self._api_key)
             if left_out:

@@ -35,9 +35,10 @@ SUMMARIES = "When a summary is asked for"
 RUNS = "When a run asks"
 CITATIONS = "When citations are checked"
 SCANS = "When a scan is read"
+SHORTER = "When a shorter answer is asked for"
 # The order in which they stand in a prompt, then what is asked beside a conversation.
-GROUPS = (SYSTEM, TASKS, SUMMARY, FILES, CONVERSATION, REMINDER, TITLES, SUMMARIES, RUNS, CITATIONS, SCANS, READINGS)
-IN_PROMPTS = GROUPS[:6]  # of a person's turn
+IN_PROMPTS = (SYSTEM, TASKS, SUMMARY, FILES, CONVERSATION, REMINDER)  # of a person's turn
+GROUPS = (*IN_PROMPTS, SHORTER, TITLES, SUMMARIES, RUNS, CITATIONS, SCANS, READINGS)
 
 DATE = {"date": "the day, such as 2026-11-21"}
 WEEKDAY = {"weekday": "the day of the week in English"}
@@ -277,6 +278,14 @@ TEXTS = {
         "The system message under which the first question and answer are given a title.",
         "Write a title for the conversation below, in its language and in at most six words. Answer with the title "
         "alone, on one line, without quotation marks.",
+    ),
+    "shorten": Text(
+        SHORTER,
+        "Question for a shorter answer",
+        "What “Shorten” in the menu of an answer asks. It stands in the conversation as the person's message.",
+        "Give your last answer again, in its language and in at most half of its length. Keep what matters most, with "
+        "its numbers, names and sources, and do not say that it is shorter.",
+        most=2_000,
     ),
     "page_read": Text(
         SCANS,

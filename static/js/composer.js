@@ -49,7 +49,22 @@ export class Composer {
     offerMeant(this.form, this.text);
     whoAnswers(this.form);
     takeStarters(this.text);
+    for (const press of ["click", "auxclick"])
+      document.addEventListener(press, ({ target }) =>
+        this.#carry(around(HTMLAnchorElement, "[data-reads-all]", target)),
+      );
     this.#typed();
+  }
+
+  /** What is written goes along to the page on which it is asked over all of a file, behind the # where no length is
+   * too much and no log has it. @param {HTMLAnchorElement | null} link */
+  #carry(link) {
+    if (!link || around(Element, "[data-saw]", link)) return; // under an answer the question is that of the answer
+    const address = new URL(link.href);
+    const { conversation } = need(HTMLElement, "main").dataset;
+    if (conversation) address.searchParams.set("conversation", conversation);
+    address.hash = this.text.value.trim() ? `question=${encodeURIComponent(this.text.value)}` : "";
+    link.href = address.href;
   }
 
   /** @param {Tell} tell */

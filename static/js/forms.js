@@ -94,6 +94,16 @@ function offerZone(field, offer) {
   compare();
 }
 
+// --- a question that was being written comes along to where it is asked over all of a file ---
+
+const carried = new URLSearchParams(location.hash.slice(1)).get("question");
+const question = find(HTMLTextAreaElement, "#ask-all textarea");
+if (carried && question && !question.value) {
+  question.value = carried;
+  history.replaceState(null, "", location.pathname + location.search);
+  addEventListener("load", () => question.dispatchEvent(new Event("change"))); // by then htmx listens, and plans with it
+}
+
 // --- answers that are no part of a page ---
 
 // A refusal that names its place is a sentence; any other page of an error has no place in this one.

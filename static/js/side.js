@@ -29,6 +29,7 @@ if (isSecureContext && "serviceWorker" in navigator)
 
 // --- menus ---
 
+const MENUS = "#organise, #menu, #message-menu"; // filled when they are opened
 /** Of the menu. @type {HTMLElement | null} */
 let opener = null;
 
@@ -41,15 +42,15 @@ document.addEventListener("click", async (event) => {
   await htmx.ajax("GET", link.href, { target: menu, swap: "innerHTML" });
   if (!menu.firstElementChild) return;
   menu.showPopover();
-  if (menu.id === "organise") beside(menu, link); // the one of the page's head has its place
-  need(HTMLElement, "input:not([type=hidden])", menu).focus();
+  if (menu.id !== "menu") beside(menu, link); // the one of the page's head has its place
+  find(HTMLElement, "input:not([type=hidden]), button, a", menu)?.focus();
 });
 
 // The one of the page's head comes with the first message of a conversation.
 document.addEventListener(
   "toggle",
   ({ target, newState }) => {
-    const menu = around(HTMLElement, "#organise, #menu", target);
+    const menu = around(HTMLElement, MENUS, target);
     if (!menu || newState !== "closed") return;
     // Over a sheet the browser does not bring it back.
     if (document.activeElement === document.body || menu.contains(document.activeElement)) opener?.focus();
@@ -123,9 +124,14 @@ list.addEventListener("htmx:afterSwap", ({ detail: { requestConfig } }) => {
   if (done && menu.matches(":popover-open")) menu.hidePopover();
 });
 
+function closeMenus() {
+  for (const menu of all(HTMLElement, MENUS)) if (menu.matches(":popover-open")) menu.hidePopover();
+}
+
+document.body.addEventListener("markchange", closeMenus);
 document.body.addEventListener("sidechange", ({ detail }) => {
   if (!detail?.conversation) return; // it was not changed here
-  for (const menu of all(HTMLElement, "#organise:popover-open, #menu:popover-open")) menu.hidePopover();
+  closeMenus();
   if (location.pathname === `/c/${detail.conversation}/`) announce("titlechange", detail);
 });
 onNews("conversations", refresh);
@@ -434,6 +440,7 @@ new MutationObserver(markTitle).observe(need(HTMLTitleElement, "title"), { child
 document.body.addEventListener("htmx:afterSettle", markTitle);
 // On the pages of tasks the list comes first: a run can have gone with its task.
 if (find(HTMLElement, "[data-run]") && !find(HTMLElement, "#tasks")) onNews("tasks", () => announce("nextchange"));
+if (find(HTMLElement, "#reading")) onNews("readings", () => announce("readingschange"));
 
 // --- signing out: whoever does leaves no drafts behind ---
 

@@ -1,5 +1,6 @@
 """Groups of people: what comes of them for a person, and who may change them."""
 
+import json
 from typing import Any
 from uuid import uuid4
 
@@ -192,3 +193,48 @@ def test_the_admin_makes_changes_and_deletes_groups(admin_client: Client, olga: 
     everyone.refresh_from_db()
     assert (everyone.name, everyone.may, everyone.all_tool_servers) == ("Everyone", ["share"], False)
     assert admin_client.post(reverse("admin:accounts_peoplegroup_delete", args=[everyone.pk])).status_code == 403
+
+
+def call(client: Client, method: str, path: str = "", **body: Any) -> Any:
+    return client.generic(method, f"/api/v1/groups/{path}", json.dumps(body), content_type="application/json")
+
+
+def test_programs_make_change_and_delete_groups(admin_client: Client, client: Client, olga: User, model: Model) -> None:
+    made = call(
+        admin_client, "POST", name="Sales", members=[str(olga.pk)], models=[str(model.pk)], may=["share"]
+    ).json()
+    assert (made["models"], made["tools"], made["members"]) == ([str(model.pk)], [], [str(olga.pk)])
+    changed = call(admin_client, "PATCH", f"{made['id']}/", models=None, claim="sales").json()
+    assert (changed["models"], changed["claim"], changed["may"]) == (None, "sales", ["share"])
+    assert call(admin_client, "PATCH", f"{made['id']}/", members=[]).json()["members"] == []
+    for wrong in ({"may": ["fly"]}, {"members": [str(uuid4())]}, {"tools": ["no-such"]}, {"colour": "red"}):
+        assert call(admin_client, "PATCH", f"{made['id']}/", **wrong).status_code == 400
+    everyone = PeopleGroup.objects.get(everyone=True)
+    refused = call(admin_client, "PATCH", f"{everyone.pk}/", name="All")
+    assert (refused.status_code, refused.json()["code"]) == (409, "everyone_is_fixed")
+    assert call(admin_client, "PATCH", f"{everyone.pk}/", may=[]).json()["may"] == []
+    assert call(admin_client, "DELETE", f"{made['id']}/").status_code == 204
+    client.force_login(olga)
+    assert call(client, "GET").status_code == 403
+    me = client.get("/api/v1/me/").json()
+    assert (me["rights"], me["groups"]) == ([], ["Everyone"])
+
+
+def test_the_page_shows_what_one_may_and_lets_managers_say_who_is_in(client: Client, olga: User, binh: User) -> None:
+    sales = group(members=[olga], managers=[olga])
+    client.force_login(olga)
+    page = client.get("/settings/groups/").content.decode()
+    assert "Sales" in page
+    assert "Share conversations by link" in page
+    address = f"/settings/groups/{sales.pk}/"
+    assert "olga" in client.get(address).content.decode()
+    assert client.post(f"{address}add/", {"username": "binh"}).status_code == 302
+    wrong = client.post(f"{address}add/", {"username": "nobody"})
+    assert (wrong.status_code, "nobody" in wrong.content.decode()) == (422, True)
+    assert "binh" not in client.get(f"{address}?q=olga").content.decode()
+    assert client.post(f"{address}members/{binh.pk}/remove/").status_code == 302
+    assert [*sales.members.all()] == [olga]
+    assert client.post(f"{address}members/{binh.pk}/remove/").status_code == 404
+    client.force_login(binh)
+    assert client.get(address).status_code == 404
+    assert client.post(f"{address}add/", {"username": "binh"}).status_code == 404

@@ -10,8 +10,8 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from accounts import people
-from accounts.forms import ForgottenForm
 from accounts.mailing import sending
+from accounts.mailing.views import AddressForm
 from accounts.models import OpenIDProvider, User
 from accounts.openid.services import store_provider
 from audit.models import Entry
@@ -138,7 +138,7 @@ def test_who_is_off_or_gave_the_address_themselves_or_signs_in_elsewhere_gets_no
 def test_nobody_is_written_to_again_and_again(server: MailServer) -> None:
     email, mailed = f"{uuid4().hex}@example.org", 0
     for number in range(8):  # from as many addresses; the clock's quarter of an hour may end meanwhile
-        form = ForgottenForm(RequestFactory(REMOTE_ADDR=f"10.9.8.{number}").get("/"), {"email": email})
+        form = AddressForm(RequestFactory(REMOTE_ADDR=f"10.9.8.{number}").get("/"), {"email": email})
         assert form.is_valid()
         mailed += not form.often
     assert 3 <= mailed <= 6

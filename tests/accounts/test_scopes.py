@@ -41,6 +41,7 @@ SCOPES = {
     "system-prompts": "admin",
     "prompt-texts": "admin",
     "tokens": "admin",
+    "groups": "admin",
     "webhooks": "admin",
     "me": "admin",
     "workspace": "admin",

@@ -353,3 +353,10 @@ def test_a_wrong_code_sets_nothing_up(olga: User) -> None:
     add = {"secret": secret, "code": code_of(secret, 5), "session": None}
     refused("wrong_code", lambda: services.add_app(user=olga, **add))
     assert not Authenticator.objects.filter(user=olga).exists()
+
+
+def test_codes_of_who_had_to_set_one_up_can_be_copied(olga: User, required: None) -> None:
+    here, _ = sign_in(olga)
+    secret = here.get(APP).context["begun"]["secret"].replace(" ", "")
+    shown = here.post(APP, {"code": code_of(secret)}).content.decode()
+    assert "data-copy" in shown and "js/page.js" in shown

@@ -124,6 +124,11 @@ def _(w: World) -> None:
     w.post("/settings/sessions/end/")
 
 
+@page("person.email_changed")
+def _(w: World) -> None:
+    w.post("/settings/email/", {"email": "another@example.org"})
+
+
 @page("person.linked")
 def _(w: World) -> None:
     User.objects.filter(pk=w.olga.pk).update(email="olga@example.org")

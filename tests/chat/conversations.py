@@ -6,7 +6,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models import Conversation, Message, SummaryJob, Turn
+from chat.models import Conversation, Message, Reading, SummaryJob, Turn
 from personas.models import Persona
 from tests.product import Product
 
@@ -42,3 +42,4 @@ def kill_worker(product: Product) -> None:
     long_ago = timezone.now() - timedelta(seconds=31)
     Turn.objects.filter(status=Turn.Status.RUNNING).update(heartbeat=long_ago)
     SummaryJob.objects.filter(status=SummaryJob.Status.RUNNING).update(heartbeat=long_ago)
+    Reading.objects.filter(status=Reading.Status.RUNNING).update(heartbeat=long_ago)

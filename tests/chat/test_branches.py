@@ -8,6 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from chat.models import Message
+from personas.texts import TEXTS
 from tests.application import Application
 from tests.chat.conversations import past
 from tests.conftest import Person
@@ -157,6 +158,17 @@ def test_only_a_cut_off_answer_is_continued(caller: Caller) -> None:
         assert caller.post(f"messages/{pk}/continue/", expect=400)["code"] == "nothing_to_continue"
 
 
+def test_a_shorter_answer_is_asked_for_with_the_text_of_the_workspace(caller: Caller) -> None:
+    place = caller.conversation()
+    told = asked(caller, place, "Tell me.", "A long story.")
+    asked(caller, place, "And then?", "More of it.")
+    turn = caller.ended(caller.post(f"messages/{told['message']}/shorten/")["turns"][0]["id"])
+    assert said(caller, place)[:3] == ["Tell me.", "A long story.", TEXTS["shorten"].built_in]
+    assert caller.get(f"messages/{turn['user_message']}/")["parent"] == told["message"]
+    refused = caller.post(f"messages/{turn['user_message']}/shorten/", expect=400)
+    assert refused["code"] == "nothing_to_shorten"
+
+
 def test_a_deleted_message_takes_what_is_below_and_leaves_the_rest(caller: Caller) -> None:
     place = caller.conversation()
     asked(caller, place, "One.", "A.")
@@ -239,7 +251,7 @@ def test_only_questions_are_edited_and_not_to_nothing(caller: Caller) -> None:
 def test_somebody_elses_tree_does_not_exist(caller: Caller, stranger: Person) -> None:
     turn = asked(caller, caller.conversation(), "Mine.", "A.")
     path = f"messages/{turn['user_message']}/"
-    for action in ("edit", "choose", "continue", "feedback"):
+    for action in ("edit", "choose", "continue", "shorten", "feedback"):
         body = {"text": "x", "feedback": "good"}
         assert stranger.caller.http.post(f"{path}{action}/", json=body).status_code == 404
     assert stranger.caller.http.delete(path).status_code == 404

@@ -10,9 +10,9 @@ from django.test import Client
 
 from accounts import workspace
 from accounts.models import Workspace
+from chat.citations.judging import asked, combined, read
 from chat.citations.services import Check
 from chat.models import Conversation, ModelCall
-from chat.turns.judging import asked, combined, read
 from core.errors import ModelError
 from llm.models import Model
 from tests.application import Application

@@ -9,48 +9,40 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
+from accounts import workspace
+from accounts.models import User, Workspace
 from chat.conversations.export import _lists
-from chat.models import Conversation, ModelCall, Reading, ReadingPart
+from chat.models import Conversation, Message, ModelCall, Reading, ReadingPart
 from chat.readings import jobs, services
 from core.background import on_database, submit
 from core.errors import ProductError
 from files.models import File
-from llm.models import Model, Provider
+from llm.models import Model
 from tests.application import Application
+from tests.chat import books
+from tests.chat.books import heading, notes, small_model
 from tests.chat.documents import upload
 from tests.config.household import signed_in
 from tests.conftest import Person
 from tests.product import until
 
 QUESTION = "How much cacao was bought?"
-FILLER = "The weather on the plantation was mild and nothing else of note happened on that day. " * 45
 HANGS = {"ttft": 600}
 
 
 @pytest.fixture
 def model(application: Application) -> Iterator[Model]:
-    """A window into which the file below does not fit."""
-    provider = Provider.objects.create(name=uuid4().hex, kind="openai", base_url=application.model.openai_url)
-    fields = {"context_window": 4_000, "input_price": 1, "output_price": 2}
-    yield Model.objects.create(provider=provider, name=f"scripted-{uuid4().hex[:8]}", **fields)
-    provider.delete()
+    made = small_model(application)
+    yield made
+    made.provider.delete()
 
 
-def book(person: Person, *answers: dict[str, Any]) -> File:
-    """A file with as many chapters as the model has answers to parts that end with them."""
-    chapters = [
-        f"## Chapter {number} of {uuid4().hex}\n\n{FILLER}\n\nscript: {json.dumps(answer)}\n"
-        for number, answer in enumerate(answers, 1)
-    ]
-    return File.objects.get(pk=upload(person, "book.md", "\n".join(chapters).encode())["id"])
-
-
-def notes(number: int, **more: Any) -> dict[str, Any]:
-    return {"text": f"- {number} kg were bought [{number}].", "note": uuid4().hex, **more}
+def book(person: Person, *answers: dict[str, Any], fact: str = "") -> File:
+    return File.objects.get(pk=upload(person, "book.md", books.book(*answers, fact=fact).encode())["id"])
 
 
 def asked(file: File, model: Model, answer: str = "Ten kg [1][2].") -> services.Asked:
-    return services.Asked(file, f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
+    return services.Asked(file.owner, file, f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
 
 
 def begun(person: Person, question: services.Asked) -> Reading:
@@ -82,8 +74,7 @@ def done(reading: Reading) -> int:
 
 def of_parts(application: Application, file: File, chapter: int) -> int:
     """How often a chapter was asked about."""
-    heading = file.content.text.split(f"## Chapter {chapter} of ")[1][:32]
-    return len(application.model.requests(heading))
+    return len(application.model.requests(heading(file.content.text, chapter)))
 
 
 def test_all_of_it_is_read_and_cited_over_the_api(application: Application, person: Person, model: Model) -> None:
@@ -109,6 +100,52 @@ def test_all_of_it_is_read_and_cited_over_the_api(application: Application, pers
     assert refused["code"] == "nothing_to_read"
     assert person.caller.http.delete(f"readings/{made['id']}/").status_code == 204
     assert not calls.all() and ModelCall.objects.filter(person=person.user, purpose="full_read").count() > 3
+
+
+FACT = "In March Anna Berger bought 40 kg of cacao in Hamburg."
+SAYS = f"{FACT} [1] In March Anna Berger bought 90 kg of cacao in Hamburg [1]."
+
+
+def test_a_sentence_that_its_passage_does_not_carry_is_marked(
+    application: Application, person: Person, model: Model
+) -> None:
+    file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
+    reading = ended(begun(person, asked(file, model, SAYS)))
+    check = reading.citation_check
+    reasons = [{"reason": "number", "words": "90"}]
+    assert (check["checked"], [each["reasons"] for each in check["doubts"]], check["note"]) == (2, [reasons], "")
+    browser = signed_in(person.user)
+    page = browser.get(f"/readings/{reading.pk}/").content.decode()
+    assert page.count('class="doubt"') == 1 and "1 of 2 sentences that cite something is not confirmed" in page
+    shown = browser.get(f"/readings/{reading.pk}/citations/1/").content.decode()
+    assert FACT in shown and "does not have the number “90”" in shown
+    assert browser.get(f"/readings/{reading.pk}/citations/0/").status_code == 404
+    assert person.caller.get(f"readings/{reading.pk}/")["citation_check"] == check
+    assert "## Not confirmed by the passages\n\n- In March Anna Berger bought 90 kg" in services.as_markdown(reading)
+
+
+def test_the_model_that_checks_citations_is_in_the_plan_and_looks_at_the_answer(
+    application: Application, person: Person, model: Model
+) -> None:
+    fields = {"context_window": 16_000, "input_price": 1, "output_price": 2}
+    name = application.model.set_script(uuid4().hex, {"text": "1: no, it was sold\n2: yes"})
+    judge = Model.objects.create(provider=model.provider, name=name, **fields)
+    file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
+    question = asked(file, model, f"{FACT} [1] {FACT} [1]")
+    without = services.planned(asked=question)
+    workspace.change(user=None, fields={"citation_model": judge})
+    try:
+        planned = services.planned(asked=question)
+        assert (planned.checks, planned.plan) == (10, without.plan)
+        assert planned.cost is not None and without.cost is not None and planned.cost > without.cost
+        reading = ended(begun(person, question))
+    finally:
+        Workspace.objects.all().delete()
+    assert [each["reasons"] for each in reading.citation_check["doubts"]] == [
+        [{"reason": "model", "words": "it was sold"}]
+    ]
+    [call] = ModelCall.objects.filter(reading=reading.pk, purpose="citations")
+    assert (call.model, call.person) == (judge, person.user)
 
 
 def test_a_part_that_the_model_finds_too_long_is_divided(
@@ -166,8 +203,7 @@ def test_a_stop_keeps_what_was_found_and_going_on_asks_what_is_missing(
         services.remove_reading(user=person.user, reading=reading)
     services.stop_reading(user=person.user, reading=reading)
     assert reading.status == Reading.Status.STOPPED and 0 < covered(reading) < 100
-    heading = file.content.text.split("## Chapter 6 of ")[1][:32]
-    application.model.finished(heading)  # the call that was under way is cut off
+    application.model.finished(heading(file.content.text, 6))  # the call that was under way is cut off
     early = gone_on(person, reading, only_answer=True)
     assert (early.answer, done(early)) == ("Ten kg [1][2].", parts - 1)
     unread = application.model.requests("% of the document were read")[-1]
@@ -189,8 +225,7 @@ def test_after_a_crash_another_worker_goes_on_where_it_was(
     taken = submit(_claimed(reading)).result()
     assert taken is not None and taken.attempt == 2
     assert submit(_claimed(reading)).result() is None  # it is somebody's now
-    heading = file.content.text.split("## Chapter 6 of ")[1][:32]
-    application.model.finished(heading)  # who has lost it ends
+    application.model.finished(heading(file.content.text, 6))  # who has lost it ends
     Reading.objects.filter(pk=reading.pk).update(**dead, only_answer=True)
     submit(jobs.run(reading.pk)).result()
     assert (ended(reading).status, reading.attempt) == (Reading.Status.DONE, 3)
@@ -241,10 +276,10 @@ def test_what_cannot_be_begun_is_refused(application: Application, person: Perso
     question = asked(file, model)
     for text, code in (("  ", "empty_question"), ("x" * 10_001, "question_too_long")):
         with pytest.raises(ProductError, match=code):
-            services.start_reading(user=person.user, asked=services.Asked(file, text, model), calls=4)
+            services.start_reading(user=person.user, asked=services.Asked(person.user, file, text, model), calls=4)
     empty = File.objects.get(pk=upload(person, "empty.txt", b" ")["id"])
     with pytest.raises(ProductError, match="nothing_to_read"):
-        services.planned(asked=services.Asked(empty, QUESTION, model))
+        services.planned(asked=services.Asked(person.user, empty, QUESTION, model))
     several = [begun(person, question) for _ in range(3)]
     with pytest.raises(ProductError, match="readings_running"):
         begun(person, question)
@@ -269,6 +304,14 @@ def test_the_pages(application: Application, person: Person, model: Model) -> No
     place = Conversation.objects.create(owner=person.user)
     address = f"/files/{file.pk}/read/"
     given = {"question": asked(file, model).question, "model": str(model.pk), "conversation": str(place.pk)}
+    message = Message.objects.create(
+        conversation=place, role="user", depth=0, status="done", parts=[{"type": "text", "text": "Which cacao?"}]
+    )
+    carried = browser.get(address, {"message": str(message.pk), "conversation": str(place.pk)})
+    assert carried.context["asked"].question == "Which cacao?"
+    assert browser.get(address, {"message": str(uuid4())}).status_code == 404
+    again = browser.post(f"{address}plan/", {**given, "question": "ở" * 10_000})  # no address could be as long
+    assert again.status_code == 200 and "reading_window_too_small" in again.content.decode()
     shown = browser.get(address, given)
     calls = shown.context["planned"].plan.calls
     assert "up to $" in shown.content.decode()
@@ -301,13 +344,13 @@ def test_old_ones_go_and_those_of_a_conversation_go_with_it(
     there = Reading.objects.create(**fields, conversation=place, status="done")
     alone = Reading.objects.create(**fields, status="done", finished=timezone.now())
     assert list(Reading.objects.listed_for(person.user)) == [alone]
-    services.erase_old(timezone.now() - timedelta(days=1))
+    services.erase_old(User.objects.all(), timezone.now() - timedelta(days=1))
     assert Reading.objects.filter(pk__in=[there.pk, alone.pk]).count() == 2
-    services.erase_old(timezone.now() + timedelta(days=1))
+    services.erase_old(User.objects.all(), timezone.now() + timedelta(days=1))
     assert not Reading.objects.filter(pk=alone.pk).exists()
     held = Reading.objects.create(**fields, status="done")
     type(person.user).objects.filter(pk=person.user.pk).update(legal_hold=True)
-    services.erase_old(timezone.now() + timedelta(days=1))
+    services.erase_old(User.objects.all(), timezone.now() + timedelta(days=1))
     person.user.refresh_from_db()
     with pytest.raises(ProductError, match="legal_hold"):
         services.remove_reading(user=person.user, reading=held)

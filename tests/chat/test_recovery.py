@@ -4,7 +4,11 @@ import signal
 
 import pytest
 
-from tests.product import Caller, Product
+from tests.chat.books import book, heading, notes, small_model
+from tests.chat.conversations import kill_worker
+from tests.chat.documents import upload
+from tests.conftest import Person
+from tests.product import Caller, Product, until
 from tests.scripted_model import expected_text
 
 pytestmark = pytest.mark.product
@@ -51,6 +55,27 @@ def test_a_worker_asked_to_end_finishes_short_answers_and_interrupts_long_ones(
     assert caller.ended(short["id"])["status"] == "done"
     ended = caller.ended(long["id"])
     assert ended["status"] == "interrupted" and expected_text(LONG).startswith(ended["text"]) and ended["text"]
+
+
+def test_a_killed_worker_leaves_a_reading_that_another_goes_on_with(
+    person: Person, product: Product, committed: None
+) -> None:
+    text = book(*[notes(number) for number in range(1, 5)], notes(5, hangs_times=1))
+    file, model = upload(person, "book.md", text.encode())["id"], small_model(product)
+    body = {"file": file, "question": 'How much?\nscript: {"text": "Ten kg [1]."}\n\n', "model": str(model.pk)}
+    body["calls"] = person.caller.post("readings/plan/", body, expect=200)["calls"]
+    address = f"readings/{person.caller.post('readings/', body)['id']}/"
+
+    def waiting() -> list[str]:
+        return [each["state"] for each in person.caller.get(address)["parts"] if each["state"] != "done"]
+
+    until(lambda: waiting() == ["waiting"], "all is read but what hangs")
+    kill_worker(product)
+    product.start_worker()
+    found = until(lambda: (got := person.caller.get(address))["status"] == "done" and got, "it is done")
+    assert (found["answer"], found["coverage"]["percent"]) == ("Ten kg [1].", 100)
+    assert [len(product.model.requests(heading(text, chapter))) for chapter in (1, 5)] == [1, 2]
+    model.provider.delete()
 
 
 def test_a_turn_that_no_worker_took_waits_and_can_be_stopped(caller: Caller, product: Product) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from accounts.models import User
 from chat.conversations.importing.jobs import store
 from chat.conversations.importing.reading import Foreign, Said
-from chat.conversations.search import excerpt, search
+from chat.conversations.search import excerpt, search, without_marks
 from chat.models import Conversation, Message
 from chat.models.words import phrases, tsquery
 from projects.models import Project
@@ -232,6 +232,16 @@ def test_the_page_of_a_search_says_how_many_titles_there_are_and_shows_more(user
     assert "5 of 8 titles" in page and 'href="?q=warehouse&amp;titles=105"' in page
     assert page.count("<mark>Warehouse</mark>") == 5
     assert browser.get("/search/?q=warehouse&titles=105").content.decode().count("<mark>Warehouse</mark>") == 8
+
+
+def test_an_excerpt_has_the_words_of_an_answer_and_not_its_marks() -> None:
+    written = "## Earlier\nIt is **clause 7** [1].\n\n| clause | rules |\n|---|:--:|\n| 5 | one `day` |\n\n"
+    written += "```python\nx = 2**3 | 4\n```"
+    assert (
+        " ".join(without_marks(written).split())
+        == "Earlier It is clause 7 [1]. clause · rules 5 · one day x = 2**3 · 4"
+    )
+    assert without_marks("__init__ a * b ** c, a-b, 3 > 2") == "__init__ a * b ** c, a-b, 3 > 2"
 
 
 def read_by(user: User, query: str) -> int:

@@ -130,7 +130,7 @@ def test_a_page_that_is_up_to_date_is_told_nothing(product: Product, person: Per
 def test_to_a_page_of_long_ago_everything_may_have_changed(product: Product, person: Person) -> None:
     with socket_of(product, person, since="1000000000.000") as socket:
         socket.news = True
-        assert settled(socket) == ["CONVERSATIONS", "TASKS", "INVITATIONS"]
+        assert settled(socket) == ["CONVERSATIONS", "TASKS", "INVITATIONS", "READINGS"]
 
 
 def test_unarchiving_and_restoring_are_told(product: Product, person: Person) -> None:

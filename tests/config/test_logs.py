@@ -1,15 +1,23 @@
 """What stands in the logs of the addresses that people and programs ask for."""
 
 import io
+import json
 import logging
+from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from daphne.access import AccessLogGenerator  # type: ignore[import-untyped]
 from django.test import Client
 from django.urls import reverse
+from pytest_django.fixtures import Settings
 
-from config.http.logs import Formatter, without_secrets
+from config.celery import app as celery_app
 from config.http.server import LimitedServer
+from core.background import Job
+from core.logs.context import knowing, known, learn
+from core.logs.lines import Formatter, JsonFormatter, without_secrets
+from tests.product import Caller
 
 TOKEN = "akYZ5vXNIMggEX8JDXZR6iKL5Jaw6dabosP2KHk1oGE"  # the same in every process of the tests
 
@@ -55,3 +63,79 @@ def test_djangos_warnings_leave_the_token_out(client: Client, caplog: pytest.Log
     assert len(ours) == 3
     for formatter in ours:
         assert formatter.format(record) == "WARNING django.request: Not Found: /s/…/"
+
+
+@pytest.fixture
+def written() -> Iterator[io.StringIO]:
+    """All that is logged meanwhile, as LOG_FORMAT=json writes it."""
+    lines = io.StringIO()
+    handler = logging.StreamHandler(lines)
+    handler.setFormatter(JsonFormatter())
+    loggers = [logging.getLogger(name) for name in ("", "django")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    yield lines
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def test_one_id_finds_the_lines_of_the_request_and_of_the_call_of_the_model(
+    caller: Caller, written: io.StringIO
+) -> None:
+    place = caller.conversation()
+    page = {"X-Request-ID": "from-the-page"}
+    body = {"text": "a word that nobody logs"}
+    [turn] = caller.http.post(f"conversations/{place}/turns/", json=body, headers=page).json()["turns"]
+    caller.ended(turn["id"])
+    assert caller.http.get(f"conversations/{uuid4()}/", headers=page).status_code == 404
+    found = [line for line in map(json.loads, written.getvalue().splitlines()) if "from-the-page" in str(line)]
+    [asked] = [line for line in found if line["logger"] == "llm.providers.streaming"]
+    [refused] = [line for line in found if line["logger"] == "django.request"]
+    assert asked["turn_id"] == turn["id"] and asked["user_id"] == refused["user_id"]
+    assert asked["level"] == "INFO" and asked["time"].endswith("+00:00")
+    assert "turn_id" not in refused
+    assert "nobody logs" not in written.getvalue() and caller.token not in written.getvalue()
+
+
+def test_what_is_known_goes_along_with_a_job() -> None:
+    class Knows(Job):
+        name = "knows"
+
+        def run(self) -> dict[str, str]:
+            learn(user_id="somebody")
+            return known()
+
+    job = Knows()
+    job.bind(celery_app)
+    job.push_request(said={"request_id": "from-the-page"})
+    try:
+        assert job() == {"request_id": "from-the-page", "user_id": "somebody"}
+    finally:
+        job.pop_request()
+    assert known() == {}
+
+
+def test_thousands_of_lines_as_json_hold_no_secret_text_or_search(written: io.StringIO, settings: Settings) -> None:
+    """One of the access log for each way in which an address can hold something, and the traceback of an error."""
+    settings.LOG_FORMAT = "json"
+    server = LimitedServer(application=None, endpoints=["tcp:0"], action_logger=AccessLogGenerator(io.StringIO()))
+    secret = "hidden-" + TOKEN
+    addresses = [f"/s/{TOKEN}/", f"/search/?q={secret}", f"/%73/{TOKEN}/?{secret}", f"/api/v1/search/?tag=a&q={secret}"]
+    for number in range(2_500):
+        for address in addresses:
+            details = {"client": "127.0.0.1:1", "path": address, "method": "GET", "status": 200, "size": number}
+            with knowing({"request_id": f"id-{number}"}):
+                server.log_action("http", "complete", {**details, "time_taken": 0.25})
+    try:
+        raise ValueError(f"gh_{TOKEN} of /search/?q={secret}")
+    except ValueError:
+        logging.getLogger("any").exception("failed at /s/%s/", TOKEN)
+    lines = [json.loads(line) for line in written.getvalue().splitlines()]
+    assert len(lines) == 10_001
+    assert TOKEN not in written.getvalue()
+    first = lines[0]
+    assert (first["logger"], first["request_id"], first["path"], first["seconds"]) == ("access", "id-0", "/s/…/", 0.25)
+    assert "ValueError: gh_…" in lines[-1]["error"]

@@ -33,3 +33,10 @@ def model_to_answer_again(menu: Locator, name: str) -> Locator:
     if not wanted.count():
         every.click()
     return wanted
+
+
+def act(message: Locator, name: str) -> None:
+    """What the menu of a message has; without scripts a page of its own has it."""
+    message.get_by_role("link", name="Options of this message").click()
+    page = message.page
+    page.get_by_role("button", name=name).or_(page.get_by_role("link", name=name)).click()

@@ -74,8 +74,14 @@ def test_what_opens_on_a_page_breaks_no_rule_either(page: Page, product: Product
     assert violations(page) == []
     page.keyboard.press("Escape")
     question = page.locator("article.question").first
-    for name, state in (("Pin this turn", "Always sent"), ("Leave this turn out", "Left out")):
-        question.get_by_role("button", name=name).press("Enter")
+    options = question.get_by_role("link", name="Options of this message")
+    marks = {"Always send this to the model": "Always sent", "Never send this to the model": "Left out"}
+    for name, state in marks.items():
+        options.press("Enter")
+        menu = page.locator("#message-menu")
+        expect(menu.get_by_role("button").first).to_be_focused()
+        assert violations(page) == []
+        menu.get_by_role("button", name=name).press("Enter")
         expect(question).to_contain_text(state)
         assert faults(page) == []
         question.get_by_role("button", name="Undo").press("Enter")

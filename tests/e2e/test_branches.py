@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from llm.models import Model
 from tests.e2e.conftest import OpenBrowser, answer, ask, choose_models, expect_complete, field, ready, scripted
-from tests.e2e.conversation_steps import model_to_answer_again
+from tests.e2e.conversation_steps import act, model_to_answer_again
 from tests.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -137,20 +137,30 @@ def test_a_stopped_answer_is_continued(page: Page) -> None:
     expect(answer(page, 1)).to_have_attribute("data-status", "stopped")
 
 
+def test_an_answer_is_asked_for_again_in_short(page: Page) -> None:
+    ask(page, "Tell me all of it", text="A long story with many words.")
+    expect_complete(page)
+    act(answer(page), "Shorten")
+    expect(page.locator("article.question").last).to_contain_text("in at most half of its length")
+    expect(page.locator("article.answer")).to_have_count(2)
+    expect_complete(page)
+    expect(answer(page, 0)).to_contain_text("A long story with many words.")
+
+
 def test_deleting_says_what_goes_and_can_be_called_off(page: Page) -> None:
     ask(page, "One", text="First answer.")
     expect_complete(page)
     ask(page, "Two", text="Second answer.")
     expect_complete(page)
-    page.locator("article.question").first.get_by_role("link", name="Delete").click()
+    act(page.locator("article.question").first, "Delete…")
     expect(page.get_by_text("2 messages and their answers")).to_be_visible()
     page.get_by_role("link", name="Keep it").click()
     expect(page.locator("article")).to_have_count(4)
-    page.locator("article.question").nth(1).get_by_role("link", name="Delete").click()
+    act(page.locator("article.question").nth(1), "Delete…")
     expect(page.get_by_text("1 message and its answers")).to_be_visible()
     page.get_by_role("button", name="Delete").click()
     expect(page.locator("article")).to_have_count(2)
-    answer(page).get_by_role("link", name="Delete").click()
+    act(answer(page), "Delete…")
     expect(page.get_by_text("What goes, for ever: this answer.")).to_be_visible()
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Answer this").click()
@@ -198,7 +208,7 @@ def test_editing_switching_and_deleting_need_no_scripts(visit: OpenBrowser) -> N
     expect(answer(page)).to_contain_text("First answer.")
     page.get_by_role("button", name="Good answer").click()
     expect(page.get_by_role("button", name="Good answer")).to_have_attribute("aria-pressed", "true")
-    page.locator("article.question").get_by_role("link", name="Delete").click()
+    act(page.locator("article.question"), "Delete…")
     page.get_by_role("button", name="Delete").click()
     expect(answer(page)).to_contain_text("Second answer.")
     expect(field(page)).to_be_visible()

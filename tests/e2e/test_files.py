@@ -2,17 +2,32 @@
 
 import base64
 import re
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
-from tests.e2e.conftest import OpenBrowser, answer, ask, expect_complete, field, status
+from llm.models import Model
+from tests.chat.books import book, notes, small_model
+from tests.chat.documents import upload
+from tests.conftest import Person
+from tests.e2e.conftest import OpenBrowser, answer, ask, elsewhere, expect_complete, field, ready, scripted, status
 from tests.e2e.file_steps import attach, carry, chip, choose, go_to, overflow, row, send_button, text_file
+from tests.product import Product
 from tests.projects.uploads import pdf
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
+FACT = "In March Anna Berger bought 40 kg of cacao in Hamburg."
 BROKEN = FilePayload(name="broken.pdf", mimeType="application/pdf", buffer=b"%PDF-1.4 and nothing more")
+
+
+@pytest.fixture
+def small(product: Product, committed: None) -> Iterator[Model]:
+    made = elsewhere(partial(small_model, product))
+    yield made
+    elsewhere(made.provider.delete)
 
 
 def test_several_files_are_uploaded_at_once_and_their_states_change_live(page: Page) -> None:
@@ -142,3 +157,39 @@ def test_the_pages_fit_on_a_phone(phone: Page) -> None:
     row(phone, "a-name").get_by_role("link").first.click()
     expect(phone.get_by_text("words", exact=True)).to_be_visible()
     assert overflow(phone) == 0
+
+
+def test_a_question_is_asked_over_all_of_a_file_that_is_too_large(
+    page: Page, person: Person, product: Product, small: Model
+) -> None:
+    caller = person.caller
+    text = book(*[notes(number) for number in range(1, 5)], notes(5, hangs_times=1), fact=FACT)
+    file = upload(person, "book.md", text.encode())["id"]
+    persona = caller.post("personas/", {"name": "Reader", "instructions": "Read.", "model": str(small.pk)}, expect=201)
+    place = caller.post("conversations/", {"persona": persona["id"]}, expect=201)["id"]
+    page.goto(f"{caller.url}/c/{place}/?file={file}")
+    ready(page)
+    field(page).fill(scripted("How much was bought?", text=f"{FACT} [1] In April Anna Berger bought 90 kg of it [1]."))
+    expect(page.locator(".plan-line")).to_have_attribute("data-fits", "false")
+    page.locator(".plan-line").click()
+    with page.expect_popup() as opened:
+        page.locator("#panel").get_by_role("link", name="Read all of it").first.click()
+    reading = opened.value
+    expect(reading.get_by_label("Question")).to_have_value(re.compile("^How much was bought"))
+    expect(reading.locator("#reading-plan")).to_contain_text("1 for the answer")
+    reading.get_by_role("button", name="Read all of it").click()
+    expect(reading.get_by_text("Something was found in")).to_be_visible()
+    bar = reading.get_by_role("progressbar")
+    expect(bar).to_have_attribute("value", str(int(bar.get_attribute("max") or 0) - 1))  # all but what hangs, live
+    reading.get_by_role("button", name="Stop").click()
+    expect(reading.get_by_text("It was stopped.")).to_be_visible()
+    reading.get_by_text("Go on…").click()
+    reading.get_by_role("button", name="Go on", exact=True).click()
+    expect(reading.get_by_role("heading", name="Answer")).to_be_visible()  # without a reload
+    expect(reading.get_by_text("100 % of the text")).to_be_visible()
+    with reading.expect_popup() as doubt:
+        reading.locator(".doubt").click()
+    expect(doubt.value.get_by_text("does not have the number “90”")).to_be_visible()
+    with reading.expect_popup() as source:
+        reading.locator(".reading-sources .citation").first.click()
+    expect(source.value.locator("mark#passage").first).to_contain_text(FACT)

@@ -348,11 +348,15 @@ def read_by_keys(look: Look, keys: Keys) -> None:
     assert violations(page) == []
     keys.press("Escape")
     expect(answer(page).get_by_role("link", name="What it saw")).to_be_focused()
-    keys.open("Pin this turn", back=True)
-    question = page.locator("article.question").last
-    expect(question.get_by_role("button", name="Undo")).to_be_focused()
+    question, menu = page.locator("article.question").last, page.locator("#message-menu")
+    keys.open("Options of this message", back=True)  # of the question
+    expect(menu.get_by_role("button", name="Always send this to the model")).to_be_focused()
     keys.press("Enter")
-    expect(question.get_by_role("button", name="Pin this turn")).to_be_focused()
+    expect(question).to_contain_text("Always sent")
+    expect(question.get_by_role("link", name="Options of this message")).to_be_focused()
+    keys.open("Undo", back=True)
+    expect(question).not_to_contain_text("Always sent")
+    assert page.evaluate(FOCUSED), "the focus is somewhere"
     keys.open("Answer again with another model")
     expect(page.get_by_role("form", name="Answer again with").get_by_role("button").first).to_be_focused()
     keys.press("Escape")

@@ -50,6 +50,7 @@ class Step:
     `usage`: False sends none, a mapping has `input`, `output`, `cached`, `reasoning`; None computes it roughly.
     `raw`: payloads of server-sent events sent as they are, in place of everything else. `whole`: JSON that answers
     with status 200 even where a stream was asked for. `early_headers`: they come at once, not with the first piece.
+    `hangs_times`: the first so many requests get nothing.
     """
 
     ttft: float = 0.0
@@ -62,6 +63,7 @@ class Step:
     finish: str | None = None
     error: Failure | None = None
     error_times: int | None = None
+    hangs_times: int = 0
     cut_after: int | None = None
     malformed_after: int | None = None
     silent_after: int | None = None

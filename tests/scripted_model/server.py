@@ -41,7 +41,7 @@ class Server:
         self.scripts: dict[str, tuple[Step, ...]] = {}
         self.cache = PromptCache()
         self.said: dict[str, Any] = {}  # by route, what a server says beside the protocols, such as `GET /props`
-        self._failures: OrderedDict[str, int] = OrderedDict()
+        self._counted: OrderedDict[str, int] = OrderedDict()
         self._listener: asyncio.Server | None = None
         self._numbers = itertools.count(1)
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
@@ -143,6 +143,8 @@ class Server:
         step = chosen.step
         if step.context_limit is not None and (used := prompt_tokens(read)) > step.context_limit:
             await exchange.answer(400, _too_long(step, used, wire))
+        elif step.hangs_times and self._seen(chosen) <= step.hangs_times:
+            await asyncio.Event().wait()  # until the client goes away
         elif step.error is not None and self._still_fails(chosen):
             await asyncio.sleep(step.ttft)
             await _fail(exchange, wire, step.error)
@@ -177,13 +179,15 @@ class Server:
         return replace(chosen, step=replace(step, usage=usage))
 
     def _still_fails(self, chosen: Chosen) -> bool:
-        if chosen.step.error_times is None:
-            return True
-        count = self._failures.pop(chosen.key, 0) + 1
-        self._failures[chosen.key] = count
-        if len(self._failures) > _MAX_COUNTERS:
-            self._failures.popitem(last=False)
-        return count <= chosen.step.error_times
+        return chosen.step.error_times is None or self._seen(chosen) <= chosen.step.error_times
+
+    def _seen(self, chosen: Chosen) -> int:
+        """How often the script was asked for, this time included."""
+        count = self._counted.pop(chosen.key, 0) + 1
+        self._counted[chosen.key] = count
+        if len(self._counted) > _MAX_COUNTERS:
+            self._counted.popitem(last=False)
+        return count
 
 
 def _without_dialect(path: str) -> tuple[str, str]:

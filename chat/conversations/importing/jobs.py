@@ -20,7 +20,8 @@ from django.db.models import F
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
-from accounts.models import User
+from accounts.access.rights import require
+from accounts.models import May, User
 from accounts.realtime import News, tell
 from audit.services import record
 from chat.conversations.importing.confined import Entry, entries
@@ -47,7 +48,9 @@ logger = logging.getLogger(__name__)
 
 
 def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
-    """Raises `file_too_large` (413), `storage_full` (429), and `import_running` (429) while one is under way."""
+    """Raises `right_missing` (403), `file_too_large` (413), `storage_full` (429), and `import_running` (429) while one
+    is under way."""
+    require(user, May.UPLOAD)
     if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
         most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f} MB"
         detail = f"This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone."

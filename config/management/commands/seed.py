@@ -14,7 +14,7 @@ from accounts.models import User
 from audit.services import record
 from chat.summaries.writing import DEFAULT_PROMPT
 from config.embedded.services import MODEL_NAME
-from files.services import upload
+from files.services import store
 from llm.models import Model, Provider
 from llm.services import set_default_model
 from personas.models import BudgetProfile, Persona, SummaryPrompt, SystemPrompt
@@ -109,7 +109,7 @@ class Command(BaseCommand):
         }
         project = create_project(user=owner, fields=fields)
         for number, path in enumerate(sorted(DEMO_FILES.glob("*.md"))):
-            file = upload(user=owner, name=path.name, content=ContentFile(path.read_bytes()))
+            file = store(user=owner, name=path.name, content=ContentFile(path.read_bytes()))
             add_file(user=owner, project=project, file=file, pinned=number == 0)
 
     def admin(self) -> dict[str, str] | None:
@@ -119,7 +119,7 @@ class Command(BaseCommand):
         given = os.environ.get("ADMIN_PASSWORD", "")
         password = given or secrets.token_urlsafe(12)
         with transaction.atomic():
-            admin = User.objects.create_superuser(username, password=password)
+            admin = User.objects.create_superuser(username, password=password, password_once=not given)
             said = {"is_staff": [None, True], "is_superuser": [None, True]}
             record(user=None, action="person.added", row=admin, name=username, changes=said)
         self.demo_project(admin)

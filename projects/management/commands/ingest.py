@@ -154,6 +154,6 @@ def _digest(path: Path) -> str:
 
 def _upload(user: User, project: Project, path: Path) -> File:
     with path.open("rb") as stream, transaction.atomic():
-        file = file_services.upload(user=user, name=path.name, content=Content(stream, name=path.name))
+        file = file_services.store(user=user, name=path.name, content=Content(stream, name=path.name))
         services.add_file(user=user, project=project, file=file)
     return file

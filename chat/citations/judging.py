@@ -5,27 +5,31 @@ negation that they found stays. Whatever goes wrong with it leaves what the rule
 """
 
 import asyncio
+import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from chat.citations.services import Check
+from chat.citations.claims import MOST
+from chat.citations.services import MAX_EVIDENCE, Check
 from chat.citations.support import Reason
-from chat.models import Conversation, ModelCall
-from chat.prompts.asking import Charge, ask
+from chat.usage.asking import Charge, ask
 from core.background import on_database
 from core.errors import ModelError, ProductError
 from llm.models import Model
 from llm.services import with_fallbacks
-from llm.types.model_call import Message, ModelRequest
+from llm.types.model_call import Message, ModelRequest, Usage
 from personas.texts import Texts
 
+CHECKED_WITHIN = 5.0  # seconds; an answer whose citations take longer ends unchecked
 TIMEOUT = 20.0  # seconds for all sentences of an answer
 AT_ONCE = 10  # sentences of one call
+CALLS = MOST // AT_ONCE  # for one answer, at most
 LONGEST_LINE = 60  # tokens of what is said of one sentence
+ROOM_FOR_TEXTS = 1_000  # tokens that the instructions have, at most
 ROOM_TO_THINK = 1_024  # tokens for a model that reasons first
 MOST_WORDS = 200  # characters kept of why it says no
 GONE = "The model that checks citations was removed or switched off, so they were checked without it."
@@ -34,8 +38,29 @@ _LINE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(yes|no)\b[^\w\n]*(.*)$", re.IGNORECA
 
 Sentence = Mapping[str, Any]
 
+logger = logging.getLogger(__name__)
 
-async def judged(found: list[Check], conversation: Conversation, texts: Texts, named: UUID) -> tuple[list[Check], str]:
+
+def at_most() -> Usage:
+    """What the check of one answer reads and writes at most, in `CALLS` calls."""
+    read = ROOM_FOR_TEXTS + AT_ONCE * (MAX_EVIDENCE // 2 + LONGEST_LINE)
+    return Usage(CALLS * read, CALLS * (ROOM_TO_THINK + LONGEST_LINE * AT_ONCE))
+
+
+async def checked(
+    find: Callable[[], list[Check]], charge: Charge, texts: Texts, named: UUID | None
+) -> tuple[list[Check], str]:
+    """What `find` finds in the time there is for it, with what the model of this id says, if one is named; and why that
+    said nothing. None of it may cost anybody the answer: what goes wrong leaves it unchecked."""
+    try:
+        found = await asyncio.wait_for(on_database(find), CHECKED_WITHIN)
+    except Exception:
+        logger.exception("the citations of an answer could not be checked")
+        return [], ""
+    return await judged(found, charge, texts, named) if found and named is not None else (found, "")
+
+
+async def judged(found: list[Check], charge: Charge, texts: Texts, named: UUID) -> tuple[list[Check], str]:
     """The checks with what the model of this id says; and a sentence that says why it said nothing, else empty."""
     model = await on_database(lambda: Model.objects.usable().filter(pk=named).first())
     if model is None:
@@ -43,7 +68,7 @@ async def judged(found: list[Check], conversation: Conversation, texts: Texts, n
     sentences = [sentence for each in found for sentence in (*each.doubts, *each.carried)]
     try:
         async with asyncio.timeout(TIMEOUT):
-            said = await with_fallbacks(model, partial(_answers, sentences, conversation, texts))
+            said = await with_fallbacks(model, partial(_answers, sentences, charge, texts))
     except TimeoutError:
         return found, _without(model.name, "The model took too long to answer.")
     except ProductError as error:
@@ -57,7 +82,7 @@ def _without(name: str, why: str) -> str:
 
 
 async def _answers(
-    sentences: Sequence[Sentence], conversation: Conversation, texts: Texts, model: Model, patience: float | None
+    sentences: Sequence[Sentence], charge: Charge, texts: Texts, model: Model, patience: float | None
 ) -> list[str | None]:
     """Of each sentence why it is not carried, None where it is. Raises `ProductError`."""
     answers: list[str | None] = []
@@ -69,7 +94,6 @@ async def _answers(
             max_output=min(ROOM_TO_THINK + LONGEST_LINE * len(batch), model.max_output or model.window, model.window),
             window=model.window,
         )
-        charge = Charge(conversation, ModelCall.Purpose.CITATIONS, conversation.owner_id)
         said = await ask(model, request, charge, longest=400 * AT_ONCE, patience=patience)
         answers += read("" if said.unread else said.text, len(batch))
     return answers

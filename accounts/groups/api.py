@@ -1,0 +1,97 @@
+"""`/api/v1/groups/`: groups of people, for administrators' programs."""
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from rest_framework import serializers, viewsets
+from rest_framework.request import Request
+from rest_framework.serializers import BaseSerializer
+
+from accounts.access.permissions import ScopedView
+from accounts.groups import services
+from accounts.models import May, PeopleGroup, User
+from core.permissions import require_right
+from core.requests import ByName, Strict
+from llm.models import Model, ToolServer
+
+
+class AllOrSome(serializers.ManyRelatedField):
+    """A list, or null for all of them, also those that are added later."""
+
+    def __init__(self, flag: str, **options: Any) -> None:
+        self.flag = flag
+        super().__init__(required=False, allow_null=True, allow_empty=True, **options)
+
+    def get_attribute(self, instance: PeopleGroup) -> Any:
+        return None if getattr(instance, self.flag) else super().get_attribute(instance)
+
+
+class PeopleGroupSerializer(Strict, serializers.ModelSerializer[PeopleGroup]):
+    members = serializers.PrimaryKeyRelatedField(
+        queryset=User.objects.all(), many=True, required=False, help_text="Ids of people. Of “Everyone”: none."
+    )
+    managers = serializers.PrimaryKeyRelatedField(
+        queryset=User.objects.all(), many=True, required=False, help_text="Ids of the people who say who is in it."
+    )
+    models = AllOrSome(
+        "all_models",
+        source="allowed_models",
+        child_relation=serializers.PrimaryKeyRelatedField(queryset=Model.objects.all()),
+        help_text="Ids of the models it may use; null: all.",
+    )
+    tools = AllOrSome(
+        "all_tool_servers",
+        source="allowed_tool_servers",
+        child_relation=serializers.SlugRelatedField(slug_field="name", queryset=ToolServer.objects.all()),
+        help_text="Names of the tool servers it may use; null: all.",
+    )
+    may = serializers.ListField(child=serializers.ChoiceField(May.choices), required=False)
+
+    class Meta:
+        model = PeopleGroup
+        fields: ClassVar = [
+            *("id", "name", "everyone", "claim", "members", "managers", "models", "tools", "may", "conversation_days"),
+            "created",
+        ]
+        read_only_fields: ClassVar = ["id", "everyone", "created"]
+
+    @property
+    def group_fields(self) -> dict[str, Any]:
+        """What was sent, as `services.save_group` takes it."""
+        fields = dict(self.validated_data)
+        for name, flag in (("allowed_models", "all_models"), ("allowed_tool_servers", "all_tool_servers")):
+            if name in fields:
+                fields[flag] = fields[name] is None
+                fields[name] = fields[name] or []
+        return fields
+
+
+class GroupViewSet(ScopedView, viewsets.ModelViewSet[PeopleGroup]):
+    """Scope `admin`, and the right to groups of people. “Everyone” is among them: only what it gives can be changed."""
+
+    scope = "admin"
+    serializer_class = PeopleGroupSerializer
+    pagination_class = ByName
+    queryset = PeopleGroup.objects.none()
+    http_method_names = ("get", "post", "patch", "delete", "head", "options")
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        require_right(self.person, "view", PeopleGroup)
+
+    def get_queryset(self) -> QuerySet[PeopleGroup]:
+        related = ("members", "managers", "allowed_models", "allowed_tool_servers")
+        return PeopleGroup.objects.prefetch_related(*related)
+
+    def perform_create(self, serializer: BaseSerializer[PeopleGroup]) -> None:
+        self._store(serializer, None)
+
+    def perform_update(self, serializer: BaseSerializer[PeopleGroup]) -> None:
+        self._store(serializer, serializer.instance)
+
+    def _store(self, serializer: Any, group: PeopleGroup | None) -> None:
+        made = services.save_group(user=self.person, group=group, fields=serializer.group_fields)
+        serializer.instance = self.get_queryset().get(pk=made.pk)
+
+    def perform_destroy(self, instance: PeopleGroup) -> None:
+        services.delete_group(user=self.person, group=instance)

@@ -1,0 +1,141 @@
+"""The page of one's own e-mail address, and those on which people sign up. A view calls one service."""
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth.forms import SetPasswordForm
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from accounts.access import login_throttle
+from accounts.access.login import fresh_sign_in, proceed
+from accounts.access.sessions import SignedInRequest as Request
+from accounts.mailing import addresses, sending
+from accounts.models import User
+from core.errors import ProductError
+
+
+class AddressForm(forms.Form):
+    """`often`: to this address so many were mailed that it gets no more for now, which nobody is told."""
+
+    retry_after: int | None = None
+    often = False
+
+    email = forms.EmailField(max_length=254)
+
+    def __init__(self, request: HttpRequest, data: Any = None, **options: Any) -> None:
+        super().__init__(data, **options)
+        self.request = request
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("email"):
+            attempt = login_throttle.begin_mail(self.request, cleaned["email"])
+            self.often = attempt.pair is not None and attempt.pair.exceeded
+            self.retry_after = attempt.address.reset if attempt.address and attempt.address.exceeded else None
+            login_throttle.require_tries(login_throttle.Attempt(None, attempt.address))
+        return cleaned
+
+
+class OwnAddressForm(AddressForm):
+    email = forms.EmailField(max_length=254, required=False)
+
+
+class SignUpForm(AddressForm):
+    def clean_email(self) -> str:
+        email: str = self.cleaned_data["email"]
+        if not addresses.is_welcome(email):
+            raise ValidationError(_("Accounts here are for addresses of another domain. Ask an administrator."))
+        return email
+
+
+class AccountForm(SetPasswordForm):  # type: ignore[type-arg]  # which is none when it runs
+    """The last step of signing up."""
+
+    username = forms.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
+
+    def __init__(self, email: str, data: Any = None) -> None:
+        super().__init__(User(email=email), data)
+        self.email = email
+
+    def clean_username(self) -> str:
+        username: str = self.cleaned_data["username"]
+        if User.objects.filter(username__iexact=username).exists():
+            raise ValidationError(_("Somebody has this user name. Choose another."))
+        self.user.username = username  # so that the password is not much like it
+        return username
+
+
+@fresh_sign_in
+@never_cache
+@require_http_methods(["GET", "POST"])
+def email(request: Request) -> HttpResponseBase:
+    """A link that was mailed leads here with its `key`."""
+    problem, status, sent = "", 200, ""
+    form = OwnAddressForm(request, request.POST if request.method == "POST" else None)
+    try:
+        if request.method == "GET" and "key" in request.GET:
+            addresses.confirm_email(user=request.user, key=request.GET["key"])
+            return redirect(reverse("settings:email", query={"saved": ""}))
+        if request.method == "POST" and form.is_valid() and not form.often:
+            given, origin = form.cleaned_data["email"], request.build_absolute_uri("/").rstrip("/")
+            if addresses.change_email(user=request.user, email=given, origin=origin):
+                return redirect(reverse("settings:email", query={"saved": ""}))
+            sent = given
+    except ProductError as error:
+        problem, status = error.detail, error.status
+    context = {
+        "section": "settings",
+        "place": "email",
+        "form": form,
+        "problem": problem,
+        "sent": sent,
+        "mails": sending.is_set(),
+        "saved": "saved" in request.GET,
+    }
+    return _when(render(request, "accounts/email.html", context, status=422 if form.errors else status), form)
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def sign_up(request: HttpRequest) -> HttpResponseBase:
+    """What it says is the same whether anybody has the address."""
+    is_open = addresses.sign_up_is_open()
+    form = SignUpForm(request, request.POST if request.method == "POST" else None)
+    asked = request.method == "POST" and is_open and form.is_valid()
+    if asked and not form.often:
+        origin = request.build_absolute_uri("/").rstrip("/")
+        addresses.ask_for_account(email=form.cleaned_data["email"], origin=origin)
+    status = 404 if not is_open else 422 if form.errors else 200
+    context = {"form": form, "asked": asked, "is_open": is_open}
+    return _when(render(request, "registration/sign_up.html", context, status=status), form)
+
+
+@never_cache
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+def confirmed(request: HttpRequest) -> HttpResponseBase:
+    """For whoever has followed the mailed link: they choose user name and password, and are signed in."""
+    key = request.GET.get("key", "")
+    try:
+        form = AccountForm(addresses.address_of_sign_up(key), request.POST if request.method == "POST" else None)
+        if request.method == "POST" and form.is_valid():
+            chosen = {"username": form.cleaned_data["username"], "password": form.cleaned_data["new_password1"]}
+            return redirect(proceed(request, addresses.make_account(key=key, **chosen), reverse("chat:home")))
+    except ProductError as error:
+        return render(request, "registration/refused.html", {"problem": error.detail}, status=error.status)
+    return render(request, "registration/account.html", {"form": form}, status=422 if form.is_bound else 200)
+
+
+def _when(response: HttpResponse, form: AddressForm) -> HttpResponse:
+    if form.retry_after is not None:
+        response.status_code = 429
+        response["Retry-After"] = str(form.retry_after)
+    return response

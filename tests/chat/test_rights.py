@@ -1,0 +1,297 @@
+"""What a person's groups give is what happens: over pages, API, the OpenAI protocol, runs, tools and open streams."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from django.core.files.base import ContentFile
+from django.test import Client
+from django.utils import timezone
+
+from accounts.access.rights import rights_of
+from accounts.groups.services import save_group
+from accounts.models import May, PeopleGroup, User
+from accounts.services import create_token
+from chat.conversations.erasing import erase_old
+from chat.models import Conversation, Share
+from chat.models.conversation_state import ChatScope
+from chat.openai_api.names import find, offered
+from chat.prompts.turn_context import base_context, context_of_draft
+from chat.turns import rights
+from chat.turns.submit import Ask, submit
+from core.errors import ProductError
+from llm.models import Model, Provider, ToolServer, WebSearch
+from personas.models import Persona
+from personas.services import model_for
+from projects.models import Membership, Project
+from projects.planner.rules import Actor, NewTask
+from projects.planner.services import create as create_task
+from tests.application import Application
+from tests.chat.conversations import past
+from tests.conftest import Person
+
+database = pytest.mark.django_db
+
+
+def everyone(**fields: object) -> None:
+    save_group(user=None, group=PeopleGroup.objects.get(everyone=True), fields=fields)
+
+
+def nothing_for_everyone() -> None:
+    everyone(all_models=False, all_tool_servers=False, may=[])
+
+
+@pytest.fixture
+def olga() -> User:
+    return User.objects.create_user(f"olga-{uuid4().hex}")
+
+
+@pytest.fixture
+def model() -> Model:
+    provider = Provider.objects.create(name=uuid4().hex, base_url="http://127.0.0.1:9/v1")
+    Model.objects.create(provider=provider, name=f"other {uuid4().hex}", tools=True)
+    return Model.objects.create(provider=provider, name=f"named {uuid4().hex}", tools=True)
+
+
+@pytest.fixture
+def client(olga: User) -> Client:
+    made = Client()
+    made.force_login(olga)
+    return made
+
+
+def task_of(user: User) -> str:
+    return str(create_task(actor=Actor(user), new=NewTask("Sail", archetype="hybrid")).pk)
+
+
+def post(client: Client, path: str, **body: object) -> int:
+    return client.post(path, json.dumps(body), content_type="application/json").status_code
+
+
+def asks(user: User, model: Model) -> bool:
+    try:
+        submit(user=user, conversation=Conversation.objects.create(owner=user), ask=Ask("Hi", models=[model.pk]))
+    except ProductError as error:
+        assert (error.code, error.status) == ("not_found", 404)
+        return False
+    return True
+
+
+def found_in_protocol(user: User, name: str) -> bool:
+    try:
+        return bool(find(user, name))
+    except ProductError as error:
+        assert error.code == "model_not_found"
+        return False
+
+
+def shown(client: Client, path: str, model: Model) -> bool:
+    return str(model.pk) in client.get(path).content.decode()
+
+
+# Whether a model is within a person's reach, by each way there is to one.
+WAYS: dict[str, Callable[[Client, User, Model], bool]] = {
+    "list": lambda client, user, model: shown(client, "/api/v1/models/?page_size=200", model),
+    "one": lambda client, user, model: client.get(f"/api/v1/models/{model.pk}/").status_code == 200,
+    "composer": lambda client, user, model: shown(client, "/", model) or shown(client, "/models/", model),
+    "persona": lambda client, user, model: shown(client, "/personas/new/", model),
+    "persona by program": lambda client, user, model: (
+        post(client, "/api/v1/personas/", name=uuid4().hex, instructions="", model=str(model.pk)) == 201
+    ),
+    "send": lambda client, user, model: asks(user, model),
+    "summary": lambda client, user, model: (
+        post(client, f"/api/v1/conversations/{past(user, 1).pk}/summarise/", model=str(model.pk)) != 404
+    ),
+    "run": lambda client, user, model: post(client, f"/api/v1/tasks/{task_of(user)}/runs/", model=str(model.pk)) == 202,
+    "protocol": lambda client, user, model: model.name in [each.name for each in offered(user)],
+    "protocol, by name": lambda client, user, model: found_in_protocol(user, model.name),
+    "protocol, by id": lambda client, user, model: found_in_protocol(user, str(model.pk)),
+    "its persona": lambda client, user, model: model_for(Persona(model=model), user) == model,
+}
+GROUPS: dict[str, Callable[[User, Model], object]] = {
+    "everyone has all": lambda user, model: None,
+    "another group has it": lambda user, model: save_group(
+        user=None, group=None, fields={"name": "Others", "allowed_models": [model]}
+    ),
+    "a group of theirs has it": lambda user, model: save_group(
+        user=None, group=None, fields={"name": "Theirs", "members": [user], "allowed_models": [model]}
+    ),
+    "a group of theirs has all": lambda user, model: save_group(
+        user=None, group=None, fields={"name": "Theirs", "members": [user], "all_models": True}
+    ),
+}
+
+
+@database
+@pytest.mark.parametrize("groups", GROUPS)
+def test_a_model_is_in_reach_by_every_way_or_by_none(groups: str, client: Client, olga: User, model: Model) -> None:
+    if groups != "everyone has all":
+        other = Model.objects.exclude(pk=model.pk).get(provider=model.provider)
+        everyone(all_models=False, allowed_models=[other])
+    GROUPS[groups](olga, model)
+    expected = rights_of(olga).uses_model(model.pk)
+    assert expected == (groups != "another group has it")
+    assert {way: found(client, olga, model) for way, found in WAYS.items()} == dict.fromkeys(WAYS, expected)
+
+
+@database
+def test_who_may_use_no_model_is_told_so(olga: User, model: Model) -> None:
+    nothing_for_everyone()
+    with pytest.raises(ProductError) as refused:
+        submit(user=olga, conversation=Conversation.objects.create(owner=olga), ask=Ask("Hi"))
+    assert (refused.value.code, refused.value.status) == ("right_missing", 403)
+
+
+def share(client: Client, user: User) -> int:
+    return post(client, f"/api/v1/conversations/{past(user, 1).pk}/shares/")
+
+
+def publish(client: Client, user: User) -> int:
+    return post(client, "/api/v1/personas/", name=uuid4().hex, instructions="", visibility="workspace")
+
+
+def run(client: Client, user: User) -> int:
+    return post(client, f"/api/v1/tasks/{task_of(user)}/runs/")
+
+
+def make_token(client: Client, user: User) -> int:
+    try:
+        create_token(user=user, name="notebook")
+    except ProductError as error:
+        return error.status
+    return 201
+
+
+def upload(client: Client, user: User) -> int:
+    return client.post("/api/v1/files/", {"file": ContentFile(b"Hello", "a.txt")}).status_code
+
+
+def export(client: Client, user: User) -> int:
+    return client.get(f"/api/v1/conversations/{past(user, 1).pk}/export/").status_code
+
+
+ACTS = {
+    May.SHARE: share,
+    May.PUBLISH_PERSONAS: publish,
+    May.RUN_TASKS: run,
+    May.TOKENS: make_token,
+    May.UPLOAD: upload,
+    May.EXPORT: export,
+}
+
+
+@database
+@pytest.mark.parametrize("right", ACTS)
+def test_an_act_is_carried_out_with_its_right_alone(right: May, client: Client, olga: User, model: Model) -> None:
+    everyone(may=[each for each in May if each != right])
+    assert ACTS[right](client, olga) == 403
+    save_group(user=None, group=None, fields={"name": "Theirs", "members": [olga], "may": [right]})
+    assert ACTS[right](client, olga) in (200, 201, 202)
+
+
+@database
+def test_a_link_leads_nowhere_while_its_owner_may_not_share(client: Client, olga: User) -> None:
+    share(client, olga)
+    address = f"/s/{Share.objects.get(conversation__owner=olga).token}/"
+    assert client.get(address).status_code == 200
+    everyone(may=[])
+    assert client.get(address).status_code == 404
+
+
+@database
+def test_tools_are_those_that_a_group_may_use_and_what_is_missing_is_said(olga: User, model: Model) -> None:
+    WebSearch.objects.create(name=uuid4().hex, base_url="http://127.0.0.1:9", active=True)
+    for name in ("calendar", "mail"):
+        listed = {"tool": "when", "name": f"{name}__when", "description": "", "parameters": {}}
+        ToolServer.objects.create(name=name, base_url="http://127.0.0.1:9/mcp", tools=[listed])
+    persona = Persona.objects.create(owner=olga, name="P", tools=["web_search", "calendar__*", "mail__*"])
+
+    def planned() -> tuple[set[str], str]:
+        scope = ChatScope(persona=persona)
+        base = base_context(user=olga, model=model, scope=scope)
+        box = context_of_draft(base=base, scope=scope, text="", files=()).toolbox
+        return {*box.tools}, " ".join(box.notes)
+
+    assert planned()[0] >= {"web_search", "calendar__when", "mail__when"}
+    nothing_for_everyone()
+    calendar = ToolServer.objects.get(name="calendar")
+    save_group(user=None, group=None, fields={"name": "T", "members": [olga], "allowed_tool_servers": [calendar]})
+    tools, notes = planned()
+    assert tools >= {"calendar__when"}
+    assert not tools & {"web_search", "mail__when"}
+    assert "mail" in notes
+    assert "web_search" in notes
+
+
+def using(user: User, model: Model, **more: object) -> dict[UUID, rights.Uses]:
+    given: dict[str, object] = {"persona": None, "project": None, "web": False, "servers": frozenset(), "tasks": False}
+    return {uuid4(): rights.Uses(user, model.pk, **(given | more))}  # type: ignore[arg-type]  # as each test says
+
+
+@database
+def test_a_turn_may_go_on_until_what_it_uses_is_taken_away(olga: User, model: Model) -> None:
+    other = User.objects.create_user(uuid4().hex)
+    persona = Persona.objects.create(owner=other, name="P", visibility="workspace")
+    project = Project.objects.create(owner=other, name="P")
+    membership = Membership.objects.create(project=project, user=olga)
+    turns = [
+        (using(olga, model, web=True, servers=frozenset({"calendar"})), rights.TOOLS),
+        (using(olga, model, tasks=True), rights.TASKS),
+        (using(olga, model, persona=persona.pk), rights.PERSONA),
+        (using(olga, model, project=project.pk), rights.PROJECT),
+    ]
+    assert [rights.lost(uses) for uses, _ in turns] == [{}] * 4
+    everyone(all_models=True, may=[])
+    Persona.objects.filter(pk=persona.pk).update(visibility="private")
+    membership.delete()
+    assert [[*rights.lost(uses).values()] for uses, _ in turns] == [[said] for _, said in turns]
+    nothing_for_everyone()
+    assert {*rights.lost(using(olga, model)).values()} == {rights.MODEL}
+
+
+@database
+def test_the_persona_of_a_project_answers_whoever_is_in_it(olga: User, model: Model) -> None:
+    other = User.objects.create_user(uuid4().hex)
+    persona = Persona.objects.create(owner=other, name="P")
+    project = Project.objects.create(owner=other, name="P", persona=persona)
+    Membership.objects.create(project=project, user=olga)
+    base = base_context(user=olga, model=model, scope=ChatScope(project=project, persona=persona))
+    assert rights.lost({uuid4(): rights.uses_of(base)}) == {}
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """What everyone may use is for all tests of a worker."""
+    yield
+    full = PeopleGroup.of_everyone()
+    PeopleGroup.objects.filter(everyone=True).update(all_models=True, all_tool_servers=True, may=full.may)
+
+
+def test_an_answer_stops_when_its_model_is_taken_away_and_keeps_its_text(
+    application: Application, person: Person, restored: None
+) -> None:
+    turn = person.caller.ask("Write", {"text": "word " * 4000, "interval": 0.05})
+    events = person.caller.events(turn["id"])
+    for event in events:
+        if event["type"] == "TEXT_MESSAGE_CONTENT":
+            PeopleGroup.objects.filter(everyone=True).update(all_models=False)
+            break
+    last = [*events][-1]
+    assert (last["type"], last["code"]) == ("RUN_ERROR", "right_lost")
+    ended = person.caller.turn(turn["id"])
+    assert ended["status"] == "failed"
+    assert "word" in ended["parts"][0]["text"]
+
+
+@database
+def test_conversations_are_kept_as_long_as_a_group_says_and_else_as_the_workspace(olga: User) -> None:
+    other = User.objects.create_user(uuid4().hex)
+    save_group(user=None, group=None, fields={"name": "Short", "members": [olga], "conversation_days": 5})
+    save_group(user=None, group=None, fields={"name": "For ever", "members": [olga], "conversation_days": 0})
+    for user in (olga, other):
+        Conversation.objects.filter(pk=past(user, 1).pk).update(updated=timezone.now() - timedelta(days=6))
+    assert erase_old() == 1
+    assert not Conversation.objects.filter(owner=olga).exists()
+    assert Conversation.objects.filter(owner=other).exists()

@@ -1,0 +1,79 @@
+"""The servers that the product is told of: what it asks of them, and what becomes of requests when they hang."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from channels.layers import channel_layers
+from django.conf import settings as django_settings
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from accounts.access.sessions import close_sockets
+from accounts.models import User
+from config import service_urls
+from core import background
+
+SAYS = """
+import json
+from django.conf import settings
+said = {name: getattr(settings, name) for name in ("STREAMS_URL", "CACHE_URL", "CHANNELS_URL", "CELERY_BROKER_URL")}
+database = settings.DATABASES["default"]
+said["cursors"] = not database["DISABLE_SERVER_SIDE_CURSORS"]
+said["layer"] = settings.CHANNEL_LAYERS["default"]["CONFIG"]
+print(json.dumps(said))
+"""
+
+
+def settings_with(**variables: str) -> dict[str, object]:
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", **variables}
+    done = subprocess.run(
+        [sys.executable, "-c", SAYS], cwd=django_settings.BASE_DIR, env=environment, stdout=subprocess.PIPE, check=True
+    )
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_each_purpose_may_have_a_redis_of_its_own() -> None:
+    apart = {"STREAMS_URL": "redis://streams:6379/0", "CACHE_URL": "redis://cache:6379", "CHANNELS_URL": "redis://news"}
+    said = settings_with(REDIS_URL="redis://one:6379/4", SERVER_SIDE_CURSORS="false", **apart)
+    assert {name: said[name] for name in apart} == apart
+    assert said["CELERY_BROKER_URL"] == "redis://one:6379/5"
+    assert said["layer"] == {"hosts": ["redis://news"]} and not said["cursors"]
+
+
+def test_a_limit_of_statements_stands_beside_the_options_of_the_url() -> None:
+    database = service_urls.database("postgresql://a@b/c?options=-c%20search_path%3Dours")
+    service_urls.limit_statements(database, 1.5)
+    assert database["OPTIONS"]["options"] == "-c search_path=ours -c statement_timeout=1500"
+    untouched = service_urls.database("postgresql://a@b/c")
+    service_urls.limit_statements(untouched, 0)
+    assert "options" not in untouched["OPTIONS"]
+
+
+@pytest.fixture
+def hanging() -> Iterator[str]:
+    """A Redis that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+
+
+@pytest.mark.django_db
+def test_requests_end_while_redis_hangs(client: Client, settings: Settings, hanging: str) -> None:
+    """Each of these would wait for ever for a client without a time-out."""
+    settings.STREAMS_URL = hanging
+    settings.CACHES = {"default": {**django_settings.CACHES["default"], "LOCATION": hanging}}
+    settings.CHANNEL_LAYERS = {"default": {**django_settings.CHANNEL_LAYERS["default"], "CONFIG": {"hosts": [hanging]}}}
+    channel_layers.backends.clear()
+    try:
+        client.force_login(User.objects.create_user("waits"))
+        assert client.get("/api/v1/me/").status_code == 200
+        assert client.get("/readyz").json()["redis"] == "unreachable"
+        background.TURNS.put(User.objects.get().pk)
+        close_sockets("nobody")
+    finally:
+        channel_layers.backends.clear()
