@@ -95,6 +95,13 @@ class PeopleGroupAdmin(RowAdmin):
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
         """The service above has stored them."""
 
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Without the rows that say who is in it and what they may use."""
+        _listed, counts, needed, protected = super().get_deleted_objects(objs, request)
+        for field in PeopleGroup._meta.many_to_many:
+            counts.pop(str(field.remote_field.through._meta.verbose_name_plural), None)
+        return [str(group) for group in objs], counts, needed, protected
+
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         services.delete_group(user=acting(request), group=obj)
 

@@ -226,7 +226,7 @@ def test_what_may_follow_in_a_conversation_is_told_from_its_rows(owner: User, mo
     turn = queued(owner, model, titled=True)
     place = turn.conversation
     assert following(uuid4()) == Following(*[False] * 6)
-    assert following(place.pk) == Following(*[False] * 5, line=True)
+    assert following(place.pk) == Following(False, False, False, False, False, line=True)
     NextMessage.objects.create(conversation=place, text="And then?")
     assert following(place.pk) == Following(True, False, False, False, False, True)
     task = create_task(actor=Actor(owner), new=NewTask("A task"))
