@@ -98,8 +98,8 @@ class PeopleGroupAdmin(RowAdmin):
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Without the rows that say who is in it and what they may use."""
         _listed, counts, needed, protected = super().get_deleted_objects(objs, request)
-        for field in PeopleGroup._meta.many_to_many:
-            counts.pop(str(field.remote_field.through._meta.verbose_name_plural), None)
+        for rows in (getattr(PeopleGroup, field.name).through for field in PeopleGroup._meta.many_to_many):
+            counts.pop(str(rows._meta.verbose_name_plural), None)
         return [str(group) for group in objs], counts, needed, protected
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
