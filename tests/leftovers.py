@@ -21,7 +21,9 @@ def kept(marker: str) -> list[str]:
             cursor.execute(query, [f"%{marker}%"])
             found += [table] if cursor.fetchone() else []
     return found + [
-        each for url in (settings.STREAMS_URL, settings.CACHES["default"]["LOCATION"]) for each in held(url, marker)
+        each
+        for url in (settings.STREAMS_URL, settings.CACHES["default"]["LOCATION"])
+        for each in held(str(url), marker)
     ]
 
 
