@@ -80,7 +80,7 @@ def with_a_million() -> list[dict[str, Any]]:
     services = Services()
     try:
         urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
-        return separately("scripts.bench.message_search", **urls)
+        return separately("scripts.bench.retrieval.messages", **urls)
     finally:
         services.end()
 

@@ -1,6 +1,6 @@
 """How long the search in messages takes beside a million messages of 2,000 people, and beside a thousand of one.
 
-    DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m scripts.bench.message_search
+    DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m scripts.bench.retrieval.messages
 
 with services of its own; the numbers of `scripts.fill` may be given. Prints JSON. Filling the million takes a quarter
 of an hour. A person has 500 messages in both: what differs is what everybody else wrote.
