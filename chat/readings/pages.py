@@ -13,7 +13,7 @@ from chat.readings.planning import Coverage
 from chat.readings.services import coverage, spans_of
 from chat.rendering.markdown import render
 from chat.rendering.references import Source
-from chat.usage.services import spent, totals
+from chat.usage.services import Figures, spent, totals
 
 SHOWN = 50  # parts on one page
 
@@ -56,8 +56,8 @@ class ReadingView:
         return sum(bool(row.findings) for row in self.parts)
 
     @cached_property
-    def calls(self) -> Any:
-        """What its calls took so far, as `chat.usage.services.SUMS`."""
+    def calls(self) -> Figures:
+        """What its calls took so far."""
         return totals(ModelCall.objects.filter(reading=self.row.pk))
 
     @property
