@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0045_citations_of_readings'),
+        ('chat', '0047_index_of_deleted_messages'),
         ('files', '0005_rerankers'),
         ('llm', '0016_labels'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
