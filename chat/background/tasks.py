@@ -15,6 +15,7 @@ from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
+from chat.background import schedule
 from chat.conversations import erasing, titles
 from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
@@ -115,7 +116,7 @@ def write_title(turn_id: str) -> None:
 
 @shared_task(name="chat.tasks.sweep_turns")
 def sweep_turns() -> None:
-    """Runs every 5 s: ends what a dead worker left, and begins what it, or the broker, has lost."""
+    """Runs every 5 s, see `schedule`: ends what a dead worker left, and begins what it, or the broker, has lost."""
     turns, summaries = store.stale(), jobs.stale()
     for turn_id in turns.interrupted:
         background.carry(_recover(turn_id))
@@ -178,6 +179,7 @@ def tidy_conversations() -> None:
     """Runs every minute: what was deleted a day ago goes, and what was uploaded for an import that failed long ago;
     imports, their counts, and replays that nobody works on are taken up."""
     erasing.erase_due()
+    erasing.erase_messages()
     imports.sweep()
     for import_id in imports.unclaimed():
         enqueue("chat.tasks.import_conversations", import_id)
@@ -195,6 +197,7 @@ def _start(sender: Any, **kwargs: Any) -> None:
     if "turns" in hearing.queues:
         _taking = background.submit(take_turns())
     background.submit(hearing.keep())
+    background.submit(schedule.keep(lambda: hearing.deaf))
     background.submit(tell_queues(hearing.queues, lambda: hearing.deaf))
 
 

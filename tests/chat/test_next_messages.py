@@ -8,9 +8,11 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from chat.background import schedule
 from chat.background.tasks import sweep_turns
 from chat.models import Conversation, Message, NextMessage, Turn
 from chat.sending import services as sending
+from core import background
 from tests.chat.conversations import kill_worker, past
 from tests.chat.documents import upload
 from tests.conftest import Person
@@ -205,6 +207,13 @@ def left_behind(person: Person) -> Conversation:
 def test_a_worker_killed_before_it_sends_is_made_up_for(person: Person) -> None:
     place = left_behind(person)
     sweep_turns()
+    assert asked(person.caller, str(place.pk), 2)[1] == "Second."
+
+
+def test_without_beat_any_worker_makes_up_for_it(person: Person) -> None:
+    place = left_behind(person)
+    background.streams().delete(schedule.key_of("chat.tasks.sweep_turns"))
+    background.submit(schedule.look()).result()
     assert asked(person.caller, str(place.pk), 2)[1] == "Second."
 
 
