@@ -1,6 +1,5 @@
 """`/api/v1/usage/` and `/api/v1/me/usage/`: what model calls took and cost, all of the workspace or one's own."""
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.utils import timezone
@@ -8,7 +7,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers
 from rest_framework.pagination import PageNumberPagination
-from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -83,15 +82,16 @@ class UsageRowsSerializer(serializers.Serializer[Any]):
     results = UsageRowSerializer(many=True)
 
 
-class TableRenderer(BaseRenderer):
-    """All rows as CSV, for spreadsheets; a refusal has its code and sentence in two cells."""
+class TableRenderer(JSONRenderer):
+    """All rows as CSV, for spreadsheets; a refusal is JSON all the same."""
 
     media_type, format, charset = "text/csv", "csv", "utf-8"
 
-    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> str:
-        rows: list[Mapping[str, Any]] = data if isinstance(data, list) else [data]
-        head = list(rows[0]) if rows else list(UsageRowSerializer().fields)
-        return table([head, *(list(row.values()) for row in rows)])
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> Any:
+        if not isinstance(data, list):
+            return super().render(data, accepted_media_type, renderer_context)
+        head = list(UsageRowSerializer().fields)
+        return table([head, *([row[name] for name in head] for row in data)])
 
 
 class LinePages(PageNumberPagination):

@@ -120,19 +120,19 @@ class Used:
         within = {"day__lt": self._later or date.min, "day__lte": last or LAST_DAY, "day__gte": first or date.min}
         self._stored = {kind: kind._default_manager.filter(**within) for kind in STORED}
         self._days = UsageDay.objects.filter(**within)
-        every = ModelCall.objects.all() if calls is None else calls
-        asked = between(every.order_by(), zone, self._later, last)
         self._of_all = calls is None
-        self._calls: QuerySet[Any, Any] = asked.annotate(day_id=TruncDate("created", tzinfo=zone))
+        rows: Any = (ModelCall.objects.all() if calls is None else calls).order_by()
+        every = rows.annotate(day_id=TruncDate("created", tzinfo=zone))
+        self._every: QuerySet[Any, Any] = between(every, zone, first, last)
+        self._calls: QuerySet[Any, Any] = between(every, zone, self._later, last)
 
     def by(self, *names: str) -> dict[Any, Figures]:
         """By what stands in these columns of `ModelCall`, or in its `day_id`: the value, or a tuple of several."""
         stored = next((kind for kind, columns in STORED.items() if {*names} <= {*columns, "day_id"}), None)
-        rows: list[Iterable[dict[str, Any]]] = []
-        if stored is not None:
-            rows.append(self._stored[stored].values(*names).annotate(**OF_SUMS))
-        rows.append(self._called if {*names} <= {*NAMES, "day_id"} else self._calls.values(*names).annotate(**OF_CALLS))
-        return _together(names, rows)
+        if stored is None:  # as by conversation: of one person these are few
+            return _together(names, [self._every.values(*names).annotate(**OF_CALLS)])
+        later = self._called if stored is UsageSum else self._calls.values(*names).annotate(**OF_CALLS)
+        return _together(names, [self._stored[stored].values(*names).annotate(**OF_SUMS), later])
 
     @cached_property
     def _called(self) -> list[dict[str, Any]]:
