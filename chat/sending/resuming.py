@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def resume(conversation_id: UUID) -> bool:
-    """Whether the newest answer there goes on now: what it says is continued, or the question asked anew where it is empty.
+    """Whether the newest answer there goes on now: it is continued, or where it says nothing its question asked anew.
 
     Once: what is interrupted a second time waits for its person, since it may be what ends the workers. Not where a
     tool was called, which could act twice; not where a program waits for the answer itself, as one of OpenAI's protocol

@@ -47,7 +47,8 @@ def went_on(caller: Caller, turn: dict[str, str]) -> str:
     """The turn that goes on with an interrupted one, without anybody asking for it."""
 
     def look() -> str:
-        newest = Turn.objects.filter(conversation=UUID(turn["conversation"])).select_related("user_message").latest("pk")
+        turns = Turn.objects.filter(conversation=UUID(turn["conversation"]))
+        newest = turns.select_related("user_message").latest("pk")
         return str(newest.pk) if newest.user_message.text == CONTINUE else ""
 
     return str(until(look, "the interrupted answer goes on"))
