@@ -180,6 +180,7 @@ def tidy_conversations() -> None:
     """Runs every minute: what was deleted a day ago goes, and what was uploaded for an import that failed long ago;
     imports, their counts, and replays that nobody works on are taken up."""
     erasing.erase_due()
+    erasing.erase_messages()
     imports.sweep()
     for import_id in imports.unclaimed():
         enqueue("chat.tasks.import_conversations", import_id)
