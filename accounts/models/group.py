@@ -42,7 +42,7 @@ class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
         ]
         return self.filter(Q(everyone=True) | Q(pk__in=of_user[0]) | Q(pk__in=of_user[1]))
 
-    def of(self, user: AbstractBaseUser) -> "PeopleGroupQuerySet":
+    def of(self, user: AbstractBaseUser | AnonymousUser) -> "PeopleGroupQuerySet":
         """Those that the user is in."""
         mine = PeopleGroup.members.through.objects.filter(user_id=user.pk).values("peoplegroup")
         return self.filter(Q(everyone=True) | Q(pk__in=mine))
