@@ -123,6 +123,8 @@ WORDS: Mapping[str, str] = {
     "conversation.held": "Legal hold put on a conversation",
     "conversation.released": "Legal hold on a conversation ended",
     "conversation.imported": "Conversations imported",
+    "message.deleted": "Message deleted",
+    "message.restored": "Message restored",
     "share.made": "Link to a conversation made",
     "share.ended": "Link to a conversation ended",
     "file.given": "File given to a project",

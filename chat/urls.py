@@ -69,6 +69,7 @@ urlpatterns = [
     path("messages/<uuid:pk>/feedback/", branches.feedback, name="feedback"),
     path("messages/<uuid:pk>/mark/", branches.mark, name="mark"),
     path("messages/<uuid:pk>/delete/", branches.delete, name="delete_message"),
+    path("messages/<uuid:pk>/restore/", branches.restore, name="restore_message"),
     path("plan/", conversation.plan, name="plan_new"),
     path("c/<uuid:pk>/plan/", conversation.plan, name="plan"),
     path("pick/", file_picker.pick, name="pick"),

@@ -330,6 +330,7 @@ STATES = {
     "answering": "info",
     "summarising": "info",
     "drafting": "info",
+    "checking": "info",
     "ready": "warning",
     "waiting": "warning",
     "done": "success",

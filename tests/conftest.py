@@ -73,8 +73,6 @@ def django_db_setup(
     """The test database, also for tests without the django_db mark. It goes with the server it is on."""
     with django_db_blocker.unblock():
         _migrated_once()
-        with connection.cursor() as cursor:  # tests without a transaction are cleaned up by emptying every table
-            cursor.execute("ALTER TABLE audit_entry DISABLE TRIGGER audit_guard_all")
 
 
 def _migrated_once() -> None:
@@ -132,7 +130,11 @@ def application(workspace: Workspace, committed: None, settings: Settings) -> It
 
 @pytest.fixture
 def committed(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Access to the database without a transaction around the test: what it writes, the product's processes see."""
+    """Access to the database without a transaction around the test: what it writes, the product's processes see.
+
+    pytest-django's `transactional_db` is refused by the guard of the audit: it empties every table after the test, and
+    what migrations and `workspace` wrote, the tests after it need.
+    """
     with django_db_blocker.unblock():
         yield
 

@@ -167,7 +167,6 @@ class House:
             "share": f"/c/{place}/share/",
             "shared": link[link.index("/s/") :],
             "edit": f"/messages/{question}/edit/",
-            "delete": f"/messages/{question}/delete/",
             "message-menu": f"/messages/{turn['message']}/menu/",
         }
 

@@ -44,6 +44,8 @@ class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
 
     def of(self, user: AbstractBaseUser | AnonymousUser) -> "PeopleGroupQuerySet":
         """Those that the user is in."""
+        if user.pk is None:
+            return self.none()
         mine = PeopleGroup.members.through.objects.filter(user_id=user.pk).values("peoplegroup")
         return self.filter(Q(everyone=True) | Q(pk__in=mine))
 

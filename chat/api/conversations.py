@@ -413,6 +413,12 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
         page = self.paginate_queryset(sibling_rows(self.get_object())) or []
         return self.get_paginated_response(self.get_serializer(page, many=True).data)
 
+    @extend_schema(request=None, responses=MessageSerializer)
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, pk: str) -> Response:
+        """Takes a deletion back, with everything that went along, for 24 hours."""
+        return Response(self.get_serializer(branches.restore_message(user=self.person, pk=pk)).data)
+
     def perform_destroy(self, instance: Message) -> None:
         """With everything below it."""
         branches.delete_message(user=self.person, message=instance)

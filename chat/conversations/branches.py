@@ -7,18 +7,21 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from accounts.access.rights import models_of
 from accounts.models import User
+from audit.services import record
 from chat.models import Conversation, Message, Turn
-from chat.models.conversation_state import busy, idle, lock, require_owner
+from chat.models.conversation_state import busy, idle, lock, require_owner, visible_message
 from chat.models.summary import carry_marks
 from chat.models.tree import asked_together, below, newest_leaf, with_rows
 from chat.prompts.preview import chosen_files
 from chat.turns.submit import Ask, submit
 from core.errors import ProductError
+from core.requests import get_or_404
 from personas.services import rules_at
 
 CONTINUE = "Continue exactly where your last answer stopped."
@@ -87,7 +90,8 @@ def choose_branch(*, user: User, message: Message) -> Conversation:
 
 
 def delete_message(*, user: User, message: Message) -> Conversation:
-    """Deletes the message with everything below it. Raises `already_answering` (409) while an answer in there is live.
+    """Hides the message with everything below it: `restore_message` takes that back. Raises `already_answering` (409)
+    while an answer in there is live.
 
     When the branch on show goes, the newest one that is left below the message's parent is shown; where there is none
     below it, the branch that ends there has its marks.
@@ -102,12 +106,31 @@ def delete_message(*, user: User, message: Message) -> Conversation:
         above = message.parent_id
         if was_on_show and above and not Message.objects.filter(parent=above).exclude(pk=message.pk).exists():
             carry_marks(conversation.pk, conversation.leaf_id, above, [above])
-        # All at once: Django would otherwise go down the tree call by call, and a long branch is too deep for that.
-        Message.objects.filter(pk__in=doomed).delete()
+        Message.objects.filter(pk__in=doomed).update(deleted=timezone.now())
+        # Whoever sends the same once more, sends something new.
+        Turn.objects.filter(answer__in=doomed).update(idempotency_key=None)
+        record(user=user, action="message.deleted", row=message)
         if was_on_show:
             conversation.leaf_id = _left(conversation, message.parent_id)
             conversation.save(update_fields=["leaf"])
     return conversation
+
+
+def restore_message(*, user: User, pk: object) -> Message:
+    """Brings back what was deleted with the message, and shows its branch.
+
+    Raises `not_found` for what was not deleted, went with a message above it, or longer ago than `RESTORABLE_FOR`, and
+    what `idle` raises.
+    """
+    restorable = Message.with_deleted.restorable_by(user).select_related("conversation")
+    message = get_or_404(restorable, pk, "deleted message")
+    with idle(user, message.conversation) as conversation:
+        back = [row.id for row in below(message.pk)]
+        Message.with_deleted.filter(pk__in=back).update(deleted=None)
+        conversation.leaf_id = newest_leaf(message.pk)
+        conversation.save(update_fields=["leaf"])
+        record(user=user, action="message.restored", row=message)
+    return visible_message(user, message.pk)
 
 
 def give_feedback(*, user: User, message: Message, feedback: str) -> Message:
@@ -185,7 +208,7 @@ def side_by_side(answer: Message) -> list[Message]:
 
 
 def removal(message: Message) -> str:
-    """What goes when the message is deleted, in words."""
+    """What goes when the message is deleted, or went with it, in words."""
     asked = sum(row.role == Message.Role.USER for row in below(message.pk))
     what = ngettext("%(count)d message and its answers", "%(count)d messages and their answers", asked)
     words = what % {"count": asked}

@@ -1,4 +1,5 @@
-"""Conversations erased for good: their rows, what Redis keeps of their answers, and files that came for them alone.
+"""Conversations erased for good: their rows, what Redis keeps of their answers, and files that came for them alone;
+messages a day after they were deleted.
 
 A temporary conversation is erased when its owner closes it, or when its day is over; the others a day after they were
 deleted, or as many days after their last message as a group of their owner or the workspace keeps them. What is under
@@ -16,7 +17,7 @@ from django.utils import timezone
 from accounts.models import PeopleGroup, User
 from accounts.models.workspace import workspace_at
 from audit.services import record
-from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation, Tag, Turn
+from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation, Message, Tag, Turn
 from chat.readings import services as readings
 from chat.realtime.event_stream import forget
 from core.errors import ProductError
@@ -45,6 +46,24 @@ def erase_due() -> int:
     for conversation in found:
         erase(conversation)
     return len(found)
+
+
+def erase_messages() -> int:
+    """Erases messages that were deleted too long ago to be restored. Returns how many those were."""
+    over = Message.with_deleted.filter(deleted__lt=timezone.now() - RESTORABLE_FOR, conversation__in=_free())
+    places = over.order_by("conversation").values_list("conversation", flat=True).distinct()
+    return sum(_erase_messages(over.filter(conversation=place)) for place in list(places[:AT_ONCE]))
+
+
+@transaction.atomic
+def _erase_messages(rows: QuerySet[Message]) -> int:
+    """Of one conversation. All at once: Django would otherwise go down the tree call by call, and a long branch is too
+    deep for that."""
+    doomed = list(rows.values_list("pk", flat=True))
+    turns = list(Turn.objects.filter(answer__in=doomed).values_list("pk", flat=True))
+    transaction.on_commit(partial(forget, turns))
+    Message.with_deleted.filter(pk__in=doomed).delete()
+    return len(doomed)
 
 
 def erase_old() -> int:

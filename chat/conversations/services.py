@@ -5,11 +5,11 @@ One that is deleted is hidden at once, and gone a day later; a temporary one is 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import Count
+from django.db import models, transaction
+from django.db.models import Count, QuerySet
 from django.utils import timezone
 
 from accounts.access.rights import models_of
@@ -17,7 +17,7 @@ from accounts.models import User
 from accounts.realtime import News, tell
 from audit.services import record
 from chat.conversations.erasing import erase, is_held, require_lasting
-from chat.models import Conversation, Tag, Turn
+from chat.models import Conversation, Message, Tag, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
 from core.errors import NotFound, ProductError
@@ -26,6 +26,7 @@ from llm.models import Model
 from personas.models import Persona
 from projects.models import Project
 
+Row = TypeVar("Row", bound=models.Model)
 MAX_TITLE = 200
 # Where a conversation is listed, and as what.
 LISTING = ("title", "project", "archived", "pinned", "tags")
@@ -222,7 +223,17 @@ def restore_conversation(*, user: User, pk: object) -> Conversation:
 
 def deleted_conversation(user: User, pk: str | None) -> Conversation | None:
     """The one that was deleted and can be restored, if there is such a one."""
+    return _named(Conversation.objects.restorable_by(user), pk)
+
+
+def deleted_message(user: User, pk: str | None) -> Message | None:
+    """As `deleted_conversation`."""
+    return _named(Message.with_deleted.restorable_by(user), pk)
+
+
+def _named(rows: QuerySet[Row], pk: str | None) -> Row | None:
+    """As an address has it, which may be anything."""
     try:
-        return Conversation.objects.restorable_by(user).filter(pk=UUID(pk or "")).first()
+        return rows.filter(pk=UUID(pk or "")).first()
     except ValueError:
         return None

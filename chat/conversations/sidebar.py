@@ -21,7 +21,8 @@ from django.utils.translation import gettext as _
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.conversations.services import MOST_PINNED, deleted_conversation
+from chat.conversations.branches import removal
+from chat.conversations.services import MOST_PINNED, deleted_conversation, deleted_message
 from chat.models import Conversation, Run, Tag, Turn
 from chat.realtime.events import Approval
 from core.errors import ProductError
@@ -201,4 +202,6 @@ def side_context(request: Request) -> dict[str, Any]:
         context["deleted_several"] = Conversation.objects.restorable_by(request.user).filter(pk__in=kept)
     elif gone:
         context["deleted"] = deleted_conversation(request.user, gone)
+    elif message := deleted_message(request.user, request.GET.get("deleted_message")):
+        context["deleted_message"] = {"row": message, "words": removal(message)}
     return context

@@ -156,6 +156,23 @@ def text_in(parts: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(part["text"] for part in parts if part["type"] == "text" and part["text"])
 
 
+class MessageQuerySet(OfConversation["Message"]):
+    def restorable_by(self, user: AbstractBaseUser | AnonymousUser) -> "MessageQuerySet":
+        """Deleted, but not longer ago than that can be undone, and what they stood below was not."""
+        rows = self.visible_to(user).filter(deleted__gt=timezone.now() - RESTORABLE_FOR)
+        return rows.filter(Q(parent=None) | Q(parent__deleted=None))
+
+
+class MessageManager(models.Manager["Message"]):
+    """Those that are not deleted: whatever reads messages by `objects`, or from another row, finds no others."""
+
+    def get_queryset(self) -> MessageQuerySet:
+        return MessageQuerySet(self.model, using=self._db).filter(deleted=None)
+
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> MessageQuerySet:
+        return self.get_queryset().visible_to(user)
+
+
 class Message(models.Model):
     """`parts` is a list of objects, each with a `type`: text, reasoning, tool_call, tool_result or file.
 
@@ -166,6 +183,8 @@ class Message(models.Model):
     something left the workspace, `outgoing` (`core.net.outgoing.Sent`).
     An answer holds the whole turn in one row, in the order in which it happened.
     `tokens` maps a tokenizer's name to the count of what the model sees of this message, without overhead.
+    A message is deleted with all below it, at one moment, which tells what is restored together; so above one that is
+    there, nothing is deleted. `with_deleted` has all of them.
     """
 
     class Role(models.TextChoices):
@@ -208,11 +227,16 @@ class Message(models.Model):
     feedback = models.CharField(max_length=10, choices=Feedback, blank=True, default=Feedback.NONE)
     depth = models.PositiveIntegerField(default=0, help_text="Number of messages above it on its branch.")
     created = models.DateTimeField(auto_now_add=True)
+    deleted = models.DateTimeField(null=True, editable=False, help_text="Hidden since then; gone a day later.")
 
-    objects = OfConversation["Message"].as_manager()
+    objects = MessageManager()
+    with_deleted = MessageQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar = ["id"]
+        indexes: ClassVar = [
+            models.Index(fields=["deleted"], condition=Q(deleted__isnull=False), name="message_deleted"),
+        ]
         constraints: ClassVar = [
             models.CheckConstraint(
                 condition=Q(parent=None, depth=0) | Q(parent__isnull=False, depth__gt=0), name="message_depth_of_root"
@@ -277,6 +301,13 @@ def asked_with() -> Any:
 
 
 class TurnQuerySet(OfConversation["Turn"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
+        return super().visible_to(user).there()
+
+    def there(self) -> Self:
+        """Without those of deleted answers."""
+        return self.filter(answer__deleted=None)
+
     def live(self) -> "TurnQuerySet":
         return self.filter(status__in=Turn.LIVE)
 

@@ -34,18 +34,21 @@ class Reading(models.Model):
     numbers, from 1. `text_sha256` is of the text that they divide. `calls`, `tokens` and `cost` (US dollars) are the
     most that its person was shown and agreed to; `asked` counts the calls begun since then. `only_answer`: parts that
     are not read stay so. `citation_check`: how many sentences of the answer were `checked` against what they cite, the
-    `doubts` in the form of the event `CITATION_CHECK`, and a `note` where the model that checks them failed; None where
-    nothing was. `code` and `detail` say why it ended; `attempt` counts claims, `tries` those without progress.
+    `doubts` in the form of the event `CITATION_CHECK`, and a `note` where not all of it was done; None where nothing
+    was. `code` and `detail` say why it ended; `attempt` counts claims, `tries` those without progress.
+
+    While it is `CHECKING`, the answer is there: whatever ends it then makes it `DONE`.
     """
 
     class Status(models.TextChoices):
         QUEUED = "queued", _("Waiting")
         RUNNING = "running", _("Reading")
+        CHECKING = "checking", _("Checking citations")
         DONE = "done", _("Done")
         STOPPED = "stopped", _("Stopped")
         FAILED = "failed", _("Failed")
 
-    LIVE = (Status.QUEUED, Status.RUNNING)
+    LIVE = (Status.QUEUED, Status.RUNNING, Status.CHECKING)
     MAX_QUESTION = 10_000  # characters
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -80,7 +83,9 @@ class Reading(models.Model):
         ordering: ClassVar = ["-id"]
         indexes: ClassVar = [
             models.Index(
-                fields=["heartbeat"], condition=Q(status__in=["queued", "running"]), name="reading_live_heartbeat"
+                fields=["heartbeat"],
+                condition=Q(status__in=["queued", "running", "checking"]),
+                name="reading_live_heartbeat",
             )
         ]
 

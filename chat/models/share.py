@@ -1,8 +1,9 @@
 """Links under which anybody may read a conversation as it was."""
 
 import secrets
-from typing import ClassVar
+from typing import ClassVar, Self
 
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -17,16 +18,20 @@ def new_token() -> str:
 
 
 class ShareQuerySet(OfConversation["Share"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
+        return super().visible_to(user).filter(leaf__deleted=None)
+
     def readable(self) -> "ShareQuerySet":
         """By whoever has the link, and its password where it has one, while the workspace has links."""
         off = models.Exists(Workspace.objects.filter(sharing=False))
         open_ = Q(expires=None) | Q(expires__gt=timezone.now())
-        return self.filter(~off, open_, conversation__deleted=None, conversation__owner__is_active=True)
+        there = Q(conversation__deleted=None, leaf__deleted=None)
+        return self.filter(~off, open_, there, conversation__owner__is_active=True)
 
 
 class Share(models.Model):
     """The branch that ended at `leaf` when the link was made. What is written later is not in it: messages never
-    change, so the leaf is a snapshot. Deleting one of its messages ends the link.
+    change, so the leaf is a snapshot. Deleting one of its messages ends the link, until that is taken back.
 
     The token is kept as it is, so that its owner can copy the link again: who can read this table can read the
     messages beside it, so a hash would hide nothing from them. A password is one that people choose, so it is hashed.

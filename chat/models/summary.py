@@ -5,10 +5,11 @@ import zoneinfo
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connection, models
 from django.db.models import Q
 from uuid_utils.compat import uuid7
@@ -18,6 +19,9 @@ from personas.texts import Texts
 
 
 class SummaryQuerySet(OfConversation["Summary"]):
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
+        return super().visible_to(user).filter(last__deleted=None)
+
     def in_force(self) -> "SummaryQuerySet":
         return self.filter(withdrawn=None)
 
@@ -28,8 +32,8 @@ class Summary(models.Model):
 
     A row never changes but for `withdrawn`: an edited, rebuilt or longer summary is a new row that `supersedes` it.
     `sections` is a list of `{"name", "text"}`, oldest part first, names as in `chat.context.summary.SECTION_SHARES`.
-    `shortened` lists the ids of messages that were too long to be summarised whole. Deleting `last` deletes the row,
-    and so does deleting anything above it.
+    `shortened` lists the ids of messages that were too long to be summarised whole. Deleting `last` hides the row
+    and then deletes it, and so does deleting anything above it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

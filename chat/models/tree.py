@@ -23,12 +23,13 @@ WITH RECURSIVE branch AS (
 SELECT id FROM branch
 """
 
-# Walks down from a message by its children.
+# Walks down from a message by its children, as far as they were deleted at the same time, or not at all.
 _BELOW = """
 WITH RECURSIVE below AS (
-    SELECT id, parent_id, role FROM chat_message WHERE id = %s
+    SELECT id, parent_id, role, deleted FROM chat_message WHERE id = %s
     UNION ALL
-    SELECT m.id, m.parent_id, m.role FROM chat_message m JOIN below b ON m.parent_id = b.id
+    SELECT m.id, m.parent_id, m.role, m.deleted FROM chat_message m
+    JOIN below b ON m.parent_id = b.id AND m.deleted IS NOT DISTINCT FROM b.deleted
 )
 SELECT id, parent_id, role FROM below
 """
@@ -93,7 +94,7 @@ class Below(NamedTuple):
 
 
 def below(message_id: UUID) -> list[Below]:
-    """The message and everything under it, in all branches."""
+    """The message and everything under it, in all branches; of a deleted one what was deleted with it."""
     with connection.cursor() as cursor:
         cursor.execute(_BELOW, [message_id])
         return [Below(*row) for row in cursor.fetchall()]

@@ -19,7 +19,8 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from accounts.realtime import News, tell
-from chat.citations.judging import checked
+from chat.citations.judging import checked, judged
+from chat.citations.services import Check
 from chat.models import ModelCall, Reading, ReadingPart
 from chat.readings import asking, checking, planning, services
 from chat.readings.planning import Budget
@@ -40,6 +41,8 @@ IN_A_ROW = 3  # parts that fail one after another; then the provider is given up
 MAX_TRIES = 3  # claims without progress
 LONGEST = 60_000  # characters of an answer; a model that never ends is cut off
 TOO_LONG = "context_too_long"
+AT_WORK = (Reading.Status.RUNNING, Reading.Status.CHECKING)
+NOT_CHECKED = "The check of what the answer cites was ended before it was done."
 
 logger = logging.getLogger(__name__)
 
@@ -78,14 +81,15 @@ class _Work:
 
 def unclaimed() -> list[UUID]:
     """Readings that wait for a worker, or whose worker is gone."""
-    waiting, running = (Reading.objects.filter(status=each) for each in Reading.LIVE)
-    gone = list(background.silent(running).values_list("pk", flat=True))
-    return [*background.unclaimed(waiting), *gone]
+    gone = list(background.silent(Reading.objects.filter(status__in=AT_WORK)).values_list("pk", flat=True))
+    return [*background.unclaimed(Reading.objects.filter(status=Reading.Status.QUEUED)), *gone]
 
 
 def claim(pk: UUID) -> Reading | None:
-    """The reading, now ours; None when somebody else has it, or it ended. One that makes no progress is given up."""
-    waiting, running = (Reading.objects.filter(status=each) for each in Reading.LIVE)
+    """The reading, now ours; None when somebody else has it, or it ended. One that makes no progress is given up, and
+    one that was answered when its worker went is done."""
+    services.settle(background.silent(Reading.objects.filter(pk=pk)))
+    waiting, running = (Reading.objects.filter(status=each) for each in (Reading.Status.QUEUED, Reading.Status.RUNNING))
     free = waiting | background.silent(running)
     counted = {"attempt": F("attempt") + 1, "tries": F("tries") + 1}
     if not background.claim(free, pk, status=Reading.Status.RUNNING, **counted):
@@ -111,7 +115,7 @@ async def run(pk: UUID) -> None:
     except asyncio.CancelledError:
         long_ago = timezone.now() - timedelta(minutes=1)
         again = {"status": Reading.Status.QUEUED, "tries": 0, "heartbeat": long_ago}
-        await asyncio.shield(persistently(lambda: rows.update(**again)))
+        await asyncio.shield(persistently(lambda: services.settle(rows) or rows.update(**again)))
         raise
     except _Lost:
         logger.info("reading %s was stopped, or is another worker's", pk)
@@ -128,11 +132,11 @@ async def run(pk: UUID) -> None:
 
 def _rows(reading: Reading) -> QuerySet[Reading]:
     """The reading, while it is this claim's."""
-    return Reading.objects.filter(pk=reading.pk, attempt=reading.attempt, status=Reading.Status.RUNNING)
+    return Reading.objects.filter(pk=reading.pk, attempt=reading.attempt, status__in=AT_WORK)
 
 
 def _end(reading: Reading, **fields: Any) -> None:
-    if _rows(reading).update(finished=timezone.now(), **fields):
+    if not services.settle(_rows(reading)) and _rows(reading).update(finished=timezone.now(), **fields):
         tell(reading.person_id, News.READINGS)
 
 
@@ -303,7 +307,7 @@ async def _answer(work: _Work) -> None:
             raise ProductError("notes_do_not_fit", detail)
         rows = [row for first, end in groups for row in await _folded(work, level, rows[first:end])]
     if not rows:
-        await on_database(_finish, work, Said(), None)
+        await on_database(_keep, work, Said(), Reading.Status.DONE)
         return
     percent = await on_database(_percent, work)
     reading, notes = work.reading, [row.findings for row in rows]
@@ -311,16 +315,20 @@ async def _answer(work: _Work) -> None:
     said = await _asked(work, messages, work.budget.answer)
     if said.unread:
         raise ProductError("notes_cut", "The model's server did not read all that was found. Choose another model.")
-    await on_database(_finish, work, said, await _checked(work, said))
+    await on_database(_keep, work, said, Reading.Status.CHECKING)
+    await _check(work, _kept(said))
 
 
-async def _checked(work: _Work, said: Said) -> dict[str, Any] | None:
-    """The answer held against what it cites, as `Reading.citation_check` has it."""
+async def _check(work: _Work, answer: str) -> None:
+    """Holds the answer against what it cites. What was found so far is kept before the model that checks is asked."""
     reading = work.reading
     charge = Charge(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk)
-    find = partial(checking.check, reading, work.text, _kept(said))
-    found, note = await checked(find, charge, work.texts, work.checker)
-    return {"checked": found[0].checked, "doubts": found[0].doubts, "note": note} if found else None
+    found, note = await checked(partial(checking.check, reading, work.text, answer), charge, work.texts, None)
+    if found and work.checker is not None:
+        await on_database(_keep_check, work, found, NOT_CHECKED)
+        found, note = await judged(found, charge, work.texts, work.checker)
+    await on_database(_keep_check, work, found, note)
+    await on_database(services.settle, work.ours)
 
 
 def _found(work: _Work) -> list[ReadingPart]:
@@ -353,11 +361,16 @@ async def _folded(work: _Work, level: int, group: Sequence[ReadingPart]) -> list
     return [row] if row.findings else []
 
 
-def _finish(work: _Work, said: Said, check: dict[str, Any] | None) -> None:
-    """Raises `_Lost`."""
+def _keep(work: _Work, said: Said, status: Reading.Status) -> None:
+    """The answer, before it is checked: a stop or a crash from here on does not cost it. Raises `_Lost`."""
     code = "answer_cut_off" if said.cut_off else ""
     detail = "The answer ends where the model had no room for more." if said.cut_off else ""
-    answer = {"answer": _kept(said), "citation_check": check, "code": code, "detail": detail}
-    if not work.ours.update(status=Reading.Status.DONE, finished=timezone.now(), **answer):
-        raise _Lost
-    tell(work.reading.person_id, News.READINGS)
+    fields: dict[str, Any] = {"status": status, "answer": _kept(said), "code": code, "detail": detail}
+    unchecked = {"checked": 0, "doubts": [], "note": NOT_CHECKED} if status == Reading.Status.CHECKING else None
+    _require_ours(work, **fields, citation_check=unchecked, finished=timezone.now())
+
+
+def _keep_check(work: _Work, found: Sequence[Check], note: str) -> None:
+    """Raises `_Lost`."""
+    check = {"checked": found[0].checked, "doubts": found[0].doubts, "note": note} if found else None
+    _require_ours(work, citation_check=check)

@@ -194,11 +194,23 @@ def stop_reading(*, user: User, reading: Reading) -> Reading:
     if reading.person_id != user.pk and not has_right(user, "change", reading):
         raise NotFound("reading")
     ended = {"status": Reading.Status.STOPPED, "code": "stopped", "detail": "", "finished": timezone.now()}
-    if not Reading.objects.live().filter(pk=reading.pk).update(**ended):
+    rows = Reading.objects.live().filter(pk=reading.pk)
+    if not settle(rows) and not rows.update(**ended):
         raise ProductError("not_running", "This is not being read any more. Reload the page.", status=409)
     tell(reading.person_id, News.READINGS)
     reading.refresh_from_db()
     return reading
+
+
+def settle(rows: QuerySet[Reading]) -> bool:
+    """Whether the one of these rows was answered already, and is done with that: its citations as far as they were
+    checked."""
+    answered = rows.filter(status=Reading.Status.CHECKING)
+    person = answered.values_list("person", flat=True).first()
+    if person is None or not answered.update(status=Reading.Status.DONE, finished=timezone.now()):
+        return False
+    tell(person, News.READINGS)
+    return True
 
 
 def remove_reading(*, user: User, reading: Reading) -> None:

@@ -35,7 +35,7 @@ NOTHING: CacheEntry = {
 def stored_turns() -> QuerySet[Turn]:
     """Those whose answers are complete and that have a report, with what planning them needs."""
     related = ("conversation__owner", "conversation__persona__budget_profile", "user_message", "answer__parent")
-    rows = Turn.objects.exclude(status__in=Turn.LIVE).filter(report__has_key="calls").select_related(*related)
+    rows = Turn.objects.there().exclude(status__in=Turn.LIVE).filter(report__has_key="calls").select_related(*related)
     return rows.annotate(run_step=Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk")))
 
 

@@ -42,7 +42,8 @@ class Scope:
 
     def files(self) -> QuerySet[File]:
         marks = marks_on(self.conversation.pk, self.conversation.leaf_id)
-        attached = Attachment.objects.filter(message__conversation=self.conversation, file__isnull=False)
+        here = {"message__conversation": self.conversation, "message__deleted": None}
+        attached = Attachment.objects.filter(**here, file__isnull=False)
         attached = attached.exclude(message__in=marks.excluded)
         for question, files in marks.files.items():
             attached = attached.exclude(message=question, file__in=files)

@@ -1,11 +1,13 @@
 """The pages and fragments for what is done to a message: its menu, editing, switching, continuing, shortening,
 deleting, marks, feedback."""
 
+from urllib.parse import urlencode
 from uuid import UUID, uuid4
 
 from django.http import HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.views.decorators.http import require_POST
 from django_htmx.http import trigger_client_event
 
 from accounts.access.sessions import SignedInRequest as Request
@@ -69,14 +71,17 @@ def shorten(request: Request, message: Message) -> HttpResponse:
     return _to(message.conversation_id, turns[0].answer_id)
 
 
-@with_row(visible_message, "GET", "POST")
+@with_row(visible_message)
 def delete(request: Request, message: Message) -> HttpResponse:
-    """Asks first, and says what goes."""
-    if request.method == "GET":
-        context = {"message": message, "conversation": message.conversation, "words": branches.removal(message)}
-        return render(request, "chat/delete.html", context)
+    """The page then says what went, and how that is taken back."""
     branches.delete_message(user=request.user, message=message)
-    return _to(message.conversation_id, message.parent_id)
+    return _to(message.conversation_id, message.parent_id, deleted_message=message.pk)
+
+
+@require_POST
+def restore(request: Request, pk: UUID) -> HttpResponse:
+    message = branches.restore_message(user=request.user, pk=pk)
+    return _to(message.conversation_id, message.pk)
 
 
 @with_row(visible_message)
@@ -113,7 +118,10 @@ def _form(request: Request, message: Message, status: int = 200, **more: object)
     return render(request, "chat/_edit.html" if request.htmx else "chat/edit.html", context, status=status)
 
 
-def _to(conversation: UUID, message: UUID | None) -> HttpResponseRedirect:
+def _to(conversation: UUID, message: UUID | None, **asked: UUID) -> HttpResponseRedirect:
     """The conversation, at a message: switching branches does not lose the place."""
-    place = f"?at={message}#m-{message}" if message else ""
-    return HttpResponseRedirect(reverse("chat:conversation", args=[conversation]) + place)
+    if message:
+        asked["at"] = message
+    place = f"#m-{message}" if message else ""
+    query = f"?{urlencode(asked)}" if asked else ""
+    return HttpResponseRedirect(reverse("chat:conversation", args=[conversation]) + query + place)

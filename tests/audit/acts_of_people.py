@@ -169,6 +169,18 @@ def _(w: World) -> None:
     w.post(f"/c/{made.pk}/restore/")
 
 
+@page("message.deleted")
+def _(w: World) -> None:
+    w.post(f"/messages/{w.conversation(w.olga).leaf_id}/delete/")
+
+
+@page("message.restored")
+def _(w: World) -> None:
+    leaf = w.conversation(w.olga).leaf_id
+    w.post(f"/messages/{leaf}/delete/")
+    w.post(f"/messages/{leaf}/restore/")
+
+
 @page("reading.begun")
 def _(w: World) -> None:
     w.model()

@@ -171,7 +171,7 @@ def test_a_shorter_answer_is_asked_for_with_the_text_of_the_workspace(caller: Ca
 
 def test_a_deleted_message_takes_what_is_below_and_leaves_the_rest(caller: Caller) -> None:
     place = caller.conversation()
-    asked(caller, place, "One.", "A.")
+    first = asked(caller, place, "One.", "A.")
     second = asked(caller, place, "Two.", "B.")
     third = asked(caller, place, "Three.", "C.")
     assert caller.http.delete(f"messages/{second['user_message']}/").status_code == 204
@@ -179,6 +179,11 @@ def test_a_deleted_message_takes_what_is_below_and_leaves_the_rest(caller: Calle
     for turn in (second, third):
         assert caller.http.get(f"messages/{turn['message']}/").status_code == 404
         assert caller.http.get(f"turns/{turn['id']}/").status_code == 404
+    planned = str(caller.post(f"conversations/{place}/plan/", {"text": "And?"}, expect=200))
+    seen = [turn["message"] in planned for turn in (first, second, third)]
+    assert seen == [True, False, False]
+    assert caller.post(f"messages/{second['user_message']}/restore/", expect=200)["id"] == second["user_message"]
+    assert said(caller, place) == ["One.", "A.", "Two.", "B.", "Three.", "C."]
 
 
 def test_after_a_deletion_the_branch_beside_is_on_show(caller: Caller) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -146,6 +147,40 @@ def test_the_model_that_checks_citations_is_in_the_plan_and_looks_at_the_answer(
     ]
     [call] = ModelCall.objects.filter(reading=reading.pk, purpose="citations")
     assert (call.model, call.person) == (judge, person.user)
+
+
+def compared(reading: Reading) -> int:
+    """Sentences of its answer."""
+    reading.refresh_from_db()
+    return int((reading.citation_check or {}).get("checked", 0))
+
+
+def test_a_stop_or_a_crash_while_citations_are_checked_keeps_the_answer_with_a_note(
+    application: Application, person: Person, model: Model
+) -> None:
+    name = application.model.set_script(uuid4().hex, HANGS)
+    judge = Model.objects.create(provider=model.provider, name=name, context_window=16_000)
+    file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
+    workspace.change(user=None, fields={"citation_model": judge})
+    try:
+        readings = [begun(person, asked(file, model, SAYS)) for _ in range(2)]
+        for reading in readings:
+            until(partial(compared, reading), "the rules have looked at it")
+    finally:
+        Workspace.objects.all().delete()
+    stopped, crashed = readings
+    with pytest.raises(ProductError, match="reading_running"):
+        services.remove_reading(user=person.user, reading=stopped)
+    services.stop_reading(user=person.user, reading=stopped)
+    Reading.objects.filter(pk=crashed.pk).update(heartbeat=timezone.now() - timedelta(minutes=5))
+    assert crashed.pk in jobs.unclaimed()
+    submit(jobs.run(crashed.pk)).result()
+    for reading in readings:
+        reading.refresh_from_db()
+        assert (reading.status, reading.answer, reading.code) == (Reading.Status.DONE, SAYS, "")
+        assert reading.citation_check["checked"] == 2 and len(reading.citation_check["doubts"]) == 1
+        page = signed_in(person.user).get(f"/readings/{reading.pk}/").content.decode()
+        assert jobs.NOT_CHECKED in page and "90 kg" in page
 
 
 def test_a_part_that_the_model_finds_too_long_is_divided(

@@ -1,11 +1,21 @@
-"""The process that puts what is due into the queues knows tasks by their names."""
+"""The process that puts what is due into the queues knows tasks by their names, and is missed by nobody."""
 
+import asyncio
 import subprocess
 import sys
 
+import pytest
+import redis
 from django.conf import settings
+from pytest_django.fixtures import Settings
 
+from chat.background import schedule
+from config import service_urls
 from config.celery import app
+from files.tasks import sweep_files
+
+SCHEDULED = sorted(str(each["task"]) for each in settings.CELERY_BEAT_SCHEDULE.values())
+ELSEWHERE = service_urls.redis(settings.REDIS_URL, service_urls.CACHE_DB)  # where no running worker looks
 
 
 def test_it_does_without_django_and_its_names_are_those_of_tasks() -> None:
@@ -15,4 +25,17 @@ def test_it_does_without_django_and_its_names_are_those_of_tasks() -> None:
     )
     assert ran.stdout.split() == ["False", *settings.CELERY_BEAT_SCHEDULE]
     app.loader.import_default_modules()
-    assert {each["task"] for each in settings.CELERY_BEAT_SCHEDULE.values()} <= set(app.tasks)
+    assert set(SCHEDULED) <= set(app.tasks) and set(SCHEDULED) >= schedule.AT_ONCE
+
+
+@pytest.mark.django_db
+def test_what_nobody_has_run_in_time_is_one_workers(settings: Settings) -> None:
+    settings.STREAMS_URL = ELSEWHERE
+    with redis.Redis.from_url(ELSEWHERE) as connection:
+        connection.delete(*map(schedule.key_of, SCHEDULED))
+        sweep_files.apply()  # as a worker that beat's message has reached
+        others = [each for each in SCHEDULED if each != "files.tasks.sweep_files"]
+        assert (sorted(asyncio.run(schedule.overdue())), asyncio.run(schedule.overdue())) == (others, [])
+        assert 5_000 < int(str(connection.pttl(schedule.key_of("files.tasks.sweep_files")))) <= 10_000
+        connection.delete(schedule.key_of("chat.tasks.sweep_turns"))  # its time is over
+    assert asyncio.run(schedule.overdue()) == ["chat.tasks.sweep_turns"]

@@ -189,17 +189,18 @@ def test_what_nobody_claims_is_told_once_in_ten_seconds(waiting: Import) -> None
     assert background.unclaimed(queued) == []
 
 
-@pytest.mark.django_db(transaction=True)
-def test_who_is_at_work_is_heard_of_until_the_claim_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_at_work_is_heard_of_until_the_claim_is_lost(committed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "EVERY", 0.01)
     long_ago = timezone.now() - timedelta(days=1)
-    job = Import.objects.create(owner=User.objects.create_user("olga"), name="export", status=Import.Status.RUNNING)
+    owner = User.objects.create_user(f"olga-{uuid4().hex}")
+    job = Import.objects.create(owner=owner, name="export", status=Import.Status.RUNNING)
     rows = Import.objects.filter(pk=job.pk)
     rows.update(heartbeat=long_ago)
     with background.heartbeat(rows.filter(attempt=job.attempt)):
         until(lambda: rows.filter(heartbeat__gt=long_ago).exists(), "a heartbeat")
         rows.update(attempt=job.attempt + 1, heartbeat=long_ago)
     assert rows.get().heartbeat == long_ago
+    owner.delete()
 
 
 def test_work_for_the_database_that_raises_stop_iteration_ends_whoever_waits() -> None:

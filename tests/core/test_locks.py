@@ -12,7 +12,7 @@ TAKE = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
 
 
 @pytest.fixture
-def other(transactional_db: None) -> Iterator[BaseDatabaseWrapper]:
+def other(committed: None) -> Iterator[BaseDatabaseWrapper]:
     """A second connection to the same database, as another process has one."""
     second = connection.copy()
     yield second

@@ -24,6 +24,7 @@ from tests.e2e.conftest import (
     who_answers,
 )
 from tests.e2e.conversation_steps import model_to_answer_again
+from tests.e2e.file_steps import chip, text_file
 from tests.e2e.key_steps import FOCUSED, Keys
 from tests.product import Product
 from tests.projects.uploads import uploaded
@@ -315,10 +316,19 @@ def put_together_by_keys(look: Look, keys: Keys) -> None:
     expect(field(page)).to_have_value("Write to Lan.")
 
     keys.open("Attach files")
+    with page.expect_file_chooser() as chooser:
+        keys.open("Upload…")
+    chooser.value.set_files([text_file("memo.txt", "A memo.")])
+    expect(page.get_by_role("button", name="Attach files")).to_be_focused()
+    expect(chip(page, "memo.txt")).to_have_attribute("data-status", "ready")
+    keys.open("Remove memo.txt", back=True)
+    expect(chip(page, "memo.txt")).to_have_count(0)
+
+    keys.open("Attach files")
     keys.open("From your files…")
     picker = page.get_by_role("dialog", name="Choose from your files")
     expect(picker.get_by_label("Search your files")).to_be_focused()
-    expect(picker.locator(".pick-name")).to_have_text(["annex.txt", "contract.txt"])
+    expect(picker.locator(".pick-name")).to_have_text(["memo.txt", "annex.txt", "contract.txt"])
     keys.open("Choose")
     expect(picker.get_by_role("button", name="Chosen")).to_be_disabled()
     keys.press("Escape")
