@@ -254,7 +254,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {
         "MessageRole": "chat.models.Message.Role",
-        "MemberRole": "projects.models.Membership.Role",
+        "MemberRole": "accounts.models.Role",
         "EffortEnum": "llm.models.Effort",
         "LanguageEnum": LANGUAGES,
         "ReadingStatus": "chat.models.Reading.Status",
