@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0013_joining'),
-        ('chat', '0048_readings_check_citations'),
+        ('chat', '0050_fill_files_of_readings'),
         ('projects', '0005_web_access'),
     ]
 
