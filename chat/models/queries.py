@@ -309,7 +309,7 @@ def settle(conversation_id: UUID) -> Conversation | None:
 class Following(NamedTuple):
     """What there may be to begin in a conversation in which something has ended; whoever begins it looks closer. A
     message that waits, a run, a summary, one of its person's drafts of checklists, its title, turns of its person that
-    no worker has claimed."""
+    no worker has claimed, an answer on show that was interrupted."""
 
     message: bool
     run: bool
@@ -317,6 +317,7 @@ class Following(NamedTuple):
     draft: bool
     title: bool
     line: bool
+    interrupted: bool
 
 
 _FOLLOWING = """
@@ -327,7 +328,8 @@ SELECT
     EXISTS (SELECT FROM projects_task t WHERE t.owner_id = c.owner_id AND t.draft = 'due'),
     NOT c.titled,
     EXISTS (SELECT FROM chat_turn t JOIN chat_conversation o ON o.id = t.conversation_id
-        WHERE o.owner_id = c.owner_id AND t.status = 'queued')
+        WHERE o.owner_id = c.owner_id AND t.status = 'queued'),
+    EXISTS (SELECT FROM chat_turn t WHERE t.answer_id = c.leaf_id AND t.status = 'interrupted')
 FROM chat_conversation c WHERE c.id = %(conversation)s
 """
 

@@ -23,7 +23,7 @@ from chat.turns import rights
 from chat.turns.submit import Ask, submit
 from core.errors import ProductError
 from llm.models import Model, Provider, ToolServer, WebSearch
-from personas.models import Persona
+from personas.models import Persona, PersonaShare
 from personas.services import model_for
 from projects.models import Membership, Project
 from projects.planner.rules import Actor, NewTask
@@ -236,16 +236,23 @@ def test_a_turn_may_go_on_until_what_it_uses_is_taken_away(olga: User, model: Mo
     persona = Persona.objects.create(owner=other, name="P", visibility="workspace")
     project = Project.objects.create(owner=other, name="P")
     membership = Membership.objects.create(project=project, user=olga)
+    group = save_group(user=None, group=None, fields={"name": "Theirs", "members": [olga]})
+    by_group = Persona.objects.create(owner=other, name="By group"), Project.objects.create(owner=other, name="G")
+    PersonaShare.objects.create(persona=by_group[0], group=group)
+    Membership.objects.create(project=by_group[1], group=group)
     turns = [
         (using(olga, model, web=True, servers=frozenset({"calendar"})), rights.TOOLS),
         (using(olga, model, tasks=True), rights.TASKS),
         (using(olga, model, persona=persona.pk), rights.PERSONA),
         (using(olga, model, project=project.pk), rights.PROJECT),
+        (using(olga, model, persona=by_group[0].pk), rights.PERSONA),
+        (using(olga, model, project=by_group[1].pk), rights.PROJECT),
     ]
-    assert [rights.lost(uses) for uses, _ in turns] == [{}] * 4
+    assert [rights.lost(uses) for uses, _ in turns] == [{}] * 6
     everyone(all_models=True, may=[])
     Persona.objects.filter(pk=persona.pk).update(visibility="private")
     membership.delete()
+    group.members.remove(olga)
     assert [[*rights.lost(uses).values()] for uses, _ in turns] == [[said] for _, said in turns]
     nothing_for_everyone()
     assert {*rights.lost(using(olga, model)).values()} == {rights.MODEL}

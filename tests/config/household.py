@@ -35,7 +35,7 @@ from chat.models import (
 )
 from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch
-from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
+from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
 from projects.models import Invitation, Membership, Project, ProjectFile, Task, TaskChange
 from projects.planner.rules import Actor, NewTask
@@ -131,8 +131,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     prompt_text = save_text(user=None, name="citations", text="Cite.", activate=False)
     summary, job = _summary(turn)
     spent = ModelCall.objects.create(person=owner, turn=turn, model=model, purpose="answer", input=2, output=1)
-    rows += [summary_prompt, prompt_text, summary, job, spent]
-    run = _run(owner, task)
+    persona_share = _shared(persona, member, people_group)
+    rows += [summary_prompt, prompt_text, summary, job, spent, persona_share]
     rows += [
         permission,
         web_access,
@@ -148,7 +148,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         invitation,
         task,
         change,
-        run,
+        run := _run(owner, task),
     ]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
@@ -199,6 +199,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "permissions/permission": str(permission.pk),
         "invitations/pk": str(invitation.pk),
         "invitations/invitation": str(invitation.pk),
+        "groups/group": str(people_group.pk),
+        "shares/share": str(persona_share.pk),
         "members/member": str(member.user_id),
         "tasks/pk": str(task.pk),
         "code/code": task.code,
@@ -277,6 +279,11 @@ def _project(owner: User, reader: User) -> tuple[Project, File, Membership]:
     file = File.objects.create(owner=owner, name=f"{PRIVATE}.txt", size=1, sha256="0" * 64, status="failed")
     ProjectFile.objects.create(project=project, file=file)
     return project, file, Membership.objects.create(project=project, user=reader)
+
+
+def _shared(persona: Persona, member: Membership, group: PeopleGroup) -> PersonaShare:
+    Membership.objects.create(project=member.project, group=group)
+    return PersonaShare.objects.create(persona=persona, user=member.user, username="shared")
 
 
 def _run(owner: User, task: Task) -> Run:
