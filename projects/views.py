@@ -225,6 +225,7 @@ def _context(request: Request, found: Project) -> dict[str, Any]:
         "mine": role == Role.OWNER,
         "entries": entries,
         "unread": any(entry.file.unread for entry in entries),
+        "readable": next((entry.file for entry in entries if entry.file.token_count), None) if entries[1:] else None,
         "tokens": sum(entry.file.token_count or 0 for entry in entries),
         "prompts": found.saved_prompts.all(),
     }

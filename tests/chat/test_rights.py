@@ -15,8 +15,8 @@ from accounts.groups.services import save_group
 from accounts.models import May, PeopleGroup, User
 from accounts.services import create_token
 from chat.conversations.erasing import erase_old
-from chat.models import Conversation, Share
-from chat.models.conversation_state import ChatScope
+from chat.models import Conversation, Message, Share, Turn
+from chat.models.conversation_state import ChatScope, scope_of
 from chat.openai_api.names import find, offered
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.turns import rights
@@ -256,6 +256,31 @@ def test_a_turn_may_go_on_until_what_it_uses_is_taken_away(olga: User, model: Mo
     assert [[*rights.lost(uses).values()] for uses, _ in turns] == [[said] for _, said in turns]
     nothing_for_everyone()
     assert {*rights.lost(using(olga, model)).values()} == {rights.MODEL}
+
+
+@database
+def test_a_persona_that_is_shared_no_more_answers_no_more(olga: User, model: Model, client: Client) -> None:
+    other = User.objects.create_user(uuid4().hex)
+    persona = Persona.objects.create(owner=other, name="P", instructions="Whisper.", model=model)
+    share = PersonaShare.objects.create(persona=persona, user=olga, username=olga.username)
+    conversation = Conversation.objects.create(owner=olga, persona=persona)
+    [turn] = submit(user=olga, conversation=conversation, ask=Ask("Hi", models=[model.pk]))
+    context = base_context(user=olga, model=model, scope=scope_of(conversation))
+    rights.require_rights(context, conversation)
+    share.delete()
+    context = base_context(user=olga, model=model, scope=scope_of(conversation))
+    with pytest.raises(ProductError) as lost:
+        rights.require_rights(context, conversation)
+    assert lost.value.code == "right_lost"
+    Turn.objects.filter(pk=turn.pk).update(status="done")
+    address, before = f"/api/v1/conversations/{conversation.pk}/", Message.objects.count()
+    refused = client.post(f"{address}turns/", {"text": "Again", "models": [str(model.pk)]}, "application/json")
+    assert (refused.status_code, refused.json()["code"]) == (403, "persona_lost")
+    assert Message.objects.count() == before
+    assert "Whisper." not in client.post(f"{address}plan/", {"text": "Again"}, "application/json").text
+    assert client.patch(address, {"persona": None}, "application/json").status_code == 200
+    again = client.post(f"{address}turns/", {"text": "Again", "models": [str(model.pk)]}, "application/json")
+    assert again.status_code == 202
 
 
 @database

@@ -24,6 +24,7 @@ from chat.models import (
     Message,
     ModelCall,
     Reading,
+    ReadingFile,
     ReadingPart,
     Replay,
     Run,
@@ -297,6 +298,7 @@ def _reading(turn: Turn, file: File) -> Reading:
     numbers = {"calls": 2, "tokens": 1, "passages": [9]}
     owner, place = turn.conversation.owner, turn.conversation
     reading = Reading.objects.create(person=owner, conversation=place, file=file, status="stopped", **words, **numbers)
+    ReadingFile.objects.create(reading=reading, file=file, name=PRIVATE, start=0, end=9)
     ReadingPart.objects.create(reading=reading, start=0, end=9, state="done", findings=PRIVATE)
     return reading
 
