@@ -206,8 +206,8 @@ def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
             room = allowed.selectable_up_to
             raise ContextError(
                 "files_too_long",
-                f"“{file.name}” does not fit: it makes the files too long. Remove it or another file; in a project it can "
-                "be searched.",
+                f"“{file.name}” does not fit: it makes the files too long. Remove it or another file; in a project "
+                "it can be searched.",
                 file=str(file.pk),
                 over=sum(selected) + size - room,
                 limit=room,
