@@ -25,7 +25,7 @@ _OF_KINDS = {
     "prompt_text": "added activated built_in_activated",
     "reminder": "added changed deleted",
     "budget_profile": "added changed deleted made_default",
-    "persona": "made changed published withdrawn opened handed_over deleted",
+    "persona": "made changed published withdrawn shared share_changed unshared opened handed_over deleted",
     "project": "made changed opened handed_over deleted",
     "member": "invited joined added role_changed removed",
     "conversation": "exported all_exported deleted restored erased imported held released",

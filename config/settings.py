@@ -254,7 +254,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {
         "MessageRole": "chat.models.Message.Role",
-        "MemberRole": "projects.models.Membership.Role",
+        "MemberRole": "accounts.models.Role",
         "EffortEnum": "llm.models.Effort",
         "LanguageEnum": LANGUAGES,
         "ReadingStatus": "chat.models.Reading.Status",
@@ -319,6 +319,8 @@ API_CONVERSATION_DAYS = env.float("API_CONVERSATION_DAYS", default=30.0)
 # Answers that one worker process writes at a time, those that wait for a model or a person included; more wait for
 # room, or for another worker. Each holds a connection, and a process may often open but 1,024 files.
 TURNS_PER_WORKER = env.int("TURNS_PER_WORKER", default=800)
+# How long a process that is asked to end (SIGTERM) goes on with what it has begun; whoever stops it must wait longer.
+DRAIN_SECONDS = env.float("DRAIN_SECONDS", default=120.0)
 # How long a tool call waits for the person who has to allow it.
 APPROVAL_SECONDS = env.float("APPROVAL_SECONDS", default=600.0)
 # Whether webhooks may go to addresses that are not on the public internet, and to any port.

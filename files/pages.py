@@ -9,7 +9,7 @@ from io import SEEK_END
 from typing import IO, Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef
 from django.db.models.functions import Length, Substr
 from django.http import HttpResponse, StreamingHttpResponse
 from django.utils.functional import cached_property
@@ -56,8 +56,9 @@ def file_list(user: User, after: object = None) -> tuple[list[File], UUID | None
 def with_uses(user: User, files: list[File]) -> list[File]:
     """The same rows, each with its `uses`, by one query."""
     entries: Any = File._meta.get_field("project_entries").related_model  # an app above this one has it
-    member = Exists(user.memberships.filter(project=OuterRef("project")))
-    rows = entries.objects.select_related("project").annotate(seen=Q(project__owner=user) | Q(member))
+    projects: Any = entries._meta.get_field("project").related_model
+    visible = Exists(projects.objects.visible_to(user).filter(pk=OuterRef("project")))
+    rows = entries.objects.select_related("project").annotate(seen=visible)
     found: dict[UUID, list[Any]] = {file.pk: [] for file in files}
     for entry in rows.filter(file__in=files):
         found[entry.file_id].append(entry)

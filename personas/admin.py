@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, ManyToManyField, Q, QuerySet
+from django.db.models import Count, ForeignKey, ManyToManyField, Q, QuerySet
 from django.forms import modelform_factory
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -19,12 +19,15 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
+from unfold.admin import TabularInline
 
 from accounts.models import User
 from core.admin import Boxes, Confirmation, RowAdmin, acting, button, confirmed, display, go
+from core.permissions import has_right
 from personas import services, tools
 from personas.forms import PersonaForm, PromptForm, ReminderForm
-from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SummaryPrompt, SystemPrompt
+from personas.models import BudgetProfile, Persona, PersonaShare, PromptVersion, Reminder, SummaryPrompt, SystemPrompt
+from personas.sharing import services as sharing
 
 MOST_WORDS = 4_000  # of a line; above that comparing words takes seconds, and the line counts as changed as a whole
 WORDS = re.compile(r"\s+|\w+|[^\w\s]")
@@ -39,11 +42,44 @@ def size(row: PromptVersion | Persona) -> str:
     return "–" if row.token_count is None else f"{row.token_count:,}"
 
 
+def _unlinked(field: Any) -> Any:
+    """Without the links to other forms beside what is chosen, which are 3 kB each of a page that is large."""
+    for link in ("add", "change", "view", "delete"):
+        setattr(field.widget, f"can_{link}_related", False)
+    return field
+
+
+class Shares(TabularInline):
+    """Whoever may change personas says who has one."""
+
+    model = PersonaShare
+    fields = ("user", "group", "role")
+    autocomplete_fields = ("user", "group")
+    extra = 0
+    hide_title = True
+    verbose_name = "share"
+    verbose_name_plural = "Shared with, beside the owner and everybody who sees it"
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
+        field.widget.attrs["aria-label"] = str(field.label)
+        return _unlinked(field)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return has_right(acting(request), "view", Persona)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return has_right(acting(request), "change", Persona)
+
+    has_change_permission = has_delete_permission = has_add_permission
+
+
 @admin.register(Persona)
 class PersonaAdmin(RowAdmin):
     """Whoever opens a private one that is not their own stands in its history."""
 
     form = PersonaForm
+    inlines = (Shares,)
     list_display = ("name", "visibility", "owner", "model", "budget_profile", "version", size, "updated")
     list_filter = ("visibility", "model", "budget_profile")
     list_select_related = ("owner", "model", "budget_profile")
@@ -86,6 +122,10 @@ class PersonaAdmin(RowAdmin):
             services.record_opened(user=person(request), persona=persona)
         return shown
 
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
+        return _unlinked(field) if isinstance(db_field, ForeignKey) else field
+
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "reminders":
             kwargs["queryset"] = reminders_for(request)
@@ -107,6 +147,22 @@ class PersonaAdmin(RowAdmin):
         services.set_reminders(
             user=person(request), persona=form.instance, reminders=form.cleaned_data.get("reminders", ())
         )
+        for formset in formsets:
+            self.save_formset(request, form, formset, change)
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: Any) -> None:
+        """Another person or group in a row takes the place of the one before."""
+        user, persona = person(request), form.instance
+        formset.save(commit=False)
+        before = {row.pk: row for row in PersonaShare.objects.filter(persona=persona)}
+        for row in formset.deleted_objects:
+            sharing.remove_share(user=user, persona=persona, share=row.pk)
+        for row in [*formset.new_objects, *(changed for changed, _fields in formset.changed_objects)]:
+            old = before.get(row.pk)
+            if old is not None and (old.user_id, old.group_id) != (row.user_id, row.group_id):
+                sharing.remove_share(user=user, persona=persona, share=row.pk)
+            name = row.user.get_username() if row.user is not None else ""
+            sharing.share(user=user, persona=persona, username=name, group=row.group_id, role=row.role)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         services.delete_persona(user=person(request), persona=obj)

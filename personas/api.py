@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import Prefetch, Q, QuerySet
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.filters import SearchFilter
@@ -16,7 +16,7 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.access.permissions import ScopedView
 from accounts.access.rights import models_of
-from accounts.models import ApiToken
+from accounts.models import EDITING, ApiToken, Role
 from core.errors import ProductError
 from core.permissions import require_right
 from core.requests import (
@@ -35,7 +35,8 @@ from core.requests import (
 from llm.models import Model
 from llm.serializers import ModelSerializer
 from personas import services, tools
-from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
+from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SystemPrompt
+from personas.sharing.api import SharedPersonas
 
 METHODS = ("get", "post", "patch", "delete", "head", "options")
 
@@ -73,16 +74,21 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
         allow_null=True,
         help_text="Of the instructions, counted with the catch-all.",
     )
+    role = serializers.SerializerMethodField(help_text="What it is to you: readers use it, editors change it too.")
     editable = serializers.SerializerMethodField(help_text="Whether you may change it; what you see you may use.")
 
     class Meta:
         model = Persona
         fields: ClassVar = [
             "id", "name", "description", "instructions", "replaces_system_prompt", "model", "effort", "budget_profile",
-            "tools", "reminder", "date_awareness", "starter_messages", "visibility", "owner", "editable", "version",
-            "tokens", "created", "updated",
+            "tools", "reminder", "date_awareness", "starter_messages", "visibility", "owner", "role", "editable",
+            "version", "tokens", "created", "updated",
         ]  # fmt: skip
         read_only_fields: ClassVar = ["owner", "version", "created", "updated"]
+
+    @extend_schema_field(serializers.ChoiceField(choices=Role.choices))
+    def get_role(self, persona: Persona) -> str:
+        return services.role_of(self.context["request"].user, persona) or Role.READER
 
     def get_editable(self, persona: Persona) -> bool:
         return services.may_change(self.context["request"].user, persona)
@@ -187,7 +193,7 @@ def require_admin(request: Request) -> None:
         raise ProductError("missing_scope", detail, status=403)
 
 
-class PersonaViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Persona]):
+class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModelMixin):
     serializer_class = PersonaSerializer
     pagination_class = ByUpdate
     filter_backends = (SearchFilter,)
@@ -196,14 +202,20 @@ class PersonaViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixi
     http_method_names = METHODS
 
     def get_queryset(self) -> QuerySet[Persona]:
-        return Persona.objects.visible_to(self.request.user).prefetch_related("reminders")
+        mine = Prefetch("shares", PersonaShare.objects.of(self.request.user), to_attr="mine")
+        return Persona.objects.visible_to(self.request.user).prefetch_related("reminders", mine)
 
     def check_object_permissions(self, request: Request, obj: Persona) -> None:
         super().check_object_permissions(request, obj)
         if request.method in SAFE_METHODS:
             return
-        services.require_owner(user=self.person, persona=obj)
-        if obj.owner_id != self.person.pk:
+        role = services.role_of(self.person, obj)
+        if self.action == "remove_share" and any(each.user_id == self.person.pk for each in obj.shares.all()):
+            return  # everybody may remove what is shared with them
+        editing = self.action == "partial_update"
+        check = services.require_editor if editing else services.require_owner
+        check(user=self.person, persona=obj)
+        if role not in (EDITING if editing else [Role.OWNER]):
             require_admin(request)
 
     @extend_schema(parameters=[ETAG])
@@ -263,13 +275,13 @@ class ReminderViewSet(ScopedView, viewsets.ModelViewSet[Reminder]):
         if request.method in SAFE_METHODS:
             return
         services.require_reminder(user=self.person, reminder=obj)
-        if obj.personas.exclude(owner=self.person).exists() or not obj.personas.exists():
+        if obj.personas.exclude(pk__in=Persona.objects.editable_by(self.person)).exists() or not obj.personas.exists():
             require_admin(request)
 
     def perform_create(self, serializer: BaseSerializer[Reminder]) -> None:
         fields = dict(serializer.validated_data)
         persona = fields.pop("persona", None)
-        if persona is None or persona.owner_id != self.person.pk:
+        if persona is None or services.role_of(self.person, persona) not in EDITING:
             require_admin(self.request)
         reminder = Reminder(**fields)
         services.save_reminder(user=self.person, reminder=reminder, persona=persona)

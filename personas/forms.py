@@ -22,7 +22,7 @@ from personas import tools
 from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder
 from personas.names import require_free_name
-from personas.services import default_profile, model_for
+from personas.services import default_profile, may_own, model_for
 from personas.texts import TEXTS, checked
 
 
@@ -227,7 +227,7 @@ class ModelField(forms.ModelChoiceField[Model]):
 
 
 class PersonaPageForm(PersonaRules):
-    """A persona as its owner writes it."""
+    """A persona as its owners and editors write it."""
 
     instructions = PromptText(required=False, strip=False, max_length=Persona.MAX_INSTRUCTIONS)
     tools = ToolNames(required=False)
@@ -242,16 +242,17 @@ class PersonaPageForm(PersonaRules):
         ]
         widgets: ClassVar = dict.fromkeys(("budget_profile", "date_awareness", "visibility"), forms.RadioSelect)
 
-    def __init__(self, data: QueryDict | None = None, *, instance: Persona) -> None:
+    def __init__(self, data: QueryDict | None = None, *, instance: Persona, user: User) -> None:
+        """`user`: who writes it, and chooses among what they may use; only owners say who sees it."""
         stored = not instance._state.adding
         initial = {"reminder": instance.own_reminder, "tag": instance.tag} if stored else {}
         super().__init__(data, instance=instance, initial=initial, auto_id="%s")
-        owner = self.instance.owner
-        usable = models_of(owner) if owner is not None else Model.objects.usable()
-        models = Model.objects.filter(Q(pk__in=usable.values("pk")) | Q(pk=self.instance.model_id))
+        if stored and not may_own(user, instance):
+            del self.fields["visibility"]
+        models = Model.objects.filter(Q(pk__in=models_of(user).values("pk")) | Q(pk=self.instance.model_id))
         default = _("The workspace's default (%(name)s)")
         try:
-            named = default % {"name": model_for(None, owner).name}
+            named = default % {"name": model_for(None, user).name}
         except ProductError:
             named = _("The workspace's default")
         self.fields["model"] = ModelField(models.select_related("provider"), required=False, empty_label=named)
@@ -261,7 +262,7 @@ class PersonaPageForm(PersonaRules):
     @property
     def persona_fields(self) -> dict[str, Any]:
         """What was written, as `services.create_persona` and `update_persona` take it."""
-        return {name: self.cleaned_data[name] for name in self._meta.fields or ()}
+        return {name: self.cleaned_data[name] for name in self._meta.fields or () if name in self.fields}
 
 
 class CountForm(forms.Form):

@@ -12,7 +12,7 @@ from django.db.models import Max, Q
 from django.utils import timezone
 
 from accounts.access.rights import models_of, require
-from accounts.models import May, User, Workspace
+from accounts.models import EDITING, May, Role, User, Workspace, strongest
 from audit.services import changed, record, record_saved, stored
 from core.errors import NotFound, ProductError
 from core.locks import lock
@@ -23,7 +23,7 @@ from llm import tokens
 from llm.models import Model
 from llm.models.workspace import Kept
 from personas.handing_over import require_hand_over
-from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SystemPrompt
+from personas.models import BudgetProfile, Persona, PersonaShare, PromptText, PromptVersion, Reminder, SystemPrompt
 from personas.names import NAMES, free_name, require_free_name
 from personas.texts import BUILT_IN, TEXTS, Own, Texts, checked
 
@@ -225,7 +225,7 @@ def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "",
     persona = Persona(owner=owner or user, **fields)
     if persona.owner != user:
         require_right(user, "add", persona)
-    _require_publishing(user, persona)
+    require_publishing(user, persona)
     lock(NAMES)
     require_free_name(persona)
     persona.instructions = unix_lines(persona.instructions)
@@ -236,8 +236,9 @@ def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "",
     return persona
 
 
-def _require_publishing(user: User, persona: Persona) -> None:
-    """Raises `right_missing` (403). Administrators with the right to change personas may, whatever their groups."""
+def require_publishing(user: User, persona: Persona) -> None:
+    """Raises `right_missing` (403) for what others are to see. Administrators with the right to change personas may,
+    whatever their groups."""
     if persona.visibility != Persona.Visibility.PRIVATE and not has_right(user, "change", persona):
         require(user, May.PUBLISH_PERSONAS)
 
@@ -284,10 +285,12 @@ def update_persona(
         return locked
     if "owner" in changes:
         require_hand_over(user, locked, changes["owner"])
+    if "visibility" in changes:
+        require_owner(user=user, persona=locked)
     for name, value in changes.items():
         setattr(locked, name, value)
     if "visibility" in changes:
-        _require_publishing(user, locked)
+        require_publishing(user, locked)
     require_free_name(locked, before)
     locked.tokens = counted(locked.instructions)
     locked.version += 1
@@ -312,7 +315,7 @@ def duplicate_persona(*, user: User, persona: Persona) -> Persona:
 
 def set_reminders(*, user: User, persona: Persona, reminders: Iterable[Reminder]) -> None:
     """Which of the shared reminders the persona uses."""
-    require_owner(user=user, persona=persona)
+    require_editor(user=user, persona=persona)
     persona.reminders.set(reminders)
     Persona.objects.filter(pk=persona.pk).update(updated=timezone.now())
 
@@ -347,13 +350,14 @@ def require_reminder(*, user: User, reminder: Reminder, persona: Persona | None 
     if reminder.scope == Reminder.Scope.EVERYWHERE or not personas:
         require_store(user, reminder)
     for persona in personas:
-        require_owner(user=user, persona=persona)
+        require_editor(user=user, persona=persona)
 
 
 @transaction.atomic
 def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | None = None) -> None:
     """Its conversations and projects go on without it; reminders that nobody else uses go with it."""
     locked = _locked(user, persona, based_on)
+    require_owner(user=user, persona=locked)
     record(user=user, action="persona.deleted", row=locked)
     reminders = [reminder.pk for reminder in locked.reminders.filter(scope=Reminder.Scope.PERSONA)]
     locked.delete()
@@ -361,26 +365,48 @@ def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | 
 
 
 def _locked(user: User, persona: Persona, based_on: Collection[str] | None) -> Persona:
-    """The row as it is stored, locked until the transaction ends, for somebody who may change it."""
+    """The row as it is stored, locked until the transaction ends, as long as it is what the caller read."""
     locked = get_or_404(Persona.objects.select_for_update(), persona.pk, "persona")
-    require_owner(user=user, persona=locked)
+    require_editor(user=user, persona=locked)
     if based_on is not None and locked.tag not in based_on:
         raise changed_meanwhile("this persona")
     return locked
 
 
+def role_of(user: User, persona: Persona) -> Role | None:
+    """The strongest that this person has by themselves and by their groups; None where they do not see it."""
+    if persona.owner_id == user.pk:
+        return Role.OWNER
+    mine = getattr(persona, "mine", None)  # of a list, with one query for all
+    if mine is None:
+        mine = PersonaShare.objects.of(user).filter(persona=persona)
+    given = {share.role for share in mine}
+    return strongest(given | ({Role.READER} if persona.visibility == Persona.Visibility.WORKSPACE else set()))
+
+
 def may_change(user: User, persona: Persona) -> bool:
-    return persona.owner_id == user.pk or has_right(user, "change", persona)
+    return role_of(user, persona) in EDITING or has_right(user, "change", persona)
+
+
+def may_own(user: User, persona: Persona) -> bool:
+    return role_of(user, persona) == Role.OWNER or has_right(user, "change", persona)
+
+
+def require_editor(*, user: User, persona: Persona) -> None:
+    """Raises `NotFound` for who does not see it, and `not_owner` (403)."""
+    if may_change(user, persona):
+        return
+    if role_of(user, persona) is None:
+        raise NotFound("persona")
+    sentence = "You can use this persona but not change it. Duplicate it and change the copy, or ask its owner."
+    raise ProductError("not_owner", sentence, status=403)
 
 
 def require_owner(*, user: User, persona: Persona) -> None:
-    if may_change(user, persona):
-        return
-    if persona.visibility == Persona.Visibility.PRIVATE:
-        raise NotFound("persona")
-    raise ProductError(
-        "not_owner", "Only its owner can change this persona. Duplicate it, and change the copy.", status=403
-    )
+    """One of its owners, or an administrator with the right to change personas. Raises as `require_editor`."""
+    require_editor(user=user, persona=persona)
+    if not may_own(user, persona):
+        raise ProductError("not_owner", "Only the owner of this persona can do this. Ask them.", status=403)
 
 
 def _set_own_reminder(persona: Persona, text: str) -> None:

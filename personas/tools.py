@@ -47,8 +47,9 @@ class Offer:
         return f"{self.server}{SEPARATOR}{EVERY}"
 
 
-def server_names() -> list[str]:
-    return [server.name for server in tool_servers()]
+def server_names(only: Collection[str] | None = None) -> list[str]:
+    """Of those that are enabled, or of those of them that have these names."""
+    return [server.name for server in tool_servers() if only is None or server.name in only]
 
 
 def offers(only: Collection[str] | None = None) -> list[Offer]:
@@ -103,7 +104,7 @@ def tickable(asked: Iterable[Offer], chosen: Iterable[str]) -> list[Offer]:
     for name in left:
         if name not in known:
             gone.setdefault(name.partition(SEPARATOR)[0], []).append((name, ""))
-    why = _("This server is not set up or switched off.")
+    why = _("This server is not set up, switched off, or none of your groups may use it.")
     return servers + [Offer(server, names, why) for server, names in gone.items()]
 
 

@@ -2,6 +2,7 @@ from django.urls import path
 
 from core.permissions import signed_in
 from personas import views
+from personas.sharing import views as sharing
 
 app_name = "personas"
 urlpatterns = signed_in(
@@ -12,5 +13,9 @@ urlpatterns = signed_in(
         path("tools/", views.server_tools, name="server_tools"),
         path("<uuid:pk>/", views.persona, name="persona"),
         path("<uuid:pk>/duplicate/", views.duplicate, name="duplicate"),
+        path("<uuid:pk>/shares/", sharing.shares, name="shares"),
+        path("<uuid:pk>/shares/<uuid:share>/", sharing.change, name="share"),
+        path("<uuid:pk>/shares/<uuid:share>/remove/", sharing.remove, name="remove_share"),
+        path("<uuid:pk>/shares/<uuid:share>/hand-over/", sharing.hand_over, name="hand_over"),
     ]
 )

@@ -2,22 +2,27 @@
 
 from typing import Any
 
-from django.http import HttpResponse, QueryDict
+from django.db.models import Exists, OuterRef, Q
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from accounts.access.rights import rights_of
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import ProductError
 from core.requests import with_row
 from llm.models import WebSearch
 from personas import services, tools
 from personas.forms import CountForm, PersonaPageForm
-from personas.models import Persona, SystemPrompt
+from personas.models import Persona, PersonaShare, SystemPrompt
+from personas.sharing import views as sharing
 
 
 @require_GET
 def personas(request: Request) -> HttpResponse:
-    rows = Persona.objects.visible_to(request.user).select_related("owner", "model").defer("instructions")
+    shared = Exists(PersonaShare.objects.filter(persona=OuterRef("pk"))) | Q(visibility=Persona.Visibility.WORKSPACE)
+    rows = Persona.objects.visible_to(request.user).annotate(shared=shared).select_related("owner", "model")
+    rows = rows.defer("instructions")
     mine = [each for each in rows if each.owner_id == request.user.pk]
     others = [each for each in rows if each.owner_id != request.user.pk]
     return render(request, "personas/list.html", {"section": "personas", "mine": mine, "others": others})
@@ -26,7 +31,7 @@ def personas(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def new(request: Request) -> HttpResponse:
     data = request.POST if request.method == "POST" else None
-    form = PersonaPageForm(data, instance=Persona(owner=request.user))
+    form = PersonaPageForm(data, instance=Persona(owner=request.user), user=request.user)
     if not (form.is_bound and form.is_valid()):
         return _form_page(request, form, None)
     reminder = form.cleaned_data["reminder"]
@@ -38,16 +43,17 @@ def new(request: Request) -> HttpResponse:
 def persona(request: Request, found: Persona) -> HttpResponse:
     """The persona to read, or to edit for whoever may; a POST saves it."""
     if request.method == "POST":
-        services.require_owner(user=request.user, persona=found)
+        services.require_editor(user=request.user, persona=found)
         return _save(request, found)
     if services.may_change(request.user, found):
-        return _form_page(request, PersonaPageForm(instance=found), found)
+        return _form_page(request, PersonaPageForm(instance=found, user=request.user), found)
     profile = found.budget_profile or services.default_profile()
-    return render(request, "personas/persona.html", {"section": "personas", "persona": found, "profile": profile})
+    context = {"section": "personas", "persona": found, "profile": profile, **sharing.context(request, found)}
+    return render(request, "personas/persona.html", context)
 
 
 def _save(request: Request, found: Persona) -> HttpResponse:
-    form = PersonaPageForm(request.POST, instance=services.visible_persona(request.user, found.pk))
+    form = PersonaPageForm(request.POST, instance=services.visible_persona(request.user, found.pk), user=request.user)
     if not form.is_valid():
         return _form_page(request, form, found)
     based_on = {form.cleaned_data["tag"]} if form.cleaned_data["tag"] else None
@@ -62,15 +68,15 @@ def _save(request: Request, found: Persona) -> HttpResponse:
     except ProductError as error:
         if error.code != "changed_meanwhile":
             raise
-        return _form_page(request, _going_on(request.POST, found), found, meanwhile=True)
+        return _form_page(request, _going_on(request, found), found, meanwhile=True)
     return redirect("personas:persona", found.pk)
 
 
-def _going_on(sent: QueryDict, found: Persona) -> PersonaPageForm:
+def _going_on(request: Request, found: Persona) -> PersonaPageForm:
     """The form with what was written, which can be saved over the state of now: the page has said that there is one."""
-    data = sent.copy()
+    data = request.POST.copy()
     data["tag"] = found.tag
-    return PersonaPageForm(data, instance=found)
+    return PersonaPageForm(data, instance=found, user=request.user)
 
 
 def _form_page(
@@ -79,6 +85,7 @@ def _form_page(
     written = form.is_bound and (form.is_valid() or form.errors)  # either way there are the data that were right
     model = form.cleaned_data.get("model") if written else form.instance.model
     chosen = [str(name) for name in form["tools"].value() or ()]
+    allowed = rights_of(request.user).tool_servers
     context: dict[str, Any] = {
         "section": "personas",
         "form": form,
@@ -91,8 +98,10 @@ def _form_page(
         "chosen": chosen,
         "own_tools": [(name, words) for name, words in tools.OWN.items() if words],
         "kept": [name for name in chosen if tools.OWN.get(name) == ""],
-        "servers": tools.tickable(map(tools.Offer, tools.server_names()), chosen),
+        "servers": tools.tickable(map(tools.Offer, tools.server_names(allowed)), chosen),
     }
+    if found is not None:
+        context |= sharing.context(request, found)
     wrong = 412 if meanwhile else 400 if form.is_bound else 200
     return render(request, "personas/edit.html", context, status=wrong)
 
@@ -119,5 +128,5 @@ def count(request: Request) -> HttpResponse:
 def server_tools(request: Request) -> HttpResponse:
     """What can be ticked of tool servers, after asking them: a fragment. `tools` are those ticked so far."""
     chosen = request.GET.getlist("tools")
-    context = {"servers": tools.tickable(tools.offers(), chosen), "chosen": chosen}
+    context = {"servers": tools.tickable(tools.offers(rights_of(request.user).tool_servers), chosen), "chosen": chosen}
     return render(request, "personas/_server_tools.html", context)

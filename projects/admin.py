@@ -18,7 +18,7 @@ from core.permissions import has_right
 from files.services import require_room
 from personas.forms import prompt_text
 from personas.models import Persona
-from projects import services
+from projects import members, services
 from projects.handing_over import hand_over_project
 from projects.models import Invitation, Membership, Project, ProjectFile, Task, TaskChange
 from projects.planner.pages import FIELDS
@@ -110,8 +110,8 @@ class Part(TabularInline):
 
 class Members(Part):
     model = Membership
-    fields = ("user", "role")
-    autocomplete_fields = ("user",)
+    fields = ("user", "group", "role")
+    autocomplete_fields = ("user", "group")
     verbose_name = "member"
     verbose_name_plural = "Members, beside the owner"
 
@@ -201,7 +201,7 @@ class ProjectAdmin(RowAdmin):
         formset.save(commit=False)
         for row in formset.deleted_objects:
             if isinstance(row, Membership):
-                services.remove_member(user=user, project=project, member=row.user_id)
+                members.remove_member(user=user, project=project, member=row.holder)
             else:
                 services.remove_file(user=user, project=project, file=row.file_id)
         for row in [*formset.new_objects, *(changed for changed, _fields in formset.changed_objects)]:
@@ -223,11 +223,14 @@ class ProjectAdmin(RowAdmin):
 
 
 def _set_member(user: User, project: Project, row: Membership) -> None:
-    """Another person in a row takes the place of the one before."""
+    """Another person or group in a row takes the place of the one before."""
     before = Membership.objects.filter(pk=row.pk).first()
-    if before is not None and before.user_id != row.user_id:
-        services.remove_member(user=user, project=project, member=before.user_id)
-    services.add_member(user=user, project=project, person=row.user, role=row.role)
+    if before is not None and before.holder != row.holder:
+        members.remove_member(user=user, project=project, member=before.holder)
+    if row.user is not None:
+        members.add_member(user=user, project=project, person=row.user, role=row.role)
+    else:
+        members.add_group(user=user, project=project, group=row.group_id, role=row.role)
 
 
 @admin.register(Invitation)

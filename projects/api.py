@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers, status, viewsets
@@ -13,19 +13,20 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from accounts.access.permissions import ScopedView
+from accounts.models import Role, strongest
 from core.requests import ByUpdate, OldestFirst, VisibleField, pages, posts, valid
 from files.index.reranking import find
 from files.index.search import MAX_LIMIT, MAX_QUERY
 from files.services import visible_file
 from personas.models import Persona
-from projects import invitations, services
+from projects import invitations, members, services
 from projects.models import Invitation, Membership, Project, ProjectFile, roles
 from projects.models.invitation import MAX_USERNAME
 
 FILE = OpenApiParameter("file", OpenApiTypes.UUID, OpenApiParameter.PATH)
 MEMBER = OpenApiParameter("member", OpenApiTypes.UUID, OpenApiParameter.PATH, description="The id of the person.")
 INVITATION = OpenApiParameter("invitation", OpenApiTypes.UUID, OpenApiParameter.PATH)
-ROLES = [roles.OWNER, *Membership.Role.values]
+GROUP = OpenApiParameter("group", OpenApiTypes.UUID, OpenApiParameter.PATH)
 
 
 class ProjectSerializer(serializers.ModelSerializer[Project]):
@@ -42,14 +43,13 @@ class ProjectSerializer(serializers.ModelSerializer[Project]):
         ]
         read_only_fields: ClassVar = ["owner", "version", "created", "updated"]
 
-    @extend_schema_field(serializers.ChoiceField(choices=ROLES))
+    @extend_schema_field(serializers.ChoiceField(choices=Role.choices))
     def get_role(self, project: Project) -> str:
         user = self.context["request"].user
-        if project.owner_id == user.pk:
-            return roles.OWNER
-        # Memberships are prefetched with a list of projects, so this is no query a row.
-        mine = (each.role for each in project.memberships.all() if each.user_id == user.pk)
-        return next(mine, Membership.Role.READER)
+        mine = getattr(project, "mine", None)  # of a list, with one query for all
+        if mine is None or project.owner_id == user.pk:
+            return roles.role_of(user, project)
+        return strongest(each.role for each in mine) or Role.READER
 
 
 class EntrySerializer(serializers.ModelSerializer[ProjectFile]):
@@ -85,9 +85,27 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
         read_only_fields: ClassVar = ["user", "created"]
 
 
+class GroupMemberSerializer(serializers.ModelSerializer[Membership]):
+    name = serializers.CharField(source="group.name", read_only=True)
+
+    class Meta:
+        model = Membership
+        fields: ClassVar = ["group", "name", "role", "created"]
+        read_only_fields: ClassVar = ["group", "created"]
+
+
+class AddGroupSerializer(serializers.Serializer[dict[str, Any]]):
+    group = serializers.UUIDField(help_text="The id of a group that you are in or manage.")
+    role = serializers.ChoiceField(choices=Role.choices, default=Role.READER)
+
+
+class HandOverSerializer(serializers.Serializer[dict[str, Any]]):
+    member = serializers.UUIDField(help_text="The id of a person who is a member by themselves.")
+
+
 class InviteSerializer(serializers.Serializer[dict[str, Any]]):
     username = serializers.CharField(max_length=MAX_USERNAME)
-    role = serializers.ChoiceField(choices=Membership.Role.choices, default=Membership.Role.READER)
+    role = serializers.ChoiceField(choices=Role.choices, default=Role.READER)
 
 
 class InvitationSerializer(serializers.ModelSerializer[Invitation]):
@@ -111,7 +129,7 @@ class ReceivedInvitationSerializer(serializers.ModelSerializer[Invitation]):
 
 
 class ChangeMemberSerializer(serializers.Serializer[dict[str, Any]]):
-    role = serializers.ChoiceField(choices=Membership.Role.choices)
+    role = serializers.ChoiceField(choices=Role.choices)
 
 
 class QuerySerializer(serializers.Serializer[dict[str, Any]]):
@@ -146,7 +164,9 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     http_method_names = ("get", "post", "patch", "delete", "head", "options")
 
     def get_queryset(self) -> QuerySet[Project]:
-        return Project.objects.visible_to(self.request.user).prefetch_related("memberships")
+        return Project.objects.visible_to(self.request.user).prefetch_related(
+            Prefetch("memberships", Membership.objects.of(self.request.user), to_attr="mine")
+        )
 
     def perform_create(self, serializer: BaseSerializer[Project]) -> None:
         serializer.instance = services.create_project(user=self.person, fields=serializer.validated_data)
@@ -195,8 +215,8 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     @extend_schema(responses=MemberSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
     def members(self, request: Request, pk: str) -> Response:
-        """Who else may read or edit the project; its owner is not among them."""
-        rows = Membership.objects.filter(project=self.get_object()).select_related("user")
+        """The people who may read, edit or own the project beside whom it belongs to; groups are in `groups/`."""
+        rows = members.members_of(self.get_object()).exclude(user=None)
         return self._page(rows, MemberSerializer)
 
     @extend_schema(request=InviteSerializer, responses={201: InvitationSerializer})
@@ -232,15 +252,50 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         project = self.get_object()
         role = valid(ChangeMemberSerializer, request)["role"]
         return Response(
-            MemberSerializer(services.change_role(user=self.person, project=project, member=member, role=role)).data
+            MemberSerializer(members.change_role(user=self.person, project=project, member=member, role=role)).data
         )
 
     @extend_schema(request=None, responses={204: None}, parameters=[MEMBER])
     @member.mapping.delete
     def remove_member(self, request: Request, pk: str, member: str) -> Response:
         """Removes a member (for the owner), or oneself."""
-        services.remove_member(user=self.person, project=self.get_object(), member=member)
+        members.remove_member(user=self.person, project=self.get_object(), member=member)
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(responses=GroupMemberSerializer(many=True), filters=True)
+    @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
+    def groups(self, request: Request, pk: str) -> Response:
+        """The groups whose people are in the project. Of several roles that somebody has, the strongest counts."""
+        return self._page(members.members_of(self.get_object()).exclude(group=None), GroupMemberSerializer)
+
+    @extend_schema(request=AddGroupSerializer, responses={201: GroupMemberSerializer})
+    @groups.mapping.post
+    def add_group(self, request: Request, pk: str) -> Response:
+        """Shares the project with all who are in a group. One that is there already has the new role. For the owner."""
+        project = self.get_object()
+        made = members.add_group(user=self.person, project=project, **valid(AddGroupSerializer, request))
+        return Response(GroupMemberSerializer(made).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=ChangeMemberSerializer, responses=GroupMemberSerializer, parameters=[GROUP])
+    @action(detail=True, methods=["patch"], url_path="groups/(?P<group>[^/.]+)")
+    def group(self, request: Request, pk: str, group: str) -> Response:
+        """Gives a group another role. For the owner."""
+        project = self.get_object()
+        role = valid(ChangeMemberSerializer, request)["role"]
+        changed = members.change_role(user=self.person, project=project, member=group, role=role)
+        return Response(GroupMemberSerializer(changed).data)
+
+    @extend_schema(request=None, responses={204: None}, parameters=[GROUP])
+    @group.mapping.delete
+    def remove_group(self, request: Request, pk: str, group: str) -> Response:
+        """Shares the project with the group no more. For the owner."""
+        members.remove_member(user=self.person, project=self.get_object(), member=group)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @posts(ProjectSerializer, HandOverSerializer)
+    def hand_over(self, project: Project, member: Any) -> Project:
+        """Makes a member the one whom it belongs to; you stay in it as an owner. For the owner."""
+        return members.hand_over(user=self.person, project=project, member=member)
 
     @extend_schema(request=QuerySerializer, responses=HitsSerializer)
     @action(detail=True, methods=["post"])

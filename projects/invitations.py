@@ -10,36 +10,37 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import Role, User
 from accounts.realtime import News, tell
 from audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
+from projects.members import known_role
 from projects.models import Invitation, Membership, Project
 from projects.models.invitation import MAX_USERNAME
 from projects.models.roles import require_owner
-from projects.services import known_role
 
 LASTS = timedelta(days=30)
 MOST_OF_PROJECT, MOST_OF_OWNER = 50, 200  # pending
 
 
 @transaction.atomic
-def invite(*, user: User, project: Project, username: str, role: str = Membership.Role.READER) -> Invitation:
+def invite(*, user: User, project: Project, username: str, role: str = Role.READER) -> Invitation:
     """Asks somebody to join. Of a name that was invited before, the role changes and the time begins anew.
 
     Raises `bad_username`, `owner_is_member`, `already_member` and `too_many_invitations`.
     """
     require_owner(user=user, project=project)
     name, role = _checked(username), known_role(role)
-    User.objects.select_for_update(no_key=True).get(pk=user.pk)  # two at once would both see room for one
+    owner = project.owner_id  # whose invitations all of the project are, whichever of its owners sends them
+    User.objects.select_for_update(no_key=True).get(pk=owner)  # two at once would both see room for one
     person = User.objects.filter(username=name).first()
-    if person == user:
+    if person is not None and person.pk == owner:
         raise ProductError("owner_is_member", "This person owns the project and needs no other role.", status=409)
     if person is not None and Membership.objects.filter(project=project, user=person).exists():
         sentence = "This person is in the project already. Change their role in the list of members."
         raise ProductError("already_member", sentence, status=409)
-    rows = Invitation.objects.filter(project__owner=user)
+    rows = Invitation.objects.filter(project__owner=owner)
     rows.filter(expires__lte=timezone.now()).delete()
     row = rows.filter(project=project, username=name).first()
     if row is None:

@@ -1,4 +1,4 @@
-"""Every change to projects, their members and the list of their files; and who may see which project."""
+"""Every change to projects and the list of their files; their members are in `members`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from core.text import unix_lines
 from files.models import File
 from files.services import store, visible_file
 from personas.models import Persona
-from projects.models import Invitation, Membership, Project, ProjectFile
+from projects.models import Invitation, Project, ProjectFile
 from projects.models.roles import require_editor, require_owner
 
 MAX_INSTRUCTIONS = 100_000  # characters
@@ -117,49 +117,6 @@ def delete_project(*, user: User, project: Project) -> None:
     project.delete()
     for person in invited:
         tell(person, News.INVITATIONS)
-
-
-@transaction.atomic
-def add_member(*, user: User, project: Project, person: User, role: str) -> None:
-    """An administrator's act; others invite. Whoever is a member gets the role; the owner needs no membership."""
-    require_right(user, "change", project)
-    if person.pk != project.owner_id:
-        Membership.objects.update_or_create(project=project, user=person, defaults={"role": known_role(role)})
-        Invitation.objects.filter(project=project, person=person).delete()
-        record(user=user, action="member.added", row=project, changes={"member": str(person.pk), "role": role})
-        tell(person.pk, News.INVITATIONS)
-
-
-@transaction.atomic
-def change_role(*, user: User, project: Project, member: object, role: str) -> Membership:
-    """`member` is the id of the person."""
-    require_owner(user=user, project=project)
-    membership = _membership(project, member)
-    before, membership.role = membership.role, known_role(role)
-    membership.save(update_fields=["role"])
-    said = {"member": str(membership.user_id), "role": [before, role]}
-    record(user=user, action="member.role_changed", row=project, changes=said)
-    return membership
-
-
-@transaction.atomic
-def remove_member(*, user: User, project: Project, member: object) -> None:
-    """The owner may remove anybody, everybody may leave. Files that the person added stay in the project."""
-    if identifier(member, "member") != user.pk:
-        require_owner(user=user, project=project)
-    _membership(project, member).delete()
-    record(user=user, action="member.removed", row=project, changes={"member": str(member)})
-
-
-def _membership(project: Project, member: object) -> Membership:
-    rows = Membership.objects.filter(project=project, user=identifier(member, "member"))
-    return or_404(rows.select_related("user").first(), "member")
-
-
-def known_role(role: str) -> str:
-    if role not in Membership.Role.values:
-        raise ProductError("unknown_role", f"There is no role “{role}”. The roles are reader and editor.")
-    return role
 
 
 @transaction.atomic

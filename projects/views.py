@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from accounts.access.sessions import SignedInRequest as Request
+from accounts.models import EDITING, Role
 from core.requests import choice, choices, with_row
 from files.api import whole_number
 from files.index.reranking import find
@@ -19,7 +20,8 @@ from files.services import visible_file
 from files.views import upload
 from personas.models import Persona
 from projects import invitations, services
-from projects.models import Invitation, Membership, Project, ProjectFile, roles
+from projects import members as membership
+from projects.models import Invitation, Project, ProjectFile, roles
 
 CHOICES = 200  # files that one can add to a project
 RESULTS = 10
@@ -70,10 +72,11 @@ def project(request: Request, found: Project) -> HttpResponse:
         based_on = whole_number(request.POST, "version")
         services.update_project(user=request.user, project=found, fields=_fields(request, found), based_on=based_on)
         return _go(request, reverse("projects:project", args=[found.pk]))
+    shown = _context(request, found)
     context = {
-        **_context(request, found),
+        **shown,
         "section": "projects",
-        **_members(request, found),
+        **_members(request, found, shown["mine"]),
         "personas": choices(Persona.objects.visible_to(request.user), found.persona),
         "addable": File.objects.owned_by(request.user).exclude(project_entries__project=found)[:CHOICES],
         **_results(found, request.GET.get("q", "")),
@@ -148,20 +151,34 @@ def members(request: Request, found: Project) -> HttpResponse:
             user=request.user,
             project=found,
             username=request.POST.get("username", ""),
-            role=request.POST.get("role", Membership.Role.READER),
+            role=request.POST.get("role", Role.READER),
         )
         return _go(request, reverse("projects:project", args=[found.pk]))
-    context = {"project": found, "mine": found.owner_id == request.user.pk, **_members(request, found)}
+    mine = roles.role_of(request.user, found) == Role.OWNER
+    context = {"project": found, "mine": mine, **_members(request, found, mine)}
     return render(request, "projects/_members.html", context)
 
 
-def _members(request: Request, found: Project) -> dict[str, Any]:
-    mine = found.owner_id == request.user.pk
-    return {
-        "members": Membership.objects.filter(project=found).select_related("user").order_by("created"),
-        "sent": Invitation.objects.sent(found) if mine else Invitation.objects.none(),
-        "roles": Membership.Role.choices,
-    }
+def _members(request: Request, found: Project, mine: bool) -> dict[str, Any]:
+    rows = membership.members_of(found)
+    if not mine:
+        return {"members": rows}
+    choosable = membership.groups_to_choose(request.user, found)
+    return {"members": rows, "sent": Invitation.objects.sent(found), "roles": Role.choices, "groups": choosable}
+
+
+@with_row(roles.visible_project)
+def add_group(request: Request, found: Project) -> HttpResponse:
+    """Shares the project with a group."""
+    role = request.POST.get("role", Role.READER)
+    membership.add_group(user=request.user, project=found, group=request.POST.get("group", ""), role=role)
+    return redirect("projects:project", found.pk)
+
+
+@with_row(roles.visible_project)
+def hand_over(request: Request, found: Project, member: UUID) -> HttpResponse:
+    membership.hand_over(user=request.user, project=found, member=member)
+    return redirect("projects:project", found.pk)
 
 
 @with_row(roles.visible_project)
@@ -173,13 +190,13 @@ def withdraw(request: Request, found: Project, invitation: UUID) -> HttpResponse
 @with_row(roles.visible_project)
 def change_member(request: Request, found: Project, member: UUID) -> HttpResponse:
     role = request.POST.get("role", "")
-    services.change_role(user=request.user, project=found, member=member, role=role)
+    membership.change_role(user=request.user, project=found, member=member, role=role)
     return redirect("projects:project", found.pk)
 
 
 @with_row(roles.visible_project)
 def remove_member(request: Request, found: Project, member: UUID) -> HttpResponse:
-    services.remove_member(user=request.user, project=found, member=member)
+    membership.remove_member(user=request.user, project=found, member=member)
     if member == request.user.pk:
         return redirect("projects:list")
     return redirect("projects:project", found.pk)
@@ -204,10 +221,11 @@ def _context(request: Request, found: Project) -> dict[str, Any]:
     return {
         "project": found,
         "role": role,
-        "editor": role != Membership.Role.READER,
-        "mine": role == roles.OWNER,
+        "editor": role in EDITING,
+        "mine": role == Role.OWNER,
         "entries": entries,
         "unread": any(entry.file.unread for entry in entries),
+        "readable": next((entry.file for entry in entries if entry.file.token_count), None) if entries[1:] else None,
         "tokens": sum(entry.file.token_count or 0 for entry in entries),
         "prompts": found.saved_prompts.all(),
     }

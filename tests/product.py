@@ -141,7 +141,7 @@ def running(scripted: ScriptedModel | None = None, /, **environment: str) -> Ite
     which is one of its own unless it is given."""
     own = tempfile.TemporaryDirectory(prefix="glasshouse-product-")
     with own as directory, nullcontext(scripted) if scripted else ScriptedModel() as model:
-        limits = {"API_RATES": UNLIMITED, "PAGE_RATES": UNLIMITED_PAGES, "LIVE_TURNS": "0"}
+        limits = {"API_RATES": UNLIMITED, "PAGE_RATES": UNLIMITED_PAGES, "LIVE_TURNS": "0", "DRAIN_SECONDS": "5"}
         environment = {**limits, **os.environ, "DATA_DIR": directory, **environment}
         product = Product(f"http://127.0.0.1:{free_port()}", model, environment, Path(environment["DATA_DIR"]))
         try:

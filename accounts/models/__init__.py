@@ -3,10 +3,12 @@ from accounts.models.limit import Limit
 from accounts.models.openid import OpenIDIdentity, OpenIDProvider
 from accounts.models.person import ApiToken, IdempotentAnswer, Session, User, validate_timezone, workspace_timezone
 from accounts.models.record import AdminRecord
+from accounts.models.sharing import EDITING, Role, Sharing, SharingQuerySet, shared_with, strongest
 from accounts.models.webhook import Webhook, WebhookDelivery
 from accounts.models.workspace import DateAwareness, Workspace
 
 __all__ = [
+    "EDITING",
     "AdminRecord",
     "ApiToken",
     "DateAwareness",
@@ -16,11 +18,16 @@ __all__ = [
     "OpenIDIdentity",
     "OpenIDProvider",
     "PeopleGroup",
+    "Role",
     "Session",
+    "Sharing",
+    "SharingQuerySet",
     "User",
     "Webhook",
     "WebhookDelivery",
     "Workspace",
+    "shared_with",
+    "strongest",
     "validate_timezone",
     "workspace_timezone",
 ]

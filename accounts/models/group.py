@@ -42,8 +42,10 @@ class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
         ]
         return self.filter(Q(everyone=True) | Q(pk__in=of_user[0]) | Q(pk__in=of_user[1]))
 
-    def of(self, user: AbstractBaseUser) -> "PeopleGroupQuerySet":
+    def of(self, user: AbstractBaseUser | AnonymousUser) -> "PeopleGroupQuerySet":
         """Those that the user is in."""
+        if user.pk is None:
+            return self.none()
         mine = PeopleGroup.members.through.objects.filter(user_id=user.pk).values("peoplegroup")
         return self.filter(Q(everyone=True) | Q(pk__in=mine))
 

@@ -28,6 +28,7 @@ from chat.replay import services as replays
 from chat.runs import drafts
 from chat.runs import state_machine as runs
 from chat.sending import services as sending
+from chat.sending.resuming import resume
 from chat.summaries import jobs
 from chat.turns import runner, store
 from chat.turns.line import move_up
@@ -37,11 +38,11 @@ from core.background import TURNS, enqueue, on_database, tell_queues
 from core.consumer import Hearing
 
 CLAIMS_AT_ONCE = 2
-GRACE = 7.0  # seconds that running answers get to finish when the worker is asked to end; its supervisor waits 10
 
 logger = logging.getLogger(__name__)
 _room = asyncio.Semaphore(settings.TURNS_PER_WORKER)
 _taking: "Future[None] | None" = None
+_draining = False  # asked to end: takes no more, and does not say that it serves its queues
 
 
 async def take_turns() -> None:
@@ -197,16 +198,18 @@ def _start(sender: Any, **kwargs: Any) -> None:
     if "turns" in hearing.queues:
         _taking = background.submit(take_turns())
     background.submit(hearing.keep())
-    background.submit(schedule.keep(lambda: hearing.deaf))
-    background.submit(tell_queues(hearing.queues, lambda: hearing.deaf))
+    background.submit(schedule.keep(lambda: hearing.deaf or _draining))
+    background.submit(tell_queues(hearing.queues, lambda: hearing.deaf or _draining))
 
 
 @worker_shutting_down.connect
 def _end(**kwargs: Any) -> None:
-    """Running answers may finish for a while; then they end as interrupted, their text kept."""
+    """Running answers may finish for a while; then they end as interrupted, their text kept, and go on elsewhere."""
+    global _draining
+    _draining = True
     if _taking is not None:
         _taking.cancel()
-    background.end(GRACE)
+    background.end(settings.DRAIN_SECONDS)
 
 
 @worker_shutdown.connect
@@ -216,8 +219,8 @@ def _wait(**kwargs: Any) -> None:
 
 
 async def follow_up(conversation_id: UUID) -> None:
-    """Begins what comes next in a conversation once an answer or a summary has ended there: the message that waits, the
-    run's next step, the summary, the person's next draft of a checklist, the title.
+    """Begins what comes next in a conversation once an answer or a summary has ended there: what was interrupted, the
+    message that waits, the run's next step, the summary, the person's next draft of a checklist, the title.
 
     It is decided from the rows alone, so anybody may ask at any time and as often as they like. What is left undone,
     because a worker is killed in here or the database is away, the sweeper finds.
@@ -237,6 +240,7 @@ def _begin(conversation_id: UUID) -> bool:
     if there.line:
         move_up(conversation_id)
     run = runs.in_conversation(conversation_id) if there.run else None
+    resumed = there.interrupted and resume(conversation_id)
     if there.message:
         sending.send_kept(conversation_id)
     if run is not None:
@@ -249,4 +253,4 @@ def _begin(conversation_id: UUID) -> bool:
             enqueue("chat.tasks.draft_checklist", task_id)
     if there.title and (titled := titles.claim(conversation_id)):
         enqueue("chat.tasks.write_title", titled)
-    return there.message or run is not None
+    return resumed or there.message or run is not None

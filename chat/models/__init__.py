@@ -14,7 +14,7 @@ from chat.models.conversation import (
 )
 from chat.models.import_job import Import
 from chat.models.ledger import ModelCall, PersonSum, UsageDay, UsageSum
-from chat.models.reading import Reading, ReadingPart
+from chat.models.reading import Reading, ReadingFile, ReadingPart
 from chat.models.replay import Replay, ReplayedTurn
 from chat.models.run import Mention, Run, RunStep
 from chat.models.share import Share
@@ -34,6 +34,7 @@ __all__ = [
     "NextMessage",
     "PersonSum",
     "Reading",
+    "ReadingFile",
     "ReadingPart",
     "RenderedAnswer",
     "Replay",

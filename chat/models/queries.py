@@ -55,7 +55,8 @@ def join_line(owner_id: object) -> None:
 
 class Standing(NamedTuple):
     """Whether an answer, a summary or a run is under way in a conversation; how many answers of its person are being
-    written; the depth of its leaf; the version of the workspace (`llm.models.workspace`)."""
+    written; the depth of its leaf; the version of the workspace (`llm.models.workspace`); whether its persona is
+    somebody else's and not everybody's."""
 
     answering: bool
     summarising: bool
@@ -63,6 +64,7 @@ class Standing(NamedTuple):
     live: int
     leaf_depth: int | None
     version: UUID | None
+    borrows: bool
 
 
 _STANDING = """
@@ -74,13 +76,16 @@ SELECT
     (SELECT count(*) FROM chat_turn t JOIN chat_conversation c ON c.id = t.conversation_id
         WHERE c.owner_id = %(owner)s AND t.status IN ('queued', 'running')),
     (SELECT m.depth FROM chat_message m WHERE m.id = %(leaf)s),
-    (SELECT version FROM llm_workspaceversion)
+    (SELECT version FROM llm_workspaceversion),
+    EXISTS (SELECT FROM personas_persona p WHERE p.id = %(persona)s AND p.visibility = 'private'
+        AND p.owner_id IS DISTINCT FROM %(owner)s)
 """
 
 
 def standing(conversation: Conversation) -> Standing:
     """All that decides whether something may begin, in one statement: after `lock`, since its own snapshot is older."""
     bound = {"conversation": conversation.pk, "owner": conversation.owner_id, "leaf": conversation.leaf_id}
+    bound["persona"] = conversation.persona_id
     unfinished = [str(status) for status in Run.UNFINISHED]
     with _executed(_STANDING, {**bound, "unfinished": unfinished}) as cursor:
         return Standing(*cursor.fetchone())
@@ -309,7 +314,7 @@ def settle(conversation_id: UUID) -> Conversation | None:
 class Following(NamedTuple):
     """What there may be to begin in a conversation in which something has ended; whoever begins it looks closer. A
     message that waits, a run, a summary, one of its person's drafts of checklists, its title, turns of its person that
-    no worker has claimed."""
+    no worker has claimed, an answer on show that was interrupted."""
 
     message: bool
     run: bool
@@ -317,6 +322,7 @@ class Following(NamedTuple):
     draft: bool
     title: bool
     line: bool
+    interrupted: bool
 
 
 _FOLLOWING = """
@@ -327,7 +333,8 @@ SELECT
     EXISTS (SELECT FROM projects_task t WHERE t.owner_id = c.owner_id AND t.draft = 'due'),
     NOT c.titled,
     EXISTS (SELECT FROM chat_turn t JOIN chat_conversation o ON o.id = t.conversation_id
-        WHERE o.owner_id = c.owner_id AND t.status = 'queued')
+        WHERE o.owner_id = c.owner_id AND t.status = 'queued'),
+    EXISTS (SELECT FROM chat_turn t WHERE t.answer_id = c.leaf_id AND t.status = 'interrupted')
 FROM chat_conversation c WHERE c.id = %(conversation)s
 """
 

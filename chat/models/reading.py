@@ -1,4 +1,4 @@
-"""A question asked over all of a file that is larger than the window (`chat.readings`)."""
+"""A question asked over all of files that are larger than the window (`chat.readings`)."""
 
 from typing import Any, ClassVar
 
@@ -29,13 +29,15 @@ class ReadingQuerySet(models.QuerySet["Reading"]):
 class Reading(models.Model):
     """The row is the truth about who works on it; what it took is in the ledger (`ModelCall.reading`).
 
-    `passages` are the ends of the passages that the text is divided into, in characters and in order: the first begins
-    at 0, each other one where the one before it ends, and the last ends with the text. An answer cites them by their
-    numbers, from 1. `text_sha256` is of the text that they divide. `calls`, `tokens` and `cost` (US dollars) are the
-    most that its person was shown and agreed to; `asked` counts the calls begun since then. `only_answer`: parts that
-    are not read stay so. `citation_check`: how many sentences of the answer were `checked` against what they cite, the
-    `doubts` in the form of the event `CITATION_CHECK`, and a `note` where not all of it was done; None where nothing
-    was. `code` and `detail` say why it ended; `attempt` counts claims, `tries` those without progress.
+    What is read are the texts of its `files`, one behind the other; `file` is the first of them, `file_name` has
+    all their names. `passages` are the ends of the passages that this text is divided into, in characters and
+    in order: the first begins at 0, each other one where the one before it ends, and the last ends with the
+    text. An answer cites them by their numbers, from 1. `text_sha256` is of the text that they divide. `calls`,
+    `tokens` and `cost` (US dollars) are the most that its person was shown and agreed to; `asked` counts the
+    calls begun since then. `only_answer`: parts that are not read stay so. `citation_check`: how many sentences
+    of the answer were `checked` against what they cite, the `doubts` in the form of the event `CITATION_CHECK`,
+    and a `note` where not all of it was done; None where nothing was. `code` and `detail` say why it ended;
+    `attempt` counts claims, `tries` those without progress.
 
     While it is `CHECKING`, the answer is there: whatever ends it then makes it `DONE`.
     """
@@ -55,7 +57,7 @@ class Reading(models.Model):
     person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="readings")
     conversation = models.ForeignKey(Conversation, null=True, on_delete=models.CASCADE, related_name="readings")
     file = models.ForeignKey(File, null=True, on_delete=models.SET_NULL, related_name="+")
-    file_name = models.CharField(max_length=255)
+    file_name = models.CharField(max_length=255)  # of several files, their names with commas between
     question = models.TextField()
     model = models.ForeignKey("llm.Model", null=True, on_delete=models.SET_NULL, related_name="+")
     model_name = models.CharField(max_length=200)
@@ -97,12 +99,31 @@ class Reading(models.Model):
         return self.status in self.LIVE
 
 
+class ReadingFile(models.Model):
+    """A file of a reading, whose text is characters [start, end) of what is read."""
+
+    reading = models.ForeignKey(Reading, on_delete=models.CASCADE, related_name="files")
+    file = models.ForeignKey(File, null=True, on_delete=models.SET_NULL, related_name="+")
+    name = models.CharField(max_length=255)
+    start = models.PositiveIntegerField(default=0)
+    end = models.PositiveIntegerField()
+
+    class Meta:
+        ordering: ClassVar = ["start"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["reading", "start"], name="one_file_of_a_reading_from_a_place")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.reading_id}: {self.name}"
+
+
 class ReadingPart(models.Model):
     """Characters [start, end) of the text, and what was found there.
 
-    At level 0 the parts of a reading are all of the text, and each is asked about by itself. At the levels above, a row
-    is what the rows of the level below within its characters were folded into. `tokens` are those of `findings`, which
-    are empty where nothing was found. `cut_off`: they end where the model had no room for more.
+    At level 0 the parts of a reading are all of the text, each of one file, and each is asked about by itself. At the
+    levels above, a row is what the rows of the level below within its characters were folded into. `tokens` are those
+    of `findings`, which are empty where nothing was found. `cut_off`: they end where the model had no room for more.
     """
 
     class State(models.TextChoices):

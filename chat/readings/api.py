@@ -16,11 +16,13 @@ from chat.models import Reading, ReadingPart
 from chat.readings import services
 from chat.readings.pages import ReadingView
 from core.requests import MoneyField, SentenceField, pages, posts, valid
-from files.services import visible_file
 
 
 class QuestionSerializer(serializers.Serializer[dict[str, Any]]):
-    file = serializers.UUIDField()
+    """`files`, or `file` for one."""
+
+    file = serializers.UUIDField(required=False, allow_null=True, default=None)
+    files = serializers.ListField(child=serializers.UUIDField(), required=False, default=list, max_length=500)
     question = serializers.CharField(max_length=Reading.MAX_QUESTION)
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
     conversation = serializers.UUIDField(required=False, allow_null=True, default=None)
@@ -37,6 +39,17 @@ class AgainSerializer(serializers.Serializer[dict[str, Any]]):
     )
 
 
+class FileCostSerializer(serializers.Serializer[dict[str, Any]]):
+    """The most that asking about the parts of one file takes."""
+
+    file = serializers.UUIDField(allow_null=True)
+    name = serializers.CharField()
+    parts = serializers.IntegerField()
+    input = serializers.IntegerField(help_text="Tokens")
+    output = serializers.IntegerField(help_text="Tokens")
+    cost = MoneyField()
+
+
 class ReadingPlanSerializer(serializers.Serializer[dict[str, Any]]):
     """The most that it takes, with the checks. `folds`: calls that put notes together; one more is for the answer."""
 
@@ -48,11 +61,13 @@ class ReadingPlanSerializer(serializers.Serializer[dict[str, Any]]):
     input = serializers.IntegerField(help_text="Tokens")
     output = serializers.IntegerField(help_text="Tokens")
     cost = MoneyField()
+    files = FileCostSerializer(many=True)
 
 
 class MissingSerializer(serializers.Serializer[Any]):
-    """Characters of the text that were not read, with their pages (0 where there are none)."""
+    """Characters of a file's text that were not read, with their pages (0 where there are none)."""
 
+    file = serializers.UUIDField(allow_null=True)
     start = serializers.IntegerField()
     end = serializers.IntegerField()
     first_page = serializers.IntegerField()
@@ -61,9 +76,22 @@ class MissingSerializer(serializers.Serializer[Any]):
     why = SentenceField()
 
 
+class FileReadSerializer(serializers.Serializer[Any]):
+    """How much of one file was read. `parts`: of so many, `read` were."""
+
+    file = serializers.UUIDField(source="row.file_id", allow_null=True)
+    name = serializers.CharField(source="row.name")
+    percent = serializers.IntegerField(source="coverage.percent")
+    parts = serializers.IntegerField()
+    read = serializers.IntegerField()
+
+
 class CoverageSerializer(serializers.Serializer[Any]):
+    """Of all files together, and of each."""
+
     percent = serializers.IntegerField()
     missing = MissingSerializer(many=True)
+    files = FileReadSerializer(many=True)
 
 
 class ReadingSpentSerializer(serializers.Serializer[dict[str, Any]]):
@@ -77,6 +105,8 @@ class PassageSerializer(serializers.Serializer[dict[str, Any]]):
     """What stands behind a number in the answer and in what was found."""
 
     number = serializers.IntegerField()
+    file = serializers.UUIDField()
+    title = serializers.CharField(help_text="The name of the file")
     start = serializers.IntegerField()
     end = serializers.IntegerField()
     page = serializers.IntegerField()
@@ -130,7 +160,8 @@ class ReadingSerializer(serializers.ModelSerializer[Reading]):
 
 
 class WholeReadingSerializer(ReadingSerializer):
-    """Parts of level 0 are those that were asked about, the others what these were folded into. `left_out`: passages
+    """Parts of level 0 are those that were asked about, the others what these were folded into; their characters count
+    over the texts of all files, one behind the other. `left_out`: passages
     that were found and are not in the answer."""
 
     citation_check = CitationCheckSerializer(allow_null=True)
@@ -157,7 +188,7 @@ class WholeReadingSerializer(ReadingSerializer):
 
     @extend_schema_field(CoverageSerializer)
     def get_coverage(self, reading: Reading) -> Any:
-        return CoverageSerializer(self._view.coverage).data
+        return CoverageSerializer(self._view).data
 
     @extend_schema_field(ReadingSpentSerializer)
     def get_spent(self, reading: Reading) -> Any:
@@ -167,8 +198,7 @@ class WholeReadingSerializer(ReadingSerializer):
     def get_sources(self, reading: Reading) -> Any:
         texts = [reading.answer, *(row.findings for row in self._view.parts)]
         return [
-            {"number": number, **self._view.place(number), "href": source.href}
-            for number, source in self._view.sources(texts).items()
+            {**self._view.place(number), "href": source.href} for number, source in self._view.sources(texts).items()
         ]
 
     @extend_schema_field(serializers.ListField(child=serializers.IntegerField()))
@@ -236,4 +266,5 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
 def _asked(user: User, fields: dict[str, Any]) -> services.Asked:
     """Raises `NotFound`."""
     named = {name: fields[name] for name in ("question", "model", "conversation")}
-    return services.asked_of(user=user, file=visible_file(user, fields["file"]), **named)
+    one = [fields["file"]] if fields["file"] is not None else []
+    return services.asked_of(user=user, files=[*one, *fields["files"]], **named)

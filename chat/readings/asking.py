@@ -27,6 +27,11 @@ def of_answer(texts: Texts, question: str, title: str, notes: Sequence[str], per
     return Message("system", system), _noted(texts, question, title, notes)
 
 
+def named(name: str, findings: str) -> str:
+    """Notes below the name of what they are on; notes on the only file need none."""
+    return f"## {name}\n{findings}" if name else findings
+
+
 def _noted(texts: Texts, question: str, title: str, notes: Sequence[str]) -> Message:
     return Message("user", texts.fill("reading_notes", question=question, title=title, notes="\n\n".join(notes)))
 

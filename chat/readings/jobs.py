@@ -23,6 +23,7 @@ from chat.citations.judging import checked, judged
 from chat.citations.services import Check
 from chat.models import ModelCall, Reading, ReadingPart
 from chat.readings import asking, checking, planning, services
+from chat.readings.layout import Layout, layout_of
 from chat.readings.planning import Budget
 from chat.usage.asking import Charge, Said, ask
 from core import background
@@ -60,6 +61,7 @@ class _Work:
     model: Model
     texts: Texts
     text: str
+    layout: Layout
     budget: Budget
     waiting: "deque[ReadingPart]"
     checker: UUID | None
@@ -164,8 +166,9 @@ def _load(reading: Reading) -> _Work:
     """Raises what `services.text_of`, `usable_model` and `budget_of` raise."""
     text, model, rules = services.text_of(reading), services.usable_model(reading), rules_at()
     waiting = reading.parts.filter(level=0, state=ReadingPart.State.WAITING)
-    budget = services.budget_of(rules.texts, model, reading.question)
-    return _Work(reading, model, rules.texts, text, budget, deque(waiting), rules.workspace.citation_model_id)
+    layout, checker = layout_of(reading, pages=False), rules.workspace.citation_model_id
+    budget = services.budget_of(rules.texts, model, reading.question, several=layout.several)
+    return _Work(reading, model, rules.texts, text, layout, budget, deque(waiting), checker)
 
 
 async def _read_parts(work: _Work) -> None:
@@ -204,7 +207,8 @@ async def _reader(work: _Work) -> None:
 def _prompt(work: _Work, part: ReadingPart) -> asking.Messages:
     reading = work.reading
     passages = asking.numbered(work.text, part.start, part.end, reading.passages)
-    return asking.of_part(work.texts, reading.question, reading.file_name, passages, work.budget)
+    title = work.layout.named(part.start, part.end) or reading.file_name
+    return asking.of_part(work.texts, reading.question, title, passages, work.budget)
 
 
 async def _not_read(work: _Work, part: ReadingPart, error: ModelError) -> None:
@@ -299,9 +303,9 @@ async def _answer(work: _Work) -> None:
     asked."""
     rows = await on_database(_found, work)
     level = 0
-    while sum(row.tokens for row in rows) > work.budget.notes:
+    while sum(sizes := [row.tokens + work.budget.name for row in rows]) > work.budget.notes:
         level += 1
-        groups = planning.groups_of([row.tokens for row in rows], work.budget.fold)
+        groups = planning.groups_of(sizes, work.budget.fold)
         if len(groups) == len(rows):
             detail = "What was found does not become short enough to be answered from. Choose a larger model."
             raise ProductError("notes_do_not_fit", detail)
@@ -310,7 +314,7 @@ async def _answer(work: _Work) -> None:
         await on_database(_keep, work, Said(), Reading.Status.DONE)
         return
     percent = await on_database(_percent, work)
-    reading, notes = work.reading, [row.findings for row in rows]
+    reading, notes = work.reading, [_named(work, row) for row in rows]
     messages = asking.of_answer(work.texts, reading.question, reading.file_name, notes, percent)
     said = await _asked(work, messages, work.budget.answer)
     if said.unread:
@@ -323,7 +327,9 @@ async def _check(work: _Work, answer: str) -> None:
     """Holds the answer against what it cites. What was found so far is kept before the model that checks is asked."""
     reading = work.reading
     charge = Charge(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk)
-    found, note = await checked(partial(checking.check, reading, work.text, answer), charge, work.texts, None)
+    found, note = await checked(
+        partial(checking.check, reading, work.layout, work.text, answer), charge, work.texts, None
+    )
     if found and work.checker is not None:
         await on_database(_keep_check, work, found, NOT_CHECKED)
         found, note = await judged(found, charge, work.texts, work.checker)
@@ -336,8 +342,13 @@ def _found(work: _Work) -> list[ReadingPart]:
 
 
 def _percent(work: _Work) -> int:
-    rows = list(work.reading.parts.filter(level=0))
-    return services.coverage(work.reading, rows, []).percent
+    return services.percent_of(list(work.reading.parts.filter(level=0)))
+
+
+def _named(work: _Work, row: ReadingPart) -> str:
+    """Its notes, and above them which of several files they are on."""
+    name = work.layout.named(row.start, row.end)
+    return asking.named(name[: services.LONGEST_NAME], row.findings)
 
 
 async def _folded(work: _Work, level: int, group: Sequence[ReadingPart]) -> list[ReadingPart]:
@@ -349,7 +360,7 @@ async def _folded(work: _Work, level: int, group: Sequence[ReadingPart]) -> list
     if there is not None:
         return [there] if there.findings else []
     reading = work.reading
-    notes = [row.findings for row in group]
+    notes = [_named(work, row) for row in group]
     said = await _asked(
         work, asking.of_fold(work.texts, reading.question, reading.file_name, notes, work.budget), work.budget.folded
     )

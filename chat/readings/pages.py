@@ -1,16 +1,17 @@
 """What is shown of a reading: its answer with sources, what was found where, and how much was read."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlencode
 
 from django.urls import reverse
 
 from chat.models import ModelCall, Reading, ReadingPart
 from chat.readings import checking, planning
-from chat.readings.planning import Coverage
-from chat.readings.services import coverage, spans_of
+from chat.readings.layout import FileRead, layout_of
+from chat.readings.services import coverage, percent_of
 from chat.rendering.markdown import render
 from chat.rendering.references import Source
 from chat.usage.services import money_in_words, tokens_in_words, totals
@@ -20,10 +21,14 @@ SHOWN = 50  # parts on one page
 
 @dataclass(frozen=True, slots=True)
 class PartView:
-    """A part that was asked about, or what several were folded into. `blocks` are safe HTML; `left_out` are sources
-    that its notes came from and it does not name."""
+    """A part that was asked about, or what several were folded into. `file_names` are those of its files where a
+    reading has several; characters and pages count from the beginning of its file, and are 0 where it is of
+    more than one. `blocks` are safe HTML; `left_out` are sources that its notes came from and it does not name."""
 
     row: ReadingPart
+    file_names: str
+    start: int
+    end: int
     first_page: int
     last_page: int
     href: str
@@ -36,14 +41,20 @@ class ReadingView:
 
     def __init__(self, reading: Reading) -> None:
         self.row = reading
-        self.spans = spans_of(reading)
+        self.layout = layout_of(reading)
         rows = list(reading.parts.all())
         self.parts = [row for row in rows if row.level == 0]
         self.folds = [row for row in rows if row.level]
 
     @cached_property
-    def coverage(self) -> Coverage:
-        return coverage(self.row, self.parts, self.spans)
+    def files(self) -> list[FileRead]:
+        """How much of each was read."""
+        return coverage(self.row, self.parts, self.layout)
+
+    @cached_property
+    def percent(self) -> int:
+        """How much of all of the text was read."""
+        return percent_of(self.parts)
 
     @cached_property
     def read(self) -> int:
@@ -54,6 +65,11 @@ class ReadingView:
     def found(self) -> int:
         """Parts in which something was found."""
         return sum(bool(row.findings) for row in self.parts)
+
+    @property
+    def missing(self) -> list[dict[str, Any]]:
+        """What was not read, as `planning.Missing`, each with its file."""
+        return [{"file": each.row.file_id, **asdict(part)} for each in self.files for part in each.coverage.missing]
 
     @cached_property
     def calls(self) -> Any:
@@ -94,17 +110,22 @@ class ReadingView:
         return self._left_out([row.findings for row in self.parts], self.row.answer)
 
     @property
+    def with_it(self) -> str:
+        """The query that names its other files."""
+        ids = [row.file_id for row in self.layout.rows if row.file_id not in (None, self.row.file_id)]
+        return urlencode({"with": ids}, doseq=True)
+
+    @property
     def goes_on(self) -> bool:
         """Whether there is something left to ask."""
-        return not self.row.live and (self.row.status != Reading.Status.DONE or self.coverage.percent < 100)
+        return not self.row.live and (self.row.status != Reading.Status.DONE or self.percent < 100)
 
     def sources(self, texts: Iterable[str]) -> dict[int, Source]:
         """What these texts cite, by number; nothing of a file that is gone."""
-        return checking.sources_of(self.row, self.spans, texts)
+        return checking.sources_of(self.row, self.layout, texts)
 
     def place(self, number: int) -> dict[str, Any]:
-        """The characters of a passage and the page on which it begins, 0 where there are none."""
-        return checking.place(self.row, self.spans, number)
+        return checking.place(self.row, self.layout, number)
 
     def _left_out(self, given: Sequence[str], said: str) -> list[Source]:
         numbers = planning.left_out(given, said, len(self.row.passages))
@@ -121,12 +142,18 @@ class ReadingView:
         return [self._part(row) for row in self.folds]
 
     def _part(self, row: ReadingPart) -> PartView:
-        first, last = planning.page_at(self.spans, row.start), planning.page_at(self.spans, row.end - 1)
+        files = self.layout.within(row.start, row.end)
+        apart = len(files) == 1
+        begin = row.start - files[0].start if apart else 0
+        first, last = (self.layout.page_at(row.start), self.layout.page_at(row.end - 1)) if apart else (0, 0)
         within = [each.findings for each in self.parts if row.start <= each.start < row.end] if row.level else []
         number = planning.numbers_in(self.row.passages, row.start, row.end)[0]
         opened = self.sources([f"[{number}]"]).get(number)
         return PartView(
             row=row,
+            file_names=self.layout.named(row.start, row.end),
+            start=begin,
+            end=begin + row.end - row.start if apart else 0,
             first_page=first,
             last_page=last,
             href=opened.href if opened else "",

@@ -1,4 +1,4 @@
-"""How a text is read part by part, in plain values: its passages and parts, the folds, the most that all of it takes,
+"""How texts are read part by part, in plain values: its passages and parts, the folds, the most that all of it takes,
 and what was read of it in the end."""
 
 from bisect import bisect_left, bisect_right
@@ -24,18 +24,19 @@ SPARE = 4  # calls beside half of those agreed to, for parts that have to be div
 @dataclass(frozen=True, slots=True)
 class Passage:
     """Ends before the character `end`, and begins where the one before it ends. `heading`: the path that it stands
-    below."""
+    below; `file`: which of the files it is of, from 0."""
 
     end: int
     tokens: int
     heading: str = ""
+    file: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Tokens: of the text in one call, of the notes on it, of the notes that one fold takes and what it makes of them,
     of the notes that the answer is written from, and of the answer. `thinking` is for models that reason first;
-    `beside` is what every call has beside those."""
+    `beside` is what every call has beside those, and `name` what stands above notes to say which file they are on."""
 
     part: int
     findings: int
@@ -45,6 +46,7 @@ class Budget:
     answer: int
     thinking: int
     beside: int
+    name: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Characters [start, end) that were not read, the first and the last page of them (0 where there are none), and
-    the code and the sentence of why."""
+    """Characters [start, end) of a file that were not read, the first and the last page of them (0 where there are
+    none), and the code and the sentence of why."""
 
     start: int
     end: int
@@ -92,27 +94,40 @@ class Coverage:
     missing: list[Missing]
 
 
-def passages_of(chunks: Iterable[tuple[int, int, int, str]], length: int) -> list[Passage]:
-    """Of (start, end, tokens, heading) of a file's chunks: neighbours that overlap are told apart, and every character
-    is in one of them. So many chunks that there are no numbers for them are put together."""
-    apart, before = list[tuple[int, int, str]](), 0
-    for start, end, tokens, heading in chunks:
-        if before < end <= length:
-            new = end - max(start, before)
-            apart.append((end, -(-tokens * new // (end - start)), heading))
-            before = end
-    together = -(-len(apart) // MOST_PASSAGES) or 1
-    found = []
-    for first in range(0, len(apart), together):
-        group = apart[first : first + together]
-        found.append(Passage(group[-1][0], sum(tokens for _, tokens, _ in group) + MARK, group[0][2]))
-    if found:
-        found[-1] = Passage(length, found[-1].tokens, found[-1].heading)
+Chunks = Iterable[tuple[int, int, int, str]]
+
+
+def passages_of(texts: Sequence[tuple[Chunks, int]]) -> list[Passage]:
+    """Of texts that stand one behind the other, each as (start, end, tokens, heading) of its chunks and its length:
+    neighbours that overlap are told apart, and every character is in one of them. So many chunks that there are no
+    numbers for them are put together."""
+    apart = [_apart(chunks, length) for chunks, length in texts]
+    together = -(-sum(map(len, apart)) // max(1, MOST_PASSAGES - len(texts))) or 1
+    found, before = list[Passage](), 0
+    for file, (chunks, (_, length)) in enumerate(zip(apart, texts, strict=True)):
+        for first in range(0, len(chunks), together):
+            group = chunks[first : first + together]
+            end = group[-1][0] if first + together < len(chunks) else length
+            size = sum(tokens for _, tokens, _ in group) + MARK
+            found.append(Passage(before + end, size, group[0][2], file))
+        before += length
     return found
 
 
-def budget_for(model: Model, beside: int, question: int) -> Budget:
-    """`beside` are the tokens of the longest instructions, `question` those of the question.
+def _apart(chunks: Chunks, length: int) -> list[tuple[int, int, str]]:
+    """As (end, tokens, heading), each from where the one before it ends."""
+    found, before = list[tuple[int, int, str]](), 0
+    for start, end, tokens, heading in chunks:
+        if before < end <= length:
+            new = end - max(start, before)
+            found.append((end, -(-tokens * new // (end - start)), heading))
+            before = end
+    return found
+
+
+def budget_for(model: Model, beside: int, question: int, name: int = 0) -> Budget:
+    """`beside` are the tokens of the longest instructions, `question` those of the question, `name` those of a name
+    above notes.
 
     Raises `reading_window_too_small` where no window's part of the text would be left.
     """
@@ -122,7 +137,7 @@ def budget_for(model: Model, beside: int, question: int) -> Budget:
     findings, thinking = (min(each, usable // 12, most) for each in (FINDINGS, ROOM_TO_THINK))
     answer, around = min(ANSWER, usable // 4, most), beside + question + thinking
     part, fold = usable - around - findings, usable - around - 2 * findings
-    if part < LEAST_PART or fold < 2 * (2 * findings + thinking):
+    if part < LEAST_PART or fold < 2 * (2 * findings + thinking + name):
         raise ProductError(
             "reading_window_too_small",
             f"The window of “{model.name}” leaves {max(part, 0)} tokens to read the file in, beside the question and "
@@ -137,25 +152,32 @@ def budget_for(model: Model, beside: int, question: int) -> Budget:
         answer=answer,
         thinking=thinking,
         beside=beside + question,
+        name=name,
     )
 
 
 def parts_of(passages: Sequence[Passage], room: int) -> list[tuple[int, int]]:
     """As (first, last + 1) of the passages: as many in one as `room` takes, ending before a heading where that leaves
-    at least half of it filled. One that is longer by itself is a part of its own."""
+    at least half of it filled. None has passages of two files. One that is longer by itself is a part of its own."""
     found: list[tuple[int, int]] = []
     first = 0
     while first < len(passages):
         end, size, best = first, 0, 0
-        while end < len(passages) and (end == first or size + passages[end].tokens <= room):
+        while end < len(passages) and (end == first or _goes_on(passages, end, room - size)):
             if end > first and size * 2 >= room and passages[end].heading != passages[end - 1].heading:
                 best = end
             size += passages[end].tokens
             end += 1
-        end = end if end == len(passages) else best or end
+        whole = end == len(passages) or passages[end].file != passages[first].file
+        end = end if whole else best or end
         found.append((first, end))
         first = end
     return found
+
+
+def _goes_on(passages: Sequence[Passage], at: int, room: int) -> bool:
+    """Whether this passage fits behind the one before it."""
+    return passages[at].tokens <= room and passages[at].file == passages[at - 1].file
 
 
 def groups_of(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
@@ -172,8 +194,8 @@ def groups_of(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
 
 def plan_of(unread: Sequence[int], found: Sequence[int], budget: Budget) -> Plan:
     """`unread`: the tokens of each part that is to be asked about; `found`: those of the notes that there are."""
-    wrote = budget.findings + budget.thinking
-    read, written = sum(unread) + len(unread) * budget.beside, len(unread) * wrote
+    parts, wrote = parts_take(unread, budget), budget.findings + budget.thinking + budget.name
+    read, written = parts.input, parts.output
     sizes, folds = [*found, *[wrote] * len(unread)], 0
     while sum(sizes) > budget.notes:
         groups = groups_of(sizes, budget.fold)
@@ -181,11 +203,19 @@ def plan_of(unread: Sequence[int], found: Sequence[int], budget: Budget) -> Plan
         read += sum(sum(sizes[first:end]) + budget.beside for first, end in made)
         written += len(made) * (budget.folded + budget.thinking)
         folds += len(made)
-        sizes = [budget.folded + budget.thinking if end - first > 1 else sizes[first] for first, end in groups]
+        sizes = [
+            budget.folded + budget.thinking + budget.name if end - first > 1 else sizes[first] for first, end in groups
+        ]
         if not made:  # what is left does not become less
             break
     usage = Usage(read + sum(sizes) + budget.beside, written + budget.answer + budget.thinking)
     return Plan(len(unread), folds, usage)
+
+
+def parts_take(unread: Sequence[int], budget: Budget) -> Usage:
+    """What asking about so many parts reads and writes at most."""
+    wrote = budget.findings + budget.thinking
+    return Usage(sum(unread) + len(unread) * budget.beside, len(unread) * wrote)
 
 
 def most_calls(agreed: int) -> int:

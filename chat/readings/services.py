@@ -1,11 +1,12 @@
 """What people do with readings: planned, begun, stopped, gone on with, removed, and taken into a conversation."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
+from itertools import accumulate, groupby
 
 from django.core.files.base import ContentFile
 from django.db import transaction
@@ -17,10 +18,11 @@ from accounts.models import User
 from accounts.realtime import News, tell
 from audit.services import record
 from chat.citations import judging
-from chat.models import Conversation, Reading, ReadingPart
+from chat.models import Conversation, Reading, ReadingFile, ReadingPart
 from chat.models.conversation_state import visible_conversation
 from chat.readings import asking, checking, planning
-from chat.readings.planning import Budget, Coverage, Passage, Plan
+from chat.readings.layout import FileRead, Layout, layout_of
+from chat.readings.planning import Budget, Passage, Plan
 from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.i18n import dollars
@@ -28,7 +30,7 @@ from core.permissions import has_right
 from core.requests import get_or_404
 from files.index.chunks import chunks_of
 from files.models import Chunk, File, FileText
-from files.services import store
+from files.services import store, visible_file
 from llm import tokens
 from llm.models import Model
 from llm.types.model_call import Usage
@@ -36,27 +38,37 @@ from personas.services import model_for, rules_at
 from personas.texts import Texts
 
 AT_ONCE = 3  # readings of one person under way
+MOST_FILES = 50  # of one reading
+MOST_NAMES = 255  # characters of the names of all
+LONGEST_NAME = 60  # characters of a file's name above the notes on it
 STOPPED = "Stopped before it was read."
 NOT_YET = "Not read yet."
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who asks what of which file; `model`: None for the one that the person's conversations have."""
+    """Who asks what of which files; `model`: None for the one that the person's conversations have."""
 
     user: User
-    file: File
+    files: Sequence[File]
     question: str
     model: Model | None = None
     conversation: Conversation | None = None
 
 
-def asked_of(*, user: User, file: File, question: str, model: object, conversation: object) -> Asked:
-    """With the rows that these ids name, None and "" for no id. Raises `NotFound`."""
+def asked_of(*, user: User, files: Sequence[object], question: str, model: object, conversation: object) -> Asked:
+    """With the rows that these ids name, None and "" for no id; a file that is named twice counts once.
+
+    Raises `NotFound` and `too_many_files`.
+    """
+    ids = list(dict.fromkeys(map(str, files)))
+    if len(ids) > MOST_FILES:
+        detail = f"These are {len(ids)} files, the most for one question is {MOST_FILES}. Choose fewer."
+        raise ProductError("too_many_files", detail)
     usable = models_of(user).select_related("provider")
     return Asked(
         user,
-        file,
+        [visible_file(user, each) for each in ids],
         question,
         get_or_404(usable, model, "model") if model else None,
         visible_conversation(user, conversation) if conversation else None,
@@ -64,14 +76,44 @@ def asked_of(*, user: User, file: File, question: str, model: object, conversati
 
 
 @dataclass(frozen=True, slots=True)
+class _Unread:
+    """A part that is to be asked about: which file it is of, and its tokens."""
+
+    file: File | None
+    name: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileCost:
+    """The most that asking about the parts of one file takes."""
+
+    file: File | None
+    name: str
+    parts: int
+    usage: Usage
+    cost: Decimal | None
+
+    @property
+    def tokens(self) -> int:
+        return self.usage.input + self.usage.output
+
+    @property
+    def money(self) -> str:
+        return _money(self.cost)
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """The most that a reading takes: `plan`, and in the end the calls of the model that checks citations, if the
-    workspace names one; `cost` in US dollars is for both, None where one has no price."""
+    workspace names one; `cost` in US dollars is for both, None where one has no price. `files` have what their parts
+    take; the rest is for folds, answer and check."""
 
     model: Model
     plan: Plan
     checker: Model | None
     cost: Decimal | None
+    files: list[FileCost]
 
     @property
     def checks(self) -> int:
@@ -90,21 +132,21 @@ class Planned:
     @property
     def money(self) -> str:
         """In words; empty without a price."""
-        return "" if self.cost is None else dollars(self.cost, up=True)
+        return _money(self.cost)
 
 
 def planned(*, asked: Asked) -> Planned:
-    """What reading the whole file for the question takes at most.
+    """What reading all of the files for the question takes at most.
 
-    Raises `nothing_to_read` (409) for a file without text, `no_model`, and `reading_window_too_small`.
+    Raises `nothing_to_read` (409) for a file without text, `no_files`, `no_model`, and `reading_window_too_small`.
     """
     model = _model(asked)
-    _text, passages = _divided(asked.file)
-    return _planned(model, _parts(passages, model, asked.question), [], _budget(model, asked.question))
+    budget = _budget(model, asked.question, several=len(asked.files) > 1)
+    return _planned(model, _parts(_divided(asked.files), asked.files, budget), [], budget)
 
 
 def start_reading(*, user: User, asked: Asked, calls: int) -> Reading:
-    """Has a worker read all of it. `calls`: the number that the person was shown.
+    """Has a worker read all of them. `calls`: the number that the person was shown.
 
     Raises `empty_question`, `question_too_long`, `plan_changed` (409, with the new plan in `plan`) where the number is
     another now, `readings_running` (429), and what `planned` raises.
@@ -116,28 +158,33 @@ def start_reading(*, user: User, asked: Asked, calls: int) -> Reading:
         detail = f"The question has {len(question):,} characters, the most is {Reading.MAX_QUESTION:,}. Shorten it."
         raise ProductError("question_too_long", detail)
     model = _model(asked)
-    text, passages = _divided(asked.file)
-    parts = _parts(passages, model, question)
-    found = _planned(model, parts, [], _budget(model, question))
+    divided = _divided(asked.files)
+    budget = _budget(model, question, several=len(asked.files) > 1)
+    found = _planned(model, _parts(divided, asked.files, budget), [], budget)
     _require_agreed(found, calls)
-    ends = [each.end for each in passages]
+    ends = [each.end for each in divided.passages]
+    lengths = list(accumulate(map(len, divided.texts), initial=0))
     with transaction.atomic():
         _require_turn(user)
         reading = Reading.objects.create(
             person=user,
             conversation=asked.conversation,
-            file=asked.file,
-            file_name=asked.file.name,
+            file=asked.files[0],
+            file_name=_names(asked.files),
             question=question,
             model=model,
             model_name=model.name,
             passages=ends,
-            text_sha256=digest(text),
+            text_sha256=digest(divided.texts),
             **_agreed(found),
+        )
+        ReadingFile.objects.bulk_create(
+            ReadingFile(reading=reading, file=file, name=file.name, start=start, end=end)
+            for file, start, end in zip(asked.files, lengths, lengths[1:], strict=False)
         )
         ReadingPart.objects.bulk_create(
             ReadingPart(reading=reading, start=ends[first - 1] if first else 0, end=ends[last - 1])
-            for first, last in _spans(passages, model, question)
+            for first, last in planning.parts_of(divided.passages, budget.part)
         )
         record(user=user, action="reading.begun", row=reading, changes={"calls": found.plan.calls})
         _hand_over(reading)
@@ -159,11 +206,15 @@ def plan_again(*, reading: Reading, only_answer: bool = False) -> Planned:
     if (not unread and reading.status == Reading.Status.DONE) or (only_answer and not read):
         detail = "There is nothing to go on with: all of it was read and answered, or nothing was read yet."
         raise ProductError("nothing_to_read", detail, status=409)
-    text, model = text_of(reading), usable_model(reading)
+    text, model, layout = text_of(reading), usable_model(reading), layout_of(reading, pages=False)
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
-    sizes = [count(text[row.start : row.end]) for row in unread]
-    found = [row.tokens for row in rows if row.findings]
-    return _planned(model, sizes, found, _budget(model, reading.question))
+    budget = _budget(model, reading.question, several=layout.several)
+    left = []
+    for row in unread:
+        of = layout.file_at(row.start)
+        size = count(text[row.start : row.end])
+        left.append(_Unread(of.file if of is not None else None, of.name if of is not None else "", size))
+    return _planned(model, left, [row.tokens + budget.name for row in rows if row.findings], budget)
 
 
 def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: bool = False) -> Reading:
@@ -246,53 +297,61 @@ def take_along(*, user: User, reading: Reading) -> File:
 
 def as_markdown(reading: Reading) -> str:
     """Question, how much was read, the answer, and what was found on which passages."""
-    rows, spans = list(reading.parts.filter(level=0)), spans_of(reading)
-    percent = coverage(reading, rows, spans).percent
+    rows, layout = list(reading.parts.filter(level=0)), layout_of(reading)
+    percent = percent_of(rows)
     lines = [f"# {reading.file_name}", "", reading.question, "", f"Read: {percent} % of the text.", ""]
+    if layout.several:
+        each_read = coverage(reading, rows, layout)
+        lines += [*(f"- {each.row.name}: {each.coverage.percent} %" for each in each_read), ""]
     lines += [reading.answer, ""] if reading.answer else []
     if doubts := checking.doubts_of(reading):
         lines += ["## Not confirmed by the passages", "", *(f"- {each['sentence']}" for each in doubts), ""]
     for row in rows:
         if row.findings:
             numbers = planning.numbers_in(reading.passages, row.start, row.end)
-            first, last = planning.page_at(spans, row.start), planning.page_at(spans, row.end - 1)
+            first, last = layout.page_at(row.start), layout.page_at(row.end - 1)
             pages = f" (pages {first} to {last})" if last else ""
-            lines += [f"## Passages {numbers[0]} to {numbers[-1]}{pages}", "", row.findings, ""]
+            name = f"{named}: p" if (named := layout.named(row.start, row.end)) else "P"
+            lines += [f"## {name}assages {numbers[0]} to {numbers[-1]}{pages}", "", row.findings, ""]
     return "\n".join(lines)
 
 
-def coverage(reading: Reading, rows: Sequence[ReadingPart], spans: Sequence[Sequence[int]]) -> Coverage:
-    """`rows` are the parts of level 0 in their order."""
+def coverage(reading: Reading, rows: Sequence[ReadingPart], layout: Layout) -> list[FileRead]:
+    """Of each file. `rows` are the parts of level 0 in their order."""
+    if reading.live:
+        return layout.read(_as_parts(rows), "waiting", NOT_YET)
+    ended = (reading.code, reading.detail) if reading.status != Reading.Status.DONE else ("", "")
+    return layout.read(_as_parts(rows), ended[0] or "stopped", ended[1] or STOPPED)
+
+
+def percent_of(rows: Sequence[ReadingPart]) -> int:
+    """How much of all of the text was read; 100 only if that is all."""
+    return planning.coverage_of(_as_parts(rows), [], "", "").percent
+
+
+def _as_parts(rows: Sequence[ReadingPart]) -> list[planning.Part]:
     done, failed = ReadingPart.State.DONE, ReadingPart.State.FAILED
-    parts = [
+    return [
         planning.Part(row.start, row.end, row.state == done, *((row.code, row.detail) if row.state == failed else ()))
         for row in rows
     ]
-    if reading.live:
-        return planning.coverage_of(parts, spans, "waiting", NOT_YET)
-    ended = (reading.code, reading.detail) if reading.status != Reading.Status.DONE else ("", "")
-    return planning.coverage_of(parts, spans, ended[0] or "stopped", ended[1] or STOPPED)
-
-
-def spans_of(reading: Reading) -> Sequence[Sequence[int]]:
-    """Of the pages of its file; none where that is gone or was read anew."""
-    if reading.file_id is None:
-        return []
-    found = FileText.objects.filter(file=reading.file_id).values_list("spans", flat=True).first()
-    return found or []
 
 
 def text_of(reading: Reading) -> str:
     """The text that its passages divide. Raises `file_gone` and `file_changed` (409)."""
-    seen = File.objects.visible_to(reading.person).filter(pk__in=[reading.file_id])
-    text = FileText.objects.filter(file__in=seen).values_list("text", flat=True).first()
-    if text is None:
-        detail = "The file was deleted, or is not yours to see any more, so no more of it can be read."
-        raise ProductError("file_gone", detail, status=409)
-    if digest(text) != reading.text_sha256:
+    files = list(reading.files.all())
+    seen = File.objects.visible_to(reading.person).filter(pk__in=[row.file_id for row in files])
+    texts = dict(FileText.objects.filter(file__in=seen).values_list("file", "text"))
+    ordered = []
+    for row in files:
+        if row.file_id is None or row.file_id not in texts:
+            detail = f"“{row.name}” was deleted, or is not yours to see any more, so no more of it can be read."
+            raise ProductError("file_gone", detail, status=409)
+        ordered.append(texts[row.file_id])
+    if digest(ordered) != reading.text_sha256:
         detail = "The file's text was read anew meanwhile, so this cannot go on. Ask again over the file as it is now."
         raise ProductError("file_changed", detail, status=409)
-    return text
+    return "".join(ordered)
 
 
 def usable_model(reading: Reading) -> Model:
@@ -310,54 +369,95 @@ def visible_reading(user: User, pk: object) -> Reading:
     return get_or_404(rows, pk, "reading")
 
 
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+def digest(texts: Iterable[str]) -> str:
+    """Of these texts, one behind the other."""
+    found = hashlib.sha256()
+    for text in texts:
+        found.update(text.encode(errors="surrogatepass"))
+    return found.hexdigest()
 
 
-def budget_of(texts: Texts, model: Model, question: str) -> Budget:
-    """Raises `reading_window_too_small`."""
+def budget_of(texts: Texts, model: Model, question: str, *, several: bool) -> Budget:
+    """`several`: files. Raises `reading_window_too_small`."""
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
-    return planning.budget_for(model, count(asking.longest(texts)), count(question))
+    name = LONGEST_NAME if several else 0  # a character is a token at most, nearly always less than half of one
+    return planning.budget_for(model, count(asking.longest(texts)), count(question), name)
 
 
-def _budget(model: Model, question: str) -> Budget:
-    return budget_of(rules_at().texts, model, question)
+def _budget(model: Model, question: str, *, several: bool) -> Budget:
+    return budget_of(rules_at().texts, model, question, several=several)
 
 
 def _model(asked: Asked) -> Model:
     return asked.model or model_for(asked.conversation.persona if asked.conversation is not None else None, asked.user)
 
 
-def _divided(file: File) -> tuple[str, list[Passage]]:
-    """The file's text and its passages. Raises `nothing_to_read` (409)."""
+def _names(files: Sequence[File]) -> str:
+    """All of them, as long as they fit."""
+    names = ", ".join(file.name for file in files)
+    return names if len(names) <= MOST_NAMES else names[: MOST_NAMES - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class _Divided:
+    """The texts of the files, and the passages of all of them."""
+
+    texts: list[str]
+    passages: list[Passage]
+
+
+def _divided(files: Sequence[File]) -> _Divided:
+    """Raises `no_files`, and `nothing_to_read` (409)."""
+    if not files:
+        raise ProductError("no_files", "No file was chosen. Choose at least one.")
+    each = [_chunks_of(file) for file in files]
+    return _Divided([text for text, _ in each], planning.passages_of([(rows, len(text)) for text, rows in each]))
+
+
+def _chunks_of(file: File) -> tuple[str, list[tuple[int, int, int, str]]]:
+    """The file's text, and (start, end, tokens, heading) of its chunks. Raises `nothing_to_read` (409)."""
     content = FileText.objects.filter(file=file).first()
     text = content.text if content is not None else ""
     rows = list(Chunk.objects.filter(file=file).order_by("ordinal").values_list("start", "end", "tokens", "heading"))
     if not rows and content is not None:  # search does not know it yet
         made = chunks_of(file, file.media_type, text, content.spans)
         rows = [(row.start, row.end, row.tokens, row.heading) for row in made]
-    passages = planning.passages_of(rows, len(text))
-    if not passages:
-        detail = "This file has no text that could be read. Wait until it is ready, or choose another file."
+    if not rows:
+        detail = f"“{file.name}” has no text that could be read. Wait until it is ready, or choose another file."
         raise ProductError("nothing_to_read", detail, status=409)
-    return text, passages
+    return text, rows
 
 
-def _spans(passages: Sequence[Passage], model: Model, question: str) -> list[tuple[int, int]]:
-    return planning.parts_of(passages, _budget(model, question).part)
+def _parts(divided: _Divided, files: Sequence[File], budget: Budget) -> list[_Unread]:
+    passages = divided.passages
+    found = []
+    for first, end in planning.parts_of(passages, budget.part):
+        file = files[passages[first].file]
+        found.append(_Unread(file, file.name, sum(each.tokens for each in passages[first:end])))
+    return found
 
 
-def _parts(passages: Sequence[Passage], model: Model, question: str) -> list[int]:
-    """The tokens of each part."""
-    return [sum(each.tokens for each in passages[first:end]) for first, end in _spans(passages, model, question)]
-
-
-def _planned(model: Model, unread: Sequence[int], found: Sequence[int], budget: Budget) -> Planned:
-    plan, named = planning.plan_of(unread, found, budget), rules_at().workspace.citation_model_id
+def _planned(model: Model, unread: Sequence[_Unread], found: Sequence[int], budget: Budget) -> Planned:
+    plan = planning.plan_of([each.tokens for each in unread], found, budget)
+    named = rules_at().workspace.citation_model_id
     checker = Model.objects.usable().filter(pk=named).first() if named is not None else None
     asked = [(model, plan.usage), *([(checker, judging.at_most())] if checker is not None else [])]
-    costs = [each.prices.cost(usage) if each.prices is not None else None for each, usage in asked]
-    return Planned(model, plan, checker, None if None in costs else sum(filter(None, costs), Decimal(0)))
+    costs = [_cost(each, usage) for each, usage in asked]
+    files = []
+    for (file, name), parts in groupby(unread, key=lambda each: (each.file, each.name)):
+        sizes = [each.tokens for each in parts]
+        usage = planning.parts_take(sizes, budget)
+        files.append(FileCost(file, name, len(sizes), usage, _cost(model, usage)))
+    return Planned(model, plan, checker, None if None in costs else sum(filter(None, costs), Decimal(0)), files)
+
+
+def _cost(model: Model, usage: Usage) -> Decimal | None:
+    """In US dollars; None where the model has no price."""
+    return model.prices.cost(usage) if model.prices is not None else None
+
+
+def _money(cost: Decimal | None) -> str:
+    return "" if cost is None else dollars(cost, up=True)
 
 
 def _agreed(found: Planned) -> dict[str, object]:
@@ -372,10 +472,18 @@ def _require_agreed(found: Planned, calls: int) -> None:
 
 def as_json(found: Planned) -> dict[str, object]:
     """The plan for programs."""
-    usage, plan = found.usage, found.plan
+    plan = found.plan
     numbers = {"calls": plan.calls, "parts": plan.parts, "folds": plan.folds, "checks": found.checks}
-    cost = None if found.cost is None else f"{found.cost:f}"
-    return {"model": str(found.model.pk), **numbers, "input": usage.input, "output": usage.output, "cost": cost}
+    files = [
+        {"file": each.file and str(each.file.pk), "name": each.name, "parts": each.parts, **_takes(each)}
+        for each in found.files
+    ]
+    return {"model": str(found.model.pk), **numbers, **_takes(found), "files": files}
+
+
+def _takes(each: Planned | FileCost) -> dict[str, object]:
+    cost = None if each.cost is None else f"{each.cost:f}"
+    return {"input": each.usage.input, "output": each.usage.output, "cost": cost}
 
 
 def _require_turn(user: User) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db.models import Q
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -19,8 +20,10 @@ from core.errors import NotFound, ProductError
 from core.requests import with_headers, with_row
 from files.models import File
 from files.services import visible_file
+from projects.models.roles import visible_project
 
 LISTED = 100  # readings on the page of all
+OFFERED = 50  # files to be read with one
 
 
 @require_GET
@@ -31,8 +34,8 @@ def readings(request: Request) -> HttpResponse:
 
 @with_row(visible_file, "GET", "POST")
 def read_file(request: Request, file: File) -> HttpResponse:
-    """The form with what it takes to ask a question over all of a file; a POST begins, if the number of calls is the
-    one shown. `message`: whose text is the question."""
+    """The form with what it takes to ask a question over all of a file, and of those that `with` names; a POST begins,
+    if the number of calls is the one shown. `message`: whose text is the question."""
     given, problem = request.POST if request.method == "POST" else request.GET, None
     asked = _asked(request, file, given)
     if request.method == "POST":
@@ -50,7 +53,9 @@ def read_file(request: Request, file: File) -> HttpResponse:
         "problem": problem,
         "models": models_of(request.user).select_related("provider").order_by("-default", "name"),
         "most": Reading.MAX_QUESTION,
-        "before": Reading.objects.listed_for(request.user).filter(file=file).order_by("-id")[:LISTED],
+        "others": _others(request, file, asked, given.get("project", "")),
+        "project": given.get("project", ""),
+        "before": Reading.objects.listed_for(request.user).filter(files__file=file).order_by("-id")[:LISTED],
         **_planned(asked, problem),
     }
     response = render(request, "chat/read_file.html", context, status=problem.status if problem else 200)
@@ -68,7 +73,25 @@ def _asked(request: Request, file: File, given: QueryDict) -> services.Asked:
     named = {name: given.get(name, "") for name in ("question", "model", "conversation")}
     if not named["question"] and given.get("message"):
         named["question"] = visible_message(request.user, given["message"]).text
-    return services.asked_of(user=request.user, file=file, **named)
+    return services.asked_of(user=request.user, files=[file.pk, *given.getlist("with")], **named)
+
+
+def _others(request: Request, file: File, asked: services.Asked, project: str) -> list[tuple[File, bool]]:
+    """The files that can be read with it, and whether they are: those chosen, then those beside it in the project or
+    conversation that it was opened from, else the latest of the person."""
+    rows = File.objects.visible_to(request.user)
+    if project:
+        rows = rows.filter(project_entries__project=visible_project(request.user, project))
+    elif asked.conversation is not None:
+        place = asked.conversation
+        beside = Q(attachments__message__conversation=place)
+        rows = rows.filter(beside | Q(project_entries__project=place.project_id) if place.project_id else beside)
+    else:
+        rows = rows.filter(owner=request.user)
+    readable = rows.filter(status__in=(File.Status.READY, File.Status.TOO_LONG), content__isnull=False).distinct()
+    chosen = list(asked.files[1:])
+    beside_it = [row for row in readable.order_by("-pk")[:OFFERED] if row != file and row not in chosen]
+    return [*((row, True) for row in chosen), *((row, False) for row in beside_it)]
 
 
 def _planned(asked: services.Asked, problem: ProductError | None = None) -> dict[str, Any]:

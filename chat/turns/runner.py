@@ -32,7 +32,7 @@ from chat.tools.files import SEARCH_GUIDANCE
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
-from chat.turns.rights import Uses, require_model, uses_of
+from chat.turns.rights import Uses, require_rights, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_event
 from chat.usage.asking import Charge
 from core.background import completed, first_on_database, on_database, persistently
@@ -208,7 +208,7 @@ class _Run:
             return UNEXPECTED
 
     async def _begin(self, context: TurnContext) -> None:
-        require_model(context)
+        require_rights(context, self.turn.conversation)
         # Before anybody reads it: what is decided after the answer goes by the same tools.
         self.context = await with_offered_tools(context)
         self.tools = guarded(self.context.toolbox, self.answer, self._news.set)

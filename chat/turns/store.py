@@ -222,7 +222,7 @@ def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
         "turn": turn,
         "token_id": turn.token_id,
         "project": scope.project,
-        "persona": scope.persona,
+        "persona": turn.conversation.persona or scope.persona,  # also where it was taken away meanwhile
         "purpose": ModelCall.Purpose.RUN if getattr(turn, "run_step", None) else ModelCall.Purpose.ANSWER,
     }
     spent = []

@@ -47,6 +47,7 @@ OF_WORKERS = (
 )
 ALONE = {"without_gossip": True, "without_mingle": True, "without_heartbeat": True}
 WEB_CONNECTIONS = 12  # to PostgreSQL beside us: more views at a time than processors take it no further
+DRAIN_SECONDS = 7  # `Children.stop` waits 10, and whoever has pressed Ctrl-C waits, too
 TICK = 1  # seconds after which the clock looks whether it is to end
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ logger = logging.getLogger(__name__)
 
 def load() -> None:
     """Everything a request or a Celery task needs. Nothing is connected: a connection belongs to one process."""
+    settings.DRAIN_SECONDS = min(settings.DRAIN_SECONDS, DRAIN_SECONDS)
     gc.disable()  # collecting while modules load takes a quarter of the time and finds nothing
     import_module("config.asgi")
     get_resolver().url_patterns  # noqa: B018 - a property that imports every view

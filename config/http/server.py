@@ -16,6 +16,7 @@ from io import BytesIO
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 from uuid import UUID, uuid4
+from weakref import WeakSet
 
 from autobahn.exception import Disconnected
 from channels.db import database_sync_to_async
@@ -26,6 +27,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, parse_cookie
 from django.template.loader import render_to_string
 from django.urls import Resolver404, resolve
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.protocols.basic import LineReceiver
@@ -52,6 +54,7 @@ KEPT_SECONDS = 75  # between requests; proxies keep a connection for 60 s and ha
 BODY_SECONDS, BODY_BYTES = 30, 10_000  # so many bytes have to come in so many seconds
 UNREAD_SECONDS = 300  # in which a client has to read what the buffer of its connection holds
 LINGER_SECONDS = 5  # for which a client may go on sending after a refusal; it would not read it if it were cut off
+SERVICE_RESTART = 1012  # a socket is closed with (IANA's list of them): its page connects anew, to another process
 IN_MEMORY = 100_000  # bytes; a longer body waits on disk
 PIECE = 65_536
 
@@ -112,6 +115,16 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
     def finish(self) -> None:
         self._no_longer_uploading()
         super().finish()
+
+    @property
+    def followed(self) -> bool:
+        """Whether it is answered by events that its client can go on with from where it was."""
+        kind = self.responseHeaders.getRawHeaders(b"content-type") or [b""]
+        return bool(self.method == b"GET" and self._response_started and kind[0].startswith(b"text/event-stream"))
+
+    def end_stream(self) -> None:
+        if not self.finished and self.channel is not None:
+            self.finish()
 
     def handle_exception(self, exception: BaseException) -> None:
         """An answer that has begun cannot become a 500: it is broken off. daphne would raise an error here, and with
@@ -275,6 +288,13 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         if self._lingering and self._lingering.active():
             self._lingering.cancel()
 
+    def no_more(self) -> None:
+        """No request after the one that is here, if there is one."""
+        if self.requests:
+            self.persistent = False
+        else:
+            self.transport.loseConnection()
+
     def hold_on(self) -> None:
         """Nothing more is read until `go_on`. Who waits for `100 Continue` does not get it before either."""
         self._held = True
@@ -306,9 +326,14 @@ class TimedChannel(_Channel):  # type: ignore[misc]
 class LimitedFactory(HTTPFactory):  # type: ignore[misc]
     protocol = TimedChannel
 
+    def __init__(self, server: Any) -> None:
+        super().__init__(server)
+        self.channels: WeakSet[Any] = WeakSet()
+
     def buildProtocol(self, addr: IAddress) -> Protocol:
         channel: Any = super().buildProtocol(addr)
         channel.requestFactory = LimitedRequest
+        self.channels.add(channel)
         return channel  # type: ignore[no-any-return]
 
 
@@ -318,6 +343,7 @@ class LimitedServer(Server):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.uploading: Counter[UUID] = Counter()  # uploads that are arriving at this process, by person
+        self._ports: list[Any] = []  # of the sockets that it listens on
 
     @property
     def http_factory(self) -> HTTPFactory:
@@ -326,6 +352,40 @@ class LimitedServer(Server):  # type: ignore[misc]
     @http_factory.setter
     def http_factory(self, _given: HTTPFactory) -> None:
         self._factory = LimitedFactory(self)
+
+    def listen_success(self, port: Any) -> None:
+        self._ports.append(port)
+        super().listen_success(port)
+
+    def kill_all_applications(self) -> Any:
+        """Called when the process is asked to end, which waits for what this returns."""
+        return Deferred.fromFuture(asyncio.ensure_future(self._drain()))
+
+    async def _drain(self) -> None:
+        """Takes no more. What is followed, and can be followed elsewhere from where it was, ends at once, so that its
+        readers connect anew; answers that are being given have `DRAIN_SECONDS`."""
+        for port in self._ports:
+            port.stopListening()  # the sockets are closed a moment later; nobody waits for that
+        for channel in list(self._factory.channels):
+            channel.no_more()
+        for protocol in list(self.connections):
+            if not isinstance(protocol, LimitedRequest):
+                protocol.sendCloseFrame(code=SERVICE_RESTART, isReply=False)
+            elif protocol.followed:
+                protocol.end_stream()
+        clock = asyncio.get_running_loop().time
+        until = clock() + settings.DRAIN_SECONDS
+        while (left := self._under_way()) and clock() < until:
+            await asyncio.wait(
+                left, timeout=min(1.0, until - clock())
+            )  # others may still begin: they were read already
+        for each in left:
+            each.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def _under_way(self) -> "list[asyncio.Future[Any]]":
+        running = (details.get("application_instance") for details in self.connections.values())
+        return [each for each in running if each is not None and not each.done()]
 
     async def handle_reply(self, protocol: Any, message: Message) -> None:
         """Writes what the application says, once the client has read what was written before. What it says to a socket

@@ -97,7 +97,7 @@ class FirstPersonaForm(PersonaPageForm):
         if data is not None:
             asked = {name: data.get(name, "") for name in ("name", "description", "instructions")}
             given = {**asked, "visibility": Persona.Visibility.WORKSPACE.value, "date_awareness": "day"}
-        super().__init__(given, instance=Persona(owner=user))
+        super().__init__(given, instance=Persona(owner=user), user=user)
 
 
 def invitation(user: AbstractUser, data: Any = None) -> "forms.ModelForm[User]":

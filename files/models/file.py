@@ -9,6 +9,7 @@ from django.db.models import Q
 from pgvector.django import VectorField
 from uuid_utils.compat import uuid7
 
+from accounts.models import shared_with
 from core.crypto import EncryptedTextField
 from files.extraction.readers.media_types import CONVERTED, HEIC, PDF
 from llm.models import validate_base_url
@@ -33,8 +34,8 @@ class FileQuerySet(models.QuerySet["File"]):
         if user.pk is None:
             return self.none()
         owned = File.objects.filter(project_entries__project__owner=user.pk).values("pk")
-        shared = File.objects.filter(project_entries__project__memberships__user=user.pk).values("pk")
-        return self.filter(Q(owner_id=user.pk) | Q(pk__in=owned) | Q(pk__in=shared))
+        shared = shared_with(user, File.objects.all(), "project_entries__project__memberships")
+        return self.filter(Q(owner_id=user.pk) | Q(pk__in=owned) | shared)
 
 
 class File(models.Model):

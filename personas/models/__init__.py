@@ -1,6 +1,7 @@
 from personas.models.persona import (
     BudgetProfile,
     Persona,
+    PersonaShare,
     PromptText,
     PromptVersion,
     Reminder,
@@ -12,6 +13,7 @@ from personas.models.saved_prompt import SavedPrompt
 __all__ = [
     "BudgetProfile",
     "Persona",
+    "PersonaShare",
     "PromptText",
     "PromptVersion",
     "Reminder",

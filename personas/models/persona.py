@@ -14,7 +14,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from accounts.models import DateAwareness
+from accounts.models import EDITING, DateAwareness, Sharing, shared_with
 from llm.models.provider import effort_field
 from llm.tokens import CATCH_ALL
 
@@ -296,7 +296,12 @@ class BudgetProfile(models.Model):
 
 class PersonaQuerySet(models.QuerySet["Persona"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "PersonaQuerySet":
-        return self.filter(Q(visibility=Persona.Visibility.WORKSPACE) | Q(owner_id=user.pk))
+        """The workspace's, one's own, and those that are shared with the user or with a group of theirs."""
+        shared = shared_with(user, Persona.objects.all(), "shares")
+        return self.filter(Q(visibility=Persona.Visibility.WORKSPACE) | Q(owner_id=user.pk) | shared)
+
+    def editable_by(self, user: AbstractBaseUser | AnonymousUser) -> "PersonaQuerySet":
+        return self.filter(Q(owner_id=user.pk) | shared_with(user, Persona.objects.all(), "shares", EDITING))
 
 
 class Persona(models.Model):
@@ -360,3 +365,40 @@ class Persona(models.Model):
         """The texts of the enabled reminders that it does not have only because everything has them."""
         mine = (each for each in self.reminders.all() if each.scope == Reminder.Scope.PERSONA and each.enabled)
         return "\n".join(each.text for each in mine)
+
+
+class PersonaShare(Sharing):
+    """A persona that a person, or a group, has a role in. The `owner` of the persona needs no row; that everybody in
+    the workspace reads it is its `visibility`.
+
+    `username` is as the sharer wrote it. Where nobody had that name there is no `user`: it is told to nobody whether
+    a user name exists.
+    """
+
+    MAX_USERNAME = 150  # as in Django's table of users
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    persona = models.ForeignKey(Persona, on_delete=models.CASCADE, related_name="shares")
+    username = models.CharField(max_length=MAX_USERNAME, blank=True)
+
+    class Meta:
+        ordering: ClassVar = ["created", "id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["persona", "user"], name="one_share_per_user"),
+            models.UniqueConstraint(fields=["persona", "group"], name="one_share_per_group"),
+            models.UniqueConstraint(
+                fields=["persona", "username"], condition=~Q(username=""), name="one_share_per_username"
+            ),
+            models.CheckConstraint(
+                condition=(Q(group=None) & ~Q(username="")) | (~Q(group=None) & Q(user=None, username="")),
+                name="share_with_person_or_group",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+    @property
+    def name(self) -> str:
+        """Whom it is shared with."""
+        return self.group.name if self.group is not None else self.username

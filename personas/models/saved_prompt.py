@@ -8,6 +8,8 @@ from django.db import models
 from django.db.models import Q
 from uuid_utils.compat import uuid7
 
+from accounts.models import shared_with
+
 
 class SavedPromptQuerySet(models.QuerySet["SavedPrompt"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "SavedPromptQuerySet":
@@ -15,8 +17,8 @@ class SavedPromptQuerySet(models.QuerySet["SavedPrompt"]):
         if user.pk is None:
             return self.none()
         owned = SavedPrompt.objects.filter(project__owner=user.pk).values("pk")
-        shared = SavedPrompt.objects.filter(project__memberships__user=user.pk).values("pk")
-        return self.filter(Q(owner=user.pk) | Q(pk__in=owned) | Q(pk__in=shared) | Q(owner=None, project=None))
+        shared = shared_with(user, SavedPrompt.objects.all(), "project__memberships")
+        return self.filter(Q(owner=user.pk) | Q(pk__in=owned) | shared | Q(owner=None, project=None))
 
     def beside(self, prompt: "SavedPrompt") -> "SavedPromptQuerySet":
         """Those that belong to the same person or project, or to the workspace as it does."""

@@ -8,7 +8,8 @@ from django.db import models
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
-from projects.models.project import Membership, Project
+from accounts.models import Role
+from projects.models.project import Project
 
 MAX_USERNAME = 150  # as in Django's table of users
 
@@ -36,7 +37,7 @@ class Invitation(models.Model):
     person = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="invitations"
     )
-    role = models.CharField(max_length=20, choices=Membership.Role, default=Membership.Role.READER)
+    role = models.CharField(max_length=20, choices=Role, default=Role.READER)
     declined = models.DateTimeField(null=True, blank=True)
     created = models.DateTimeField(auto_now_add=True)
     expires = models.DateTimeField()

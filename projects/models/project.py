@@ -1,22 +1,30 @@
 """Where work happens: instructions, files and members; objectives, tasks and checklists are in `task`."""
 
+from collections.abc import Collection
 from typing import ClassVar
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
 from django.db.models import Q
-from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
+
+from accounts.models import EDITING, Sharing, shared_with
 
 
 class ProjectQuerySet(models.QuerySet["Project"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ProjectQuerySet":
-        """Those the user owns or is a member of."""
+        """Those the user owns, and those that are shared with them or with a group of theirs."""
+        return self._with_role(user, None)
+
+    def editable_by(self, user: AbstractBaseUser | AnonymousUser) -> "ProjectQuerySet":
+        return self._with_role(user, EDITING)
+
+    def _with_role(self, user: AbstractBaseUser | AnonymousUser, roles: Collection[str] | None) -> "ProjectQuerySet":
         if user.pk is None:
             return self.none()
-        memberships = Membership.objects.filter(user_id=user.pk).values("project")
-        return self.filter(Q(owner_id=user.pk) | Q(pk__in=memberships))
+        return self.filter(Q(owner_id=user.pk) | shared_with(user, Project.objects.all(), "memberships", roles))
 
 
 class Project(models.Model):
@@ -43,23 +51,29 @@ class Project(models.Model):
         return self.name
 
 
-class Membership(models.Model):
-    """Editors change instructions and files; readers use them in conversations of their own. The owner needs no row."""
-
-    class Role(models.TextChoices):
-        READER = "reader", _("Reader")
-        EDITOR = "editor", _("Editor")
+class Membership(Sharing):
+    """A project that a person, or a group, has a role in. The `owner` of the project needs no row."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
-    role = models.CharField(max_length=20, choices=Role, default=Role.READER)
-    created = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        constraints: ClassVar = [models.UniqueConstraint(fields=["project", "user"], name="one_membership_per_user")]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["project", "user"], name="one_membership_per_user"),
+            models.UniqueConstraint(fields=["project", "group"], name="one_membership_per_group"),
+            models.CheckConstraint(condition=Q(user=None) ^ Q(group=None), name="member_is_person_or_group"),
+        ]
 
     def __str__(self) -> str:
-        return f"{self.user_id} in {self.project_id}"
+        return f"{self.holder} in {self.project_id}"
+
+    @property
+    def holder(self) -> UUID | None:
+        """The id of the person or the group."""
+        return self.user_id or self.group_id
+
+    @property
+    def name(self) -> str:
+        return self.group.name if self.group is not None else str(self.user)
 
 
 class ProjectFile(models.Model):

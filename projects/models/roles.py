@@ -1,12 +1,10 @@
 """Who may do what in a project: pages, API, services and the packages of the app ask here."""
 
-from accounts.models import User
-from core.errors import ProductError
+from accounts.models import EDITING, Role, User, strongest
+from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right
-from core.requests import get_or_404, or_404
+from core.requests import get_or_404
 from projects.models.project import Membership, Project
-
-OWNER = "owner"
 
 
 def visible_project(user: User, pk: object) -> Project:
@@ -15,16 +13,19 @@ def visible_project(user: User, pk: object) -> Project:
     return get_or_404(rows, pk, "project")
 
 
-def role_of(user: User, project: Project) -> str:
-    """owner, editor or reader. Raises `NotFound` for everybody else."""
+def role_of(user: User, project: Project) -> Role:
+    """The strongest that they have. Raises `NotFound` for who has none."""
     if project.owner_id == user.pk:
-        return OWNER
-    membership = or_404(Membership.objects.filter(project=project, user=user).first(), "project")
-    return membership.role
+        return Role.OWNER
+    given = Membership.objects.of(user).filter(project=project).values_list("role", flat=True)
+    role = strongest(given)
+    if role is None:
+        raise NotFound("project")
+    return role
 
 
 def require_editor(*, user: User, project: Project) -> None:
-    if not has_right(user, "change", project) and role_of(user, project) == Membership.Role.READER:
+    if not has_right(user, "change", project) and role_of(user, project) not in EDITING:
         raise ProductError(
             "not_editor",
             "You can read this project but not change it. Ask its owner to make you an editor.",
@@ -33,6 +34,6 @@ def require_editor(*, user: User, project: Project) -> None:
 
 
 def require_owner(*, user: User, project: Project, action: Action = "change") -> None:
-    """Its owner, or an administrator who has the right to that action."""
-    if not has_right(user, action, project) and role_of(user, project) != OWNER:
+    """One of its owners, or an administrator who has the right to that action."""
+    if not has_right(user, action, project) and role_of(user, project) != Role.OWNER:
         raise ProductError("not_owner", "Only the owner of this project can do this. Ask them.", status=403)

@@ -14,7 +14,7 @@ from core.permissions import Action, has_right, require_right
 from core.requests import get_or_404
 from core.text import unix_lines
 from personas.models import Persona, SavedPrompt
-from projects.models import Membership, Project
+from projects.models import Project
 from projects.models.roles import require_editor
 from projects.prompts.variables import Variable, require_usable, variables
 
@@ -83,8 +83,7 @@ def require_holder(user: User, prompt: SavedPrompt, action: Action) -> None:
 
 def editable_projects(user: User) -> QuerySet[Project]:
     """Those into which the person may put prompts: their own, and those that they are an editor of."""
-    edited = Membership.objects.filter(user=user, role=Membership.Role.EDITOR).values("project")
-    return Project.objects.filter(Q(owner=user) | Q(pk__in=edited)).order_by("name", "id").only("id", "name")
+    return Project.objects.editable_by(user).order_by("name", "id").only("id", "name")
 
 
 def may_change(user: User, prompt: SavedPrompt) -> bool:

@@ -56,13 +56,16 @@ export class Composer {
     this.#typed();
   }
 
-  /** What is written goes along to the page on which it is asked over all of a file, behind the # where no length is
+  /** What is written goes along, with the other files, to the page on which it is asked over all of a file, behind the # where no length is
    * too much and no log has it. @param {HTMLAnchorElement | null} link */
   #carry(link) {
     if (!link || around(Element, "[data-saw]", link)) return; // under an answer the question is that of the answer
     const address = new URL(link.href);
     const { conversation } = need(HTMLElement, "main").dataset;
     if (conversation) address.searchParams.set("conversation", conversation);
+    address.searchParams.delete("with");
+    for (const { value } of all(HTMLInputElement, "#composer [name=files]"))
+      if (!address.pathname.includes(value)) address.searchParams.append("with", value);
     address.hash = this.text.value.trim() ? `question=${encodeURIComponent(this.text.value)}` : "";
     link.href = address.href;
   }

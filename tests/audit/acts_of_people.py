@@ -14,7 +14,8 @@ from audit.models import Entry
 from chat.conversations.sharing import Terms, share
 from chat.models import Reading
 from personas.models import Persona
-from projects import services as projects
+from personas.sharing import services as personas
+from projects import members as projects
 from tests.accounts.factors import code_of
 from tests.accounts.openid_browser import row_of, sign_in
 from tests.accounts.openid_provider import providing
@@ -278,6 +279,25 @@ def _(w: World) -> None:
     made = w.persona(w.admin)
     Persona.objects.filter(pk=made.pk).update(visibility="workspace")
     w.api("PATCH", f"personas/{made.pk}/", {"visibility": "private"})
+
+
+@program("persona.shared")
+def _(w: World) -> None:
+    w.api("POST", f"personas/{w.persona(w.admin).pk}/shares/", {"username": "olga", "role": "editor"})
+
+
+@program("persona.share_changed")
+def _(w: World) -> None:
+    made = w.persona(w.admin)
+    row = personas.share(user=w.admin, persona=made, username="olga")
+    w.api("PATCH", f"personas/{made.pk}/shares/{row.pk}/", {"role": "owner"})
+
+
+@program("persona.unshared")
+def _(w: World) -> None:
+    made = w.persona(w.admin)
+    row = personas.share(user=w.admin, persona=made, username="olga")
+    w.api("DELETE", f"personas/{made.pk}/shares/{row.pk}/")
 
 
 @program("persona.deleted")

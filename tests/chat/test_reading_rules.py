@@ -39,15 +39,23 @@ def passages(*sizes: int, headings: str = "") -> list[Passage]:
 
 
 def test_passages_hold_every_character_once_and_have_numbers() -> None:
-    found = passages_of([(0, 10, 50, "A"), (8, 18, 50, "B"), (20, 25, 50, "")], 30)
+    found = passages_of([([(0, 10, 50, "A"), (8, 18, 50, "B"), (20, 25, 50, "")], 30)])
     assert [(each.end, each.tokens - MARK) for each in found] == [(10, 50), (18, 40), (30, 50)]
     ends = [each.end for each in found]
     assert [span_of(ends, number) for number in (1, 2, 3)] == [(0, 10), (10, 18), (18, 30)]
     assert (list(numbers_in(ends, 0, 30)), list(numbers_in(ends, 10, 18))) == ([1, 2, 3], [2])
     assert numbered("0123456789abcdefghABCDEFGHIJKL", 10, 30, ends) == "[2]\nabcdefgh\n\n[3]\nABCDEFGHIJKL"
-    many = passages_of([(end - 1, end, 1, "") for end in range(1, 25_001)], 25_000)
+    many = passages_of([([(end - 1, end, 1, "") for end in range(1, 25_001)], 25_000)])
     assert len(many) <= MOST_PASSAGES and many[-1].end == 25_000 and many[0].end == 3
-    assert passages_of([], 0) == []
+    assert passages_of([([], 0)]) == []
+
+
+def test_the_passages_of_several_files_stand_one_behind_the_other_and_no_part_has_two_files() -> None:
+    found = passages_of([([(0, 10, 50, ""), (10, 18, 40, "")], 20), ([(0, 5, 7, "")], 5)])
+    assert [(each.end, each.file) for each in found] == [(10, 0), (20, 0), (25, 1)]
+    assert parts_of(found, 1_000) == [(0, 2), (2, 3)]
+    many = [([(end - 1, end, 1, "") for end in range(1, 8_001)], 8_000), ([(0, 3, 1, "")], 3)]
+    assert len(passages_of(many)) == 8_001 and len(passages_of([*many, *many])) <= MOST_PASSAGES
 
 
 def test_parts_are_as_full_as_the_room_and_end_before_a_heading() -> None:

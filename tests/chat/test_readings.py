@@ -1,6 +1,7 @@
 """A question over all of a file: planned, carried out, stopped, broken off, gone on with, and shown."""
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
@@ -15,6 +16,7 @@ from accounts.models import User, Workspace
 from chat.conversations.export import _lists
 from chat.models import Conversation, Message, ModelCall, Reading, ReadingPart
 from chat.readings import jobs, services
+from chat.readings.layout import layout_of
 from core.background import on_database, submit
 from core.errors import ProductError
 from files.models import File
@@ -42,8 +44,8 @@ def book(person: Person, *answers: dict[str, Any], fact: str = "") -> File:
     return File.objects.get(pk=upload(person, "book.md", books.book(*answers, fact=fact).encode())["id"])
 
 
-def asked(file: File, model: Model, answer: str = "Ten kg [1][2].") -> services.Asked:
-    return services.Asked(file.owner, file, f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
+def asked(file: File, model: Model, answer: str = "Ten kg [1][2].", *others: File) -> services.Asked:
+    return services.Asked(file.owner, (file, *others), f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
 
 
 def begun(person: Person, question: services.Asked) -> Reading:
@@ -66,7 +68,13 @@ def gone_on(person: Person, reading: Reading, **how: Any) -> Reading:
 
 
 def covered(reading: Reading) -> int:
-    return services.coverage(reading, list(reading.parts.filter(level=0)), []).percent
+    return services.percent_of(list(reading.parts.filter(level=0)))
+
+
+def missing(reading: Reading) -> list[str]:
+    """The codes of why."""
+    found = services.coverage(reading, list(reading.parts.filter(level=0)), layout_of(reading))
+    return [each.code for one in found for each in one.coverage.missing]
 
 
 def done(reading: Reading) -> int:
@@ -88,7 +96,9 @@ def test_all_of_it_is_read_and_cited_over_the_api(application: Application, pers
     made = person.caller.post("readings/", {**body, "calls": plan["calls"]})
     until(lambda: person.caller.get(f"readings/{made['id']}/")["status"] == "done", "it is read")
     found = person.caller.get(f"readings/{made['id']}/")
-    assert (found["answer"], found["coverage"]) == ("Ten kg [1][2].", {"percent": 100, "missing": []})
+    of_file = {"file": str(file.pk), "name": "book.md", "percent": 100, "parts": plan["parts"], "read": plan["parts"]}
+    whole = {"percent": 100, "missing": [], "files": [of_file]}
+    assert (found["answer"], found["coverage"]) == ("Ten kg [1][2].", whole)
     assert len(found["parts"]) == plan["parts"] and found["spent"]["calls"] == plan["parts"] + 1
     calls = ModelCall.objects.filter(reading=made["id"])
     assert {(call.purpose, call.person_id) for call in calls} == {("full_read", person.user.pk)}
@@ -101,6 +111,61 @@ def test_all_of_it_is_read_and_cited_over_the_api(application: Application, pers
     assert refused["code"] == "nothing_to_read"
     assert person.caller.http.delete(f"readings/{made['id']}/").status_code == 204
     assert not calls.all() and ModelCall.objects.filter(person=person.user, purpose="full_read").count() > 3
+
+
+def test_several_files_are_read_for_one_answer_that_names_them(
+    application: Application, person: Person, model: Model
+) -> None:
+    first = book(person, *[notes(number) for number in range(1, 4)])
+    failing = {"error": {"status": 400, "message": "No."}, "error_times": 1}
+    text = books.book(*[notes(number) for number in range(1, 4)], {**notes(4), **failing})
+    second = File.objects.get(pk=upload(person, "letters.md", text.encode())["id"])
+    question = asked(first, model, "Ten kg [1], and four [9999].", second).question
+    body = {"files": [str(first.pk), str(second.pk), str(first.pk)], "question": question, "model": str(model.pk)}
+    plan = person.caller.post("readings/plan/", body, expect=200)
+    assert [each["name"] for each in plan["files"]] == ["book.md", "letters.md"]
+    assert sum(each["parts"] for each in plan["files"]) == plan["parts"]
+    assert 0 < sum(float(each["cost"]) for each in plan["files"]) < float(plan["cost"])
+    alone = person.caller.post("readings/plan/", {**body, "files": [], "file": str(first.pk)}, expect=200)
+    assert alone["parts"] == plan["files"][0]["parts"] and alone["files"][0]["input"] == plan["files"][0]["input"]
+    reading = Reading.objects.get(pk=person.caller.post("readings/", {**body, "calls": plan["calls"]})["id"])
+    assert ended(reading).file_name == "book.md, letters.md"
+    last = len(reading.passages)
+    Reading.objects.filter(pk=reading.pk).update(answer=f"Ten kg [1], and four [{last}].")
+    found = person.caller.get(f"readings/{reading.pk}/")
+    assert [(each["name"], each["percent"] == 100) for each in found["coverage"]["files"]] == [
+        ("book.md", True),
+        ("letters.md", False),
+    ]
+    assert [each["file"] for each in found["coverage"]["missing"]] == [str(second.pk)]
+    cited = {each["number"]: each for each in found["sources"]}
+    assert (cited[1]["title"], cited[last]["title"]) == ("book.md", "letters.md")
+    assert cited[last]["end"] == len(second.content.text) and str(second.pk) in cited[last]["href"]
+    notes_of_all = str(application.model.requests("# Notes on “book.md, letters.md”")[-1].body)
+    assert "## book.md" in notes_of_all and "## letters.md" in notes_of_all
+    page = signed_in(person.user).get(f"/readings/{reading.pk}/").content.decode()
+    assert "letters.md</span> ·" in page and f"?with={second.pk}" in page
+    assert "- letters.md: " in services.as_markdown(reading)
+    assert gone_on(person, reading).status == Reading.Status.DONE and covered(reading) == 100
+
+
+def test_the_page_offers_the_files_beside_one_and_says_what_each_takes(
+    application: Application, person: Person, model: Model
+) -> None:
+    first, second = book(person, notes(1), notes(2)), book(person, notes(3))
+    browser = signed_in(person.user)
+    page = browser.get(f"/files/{first.pk}/read/").content.decode()
+    assert re.search(rf'name="with"\s+value="{second.pk}"', page) and "parts of each file" not in page
+    given = {"with": [str(second.pk)], "question": QUESTION, "model": str(model.pk)}
+    assert "parts of each file" in browser.post(f"/files/{first.pk}/read/plan/", given).content.decode()
+    assert browser.get(f"/files/{first.pk}/read/?with={uuid4()}").status_code == 404
+    assert browser.get(f"/files/{first.pk}/read/?project={uuid4()}").status_code == 404
+    many = person.caller.post(
+        "readings/plan/", {"files": [str(uuid4()) for _ in range(51)], "question": "?"}, expect=400
+    )
+    assert many["code"] == "too_many_files"
+    none = person.caller.post("readings/plan/", {"question": "?"}, expect=400)
+    assert none["code"] == "no_files"
 
 
 FACT = "In March Anna Berger bought 40 kg of cacao in Hamburg."
@@ -206,8 +271,7 @@ def test_more_calls_than_were_agreed_to_are_asked_for_first(
     Reading.objects.filter(pk=reading.pk).update(status="queued", answer="", asked=1_000)
     submit(jobs.run(reading.pk)).result()
     assert (ended(reading).status, reading.code) == (Reading.Status.STOPPED, "calls_used_up")
-    found = services.coverage(reading, list(reading.parts.filter(level=0)), [])
-    assert (found.percent, [each.code for each in found.missing]) == (0, ["calls_used_up"])
+    assert (covered(reading), missing(reading)) == (0, ["calls_used_up"])
     assert gone_on(person, reading).status == Reading.Status.DONE
 
 
@@ -219,8 +283,7 @@ def test_a_part_at_which_the_provider_fails_is_named_and_can_be_asked_again(
     file = book(person, *answers[:-1], {**answers[-1], **fails})
     reading = ended(begun(person, asked(file, model)))
     assert (reading.status, reading.answer) == (Reading.Status.DONE, "Ten kg [1][2].")
-    found = services.coverage(reading, list(reading.parts.filter(level=0)), [])
-    assert found.percent < 100 and [each.code for each in found.missing] == ["bad_model_request"]
+    assert covered(reading) < 100 and missing(reading) == ["bad_model_request"]
     before = of_parts(application, file, 1)
     assert gone_on(person, reading).status == Reading.Status.DONE
     assert covered(reading) == 100 and of_parts(application, file, 1) == before == 1
@@ -311,10 +374,10 @@ def test_what_cannot_be_begun_is_refused(application: Application, person: Perso
     question = asked(file, model)
     for text, code in (("  ", "empty_question"), ("x" * 10_001, "question_too_long")):
         with pytest.raises(ProductError, match=code):
-            services.start_reading(user=person.user, asked=services.Asked(person.user, file, text, model), calls=4)
+            services.start_reading(user=person.user, asked=services.Asked(person.user, [file], text, model), calls=4)
     empty = File.objects.get(pk=upload(person, "empty.txt", b" ")["id"])
     with pytest.raises(ProductError, match="nothing_to_read"):
-        services.planned(asked=services.Asked(person.user, empty, QUESTION, model))
+        services.planned(asked=services.Asked(person.user, [file, empty], QUESTION, model))
     several = [begun(person, question) for _ in range(3)]
     with pytest.raises(ProductError, match="readings_running"):
         begun(person, question)

@@ -1,14 +1,18 @@
 """What stays true when a process dies or a service is away in the middle of an answer."""
 
+import json
 import signal
+from uuid import UUID
 
 import pytest
 
+from chat.conversations.branches import CONTINUE
+from chat.models import Turn
 from tests.chat.books import book, heading, notes, small_model
 from tests.chat.conversations import kill_worker
 from tests.chat.documents import upload
 from tests.conftest import Person
-from tests.product import Caller, Product, until
+from tests.product import WAIT, Caller, Product, until
 from tests.scripted_model import expected_text
 
 pytestmark = pytest.mark.product
@@ -34,15 +38,31 @@ def test_a_killed_worker_leaves_an_interrupted_answer_with_all_that_was_shown_an
     stored = caller.turn(turn["id"])
     assert stored["status"] == "interrupted" and stored["error"]["code"] == "interrupted"
     assert stored["text"] == texts(seen) and expected_text(LONG).startswith(stored["text"])
-    assert caller.get(f"conversations/{turn['conversation']}/")["state"] == "idle"
+    stopped(caller, went_on(caller, turn))
     again = caller.post(f"messages/{stored['message']}/regenerate/")["turns"][0]
-    for event in caller.events(again["id"]):
+    assert stopped(caller, again["id"]) == "RUN_STOPPED"
+
+
+def went_on(caller: Caller, turn: dict[str, str]) -> str:
+    """The turn that goes on with an interrupted one, without anybody asking for it."""
+
+    def look() -> str:
+        turns = Turn.objects.filter(conversation=UUID(turn["conversation"]))
+        newest = turns.select_related("user_message").latest("pk")
+        return str(newest.pk) if newest.user_message.text == CONTINUE else ""
+
+    return str(until(look, "the interrupted answer goes on"))
+
+
+def stopped(caller: Caller, turn: str) -> str:
+    """The type of its last event, once it is stopped at its first word."""
+    for event in caller.events(turn):
         if event["type"] == "TEXT_MESSAGE_CONTENT":
-            caller.post(f"turns/{again['id']}/stop/")
-    assert event["type"] == "RUN_STOPPED"
+            caller.post(f"turns/{turn}/stop/")
+    return str(event["type"])
 
 
-def test_a_worker_asked_to_end_finishes_short_answers_and_interrupts_long_ones(
+def test_a_worker_asked_to_end_finishes_short_answers_and_interrupts_long_ones_which_go_on_elsewhere(
     caller: Caller, product: Product
 ) -> None:
     short = caller.ask("Short.", {"tokens": 60, "interval": 0.02})
@@ -51,10 +71,31 @@ def test_a_worker_asked_to_end_finishes_short_answers_and_interrupts_long_ones(
         if event["type"] == "TEXT_MESSAGE_CONTENT":
             break
     product.end("worker", signal.SIGTERM)
-    product.start_worker()
-    assert caller.ended(short["id"])["status"] == "done"
-    ended = caller.ended(long["id"])
+    assert caller.turn(short["id"])["status"] == "done"
+    ended = caller.turn(long["id"])
     assert ended["status"] == "interrupted" and expected_text(LONG).startswith(ended["text"]) and ended["text"]
+    product.start_worker()
+    assert stopped(caller, went_on(caller, long)) == "RUN_STOPPED"
+
+
+def test_a_web_process_asked_to_end_lets_go_of_those_who_follow_and_completes_what_it_gives(
+    caller: Caller, product: Product
+) -> None:
+    turn, given = caller.ask("Followed.", LONG), {"tokens": 60, "interval": 0.02}
+    body = {"text": f"Given.\nscript: {json.dumps(given)}"}
+    accept = {"Accept": "text/event-stream"}
+    follows = caller.http.stream("GET", f"turns/{turn['id']}/events/", headers=accept)
+    asks = caller.http.stream("POST", f"conversations/{caller.conversation()}/turns/", json=body, headers=accept)
+    with follows as followed, asks as answer:
+        lines = answer.iter_lines()
+        until(lambda: "TEXT_MESSAGE_CONTENT" in next(lines), "the answer is being given")
+        product.processes["web"].send_signal(signal.SIGTERM)
+        assert not any("RUN_" in line and "STARTED" not in line for line in followed.iter_lines())
+        assert "RUN_FINISHED" in "".join(lines)
+    assert product.processes.pop("web").wait(WAIT) == 0
+    product.start_web()
+    product.wait_until_ready()
+    assert stopped(caller, turn["id"]) == "RUN_STOPPED"
 
 
 def test_a_killed_worker_leaves_a_reading_that_another_goes_on_with(

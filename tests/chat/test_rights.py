@@ -15,15 +15,15 @@ from accounts.groups.services import save_group
 from accounts.models import May, PeopleGroup, User
 from accounts.services import create_token
 from chat.conversations.erasing import erase_old
-from chat.models import Conversation, Share
-from chat.models.conversation_state import ChatScope
+from chat.models import Conversation, Message, Share, Turn
+from chat.models.conversation_state import ChatScope, scope_of
 from chat.openai_api.names import find, offered
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.turns import rights
 from chat.turns.submit import Ask, submit
 from core.errors import ProductError
 from llm.models import Model, Provider, ToolServer, WebSearch
-from personas.models import Persona
+from personas.models import Persona, PersonaShare
 from personas.services import model_for
 from projects.models import Membership, Project
 from projects.planner.rules import Actor, NewTask
@@ -236,19 +236,51 @@ def test_a_turn_may_go_on_until_what_it_uses_is_taken_away(olga: User, model: Mo
     persona = Persona.objects.create(owner=other, name="P", visibility="workspace")
     project = Project.objects.create(owner=other, name="P")
     membership = Membership.objects.create(project=project, user=olga)
+    group = save_group(user=None, group=None, fields={"name": "Theirs", "members": [olga]})
+    by_group = Persona.objects.create(owner=other, name="By group"), Project.objects.create(owner=other, name="G")
+    PersonaShare.objects.create(persona=by_group[0], group=group)
+    Membership.objects.create(project=by_group[1], group=group)
     turns = [
         (using(olga, model, web=True, servers=frozenset({"calendar"})), rights.TOOLS),
         (using(olga, model, tasks=True), rights.TASKS),
         (using(olga, model, persona=persona.pk), rights.PERSONA),
         (using(olga, model, project=project.pk), rights.PROJECT),
+        (using(olga, model, persona=by_group[0].pk), rights.PERSONA),
+        (using(olga, model, project=by_group[1].pk), rights.PROJECT),
     ]
-    assert [rights.lost(uses) for uses, _ in turns] == [{}] * 4
+    assert [rights.lost(uses) for uses, _ in turns] == [{}] * 6
     everyone(all_models=True, may=[])
     Persona.objects.filter(pk=persona.pk).update(visibility="private")
     membership.delete()
+    group.members.remove(olga)
     assert [[*rights.lost(uses).values()] for uses, _ in turns] == [[said] for _, said in turns]
     nothing_for_everyone()
     assert {*rights.lost(using(olga, model)).values()} == {rights.MODEL}
+
+
+@database
+def test_a_persona_that_is_shared_no_more_answers_no_more(olga: User, model: Model, client: Client) -> None:
+    other = User.objects.create_user(uuid4().hex)
+    persona = Persona.objects.create(owner=other, name="P", instructions="Whisper.", model=model)
+    share = PersonaShare.objects.create(persona=persona, user=olga, username=olga.username)
+    conversation = Conversation.objects.create(owner=olga, persona=persona)
+    [turn] = submit(user=olga, conversation=conversation, ask=Ask("Hi", models=[model.pk]))
+    context = base_context(user=olga, model=model, scope=scope_of(conversation))
+    rights.require_rights(context, conversation)
+    share.delete()
+    context = base_context(user=olga, model=model, scope=scope_of(conversation))
+    with pytest.raises(ProductError) as lost:
+        rights.require_rights(context, conversation)
+    assert lost.value.code == "right_lost"
+    Turn.objects.filter(pk=turn.pk).update(status="done")
+    address, before = f"/api/v1/conversations/{conversation.pk}/", Message.objects.count()
+    refused = client.post(f"{address}turns/", {"text": "Again", "models": [str(model.pk)]}, "application/json")
+    assert (refused.status_code, refused.json()["code"]) == (403, "persona_lost")
+    assert Message.objects.count() == before
+    assert "Whisper." not in client.post(f"{address}plan/", {"text": "Again"}, "application/json").text
+    assert client.patch(address, {"persona": None}, "application/json").status_code == 200
+    again = client.post(f"{address}turns/", {"text": "Again", "models": [str(model.pk)]}, "application/json")
+    assert again.status_code == 202
 
 
 @database

@@ -24,6 +24,7 @@ from chat.models import (
     Message,
     ModelCall,
     Reading,
+    ReadingFile,
     ReadingPart,
     Replay,
     Run,
@@ -35,7 +36,7 @@ from chat.models import (
 )
 from files.models import Embedder, File, Reranker
 from llm.models import Model, Provider, ToolServer, WebAccess, WebSearch
-from personas.models import BudgetProfile, Persona, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
+from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SavedPrompt, SummaryPrompt, SystemPrompt
 from personas.services import save_prompt, save_text
 from projects.models import Invitation, Membership, Project, ProjectFile, Task, TaskChange
 from projects.planner.rules import Actor, NewTask
@@ -131,8 +132,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     prompt_text = save_text(user=None, name="citations", text="Cite.", activate=False)
     summary, job = _summary(turn)
     spent = ModelCall.objects.create(person=owner, turn=turn, model=model, purpose="answer", input=2, output=1)
-    rows += [summary_prompt, prompt_text, summary, job, spent]
-    run = _run(owner, task)
+    persona_share = _shared(persona, member, people_group)
+    rows += [summary_prompt, prompt_text, summary, job, spent, persona_share]
     rows += [
         permission,
         web_access,
@@ -148,7 +149,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         invitation,
         task,
         change,
-        run,
+        run := _run(owner, task),
     ]
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
@@ -199,6 +200,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "permissions/permission": str(permission.pk),
         "invitations/pk": str(invitation.pk),
         "invitations/invitation": str(invitation.pk),
+        "groups/group": str(people_group.pk),
+        "shares/share": str(persona_share.pk),
         "members/member": str(member.user_id),
         "tasks/pk": str(task.pk),
         "code/code": task.code,
@@ -279,6 +282,11 @@ def _project(owner: User, reader: User) -> tuple[Project, File, Membership]:
     return project, file, Membership.objects.create(project=project, user=reader)
 
 
+def _shared(persona: Persona, member: Membership, group: PeopleGroup) -> PersonaShare:
+    Membership.objects.create(project=member.project, group=group)
+    return PersonaShare.objects.create(persona=persona, user=member.user, username="shared")
+
+
 def _run(owner: User, task: Task) -> Run:
     place, now = Conversation.objects.create(owner=owner, title=PRIVATE), timezone.now()
     words = {"needs": PRIVATE, "detail": PRIVATE}
@@ -290,6 +298,7 @@ def _reading(turn: Turn, file: File) -> Reading:
     numbers = {"calls": 2, "tokens": 1, "passages": [9]}
     owner, place = turn.conversation.owner, turn.conversation
     reading = Reading.objects.create(person=owner, conversation=place, file=file, status="stopped", **words, **numbers)
+    ReadingFile.objects.create(reading=reading, file=file, name=PRIVATE, start=0, end=9)
     ReadingPart.objects.create(reading=reading, start=0, end=9, state="done", findings=PRIVATE)
     return reading
 

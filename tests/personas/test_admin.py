@@ -255,6 +255,7 @@ def test_making_another_profile_the_default_moves_it(admin_client: Client) -> No
 
 def persona_form(owner: User, **changes: Any) -> dict[str, Any]:
     form = {"name": "Editor", "visibility": "workspace", "date_awareness": "day", "instructions": "Edit."}
+    form |= {"shares-TOTAL_FORMS": "0", "shares-INITIAL_FORMS": "0"}
     return form | {"owner": str(owner.pk), "tools": [], "starter_messages": ""} | changes
 
 

@@ -133,7 +133,7 @@ def test_a_shared_persona_is_used_read_and_copied_but_not_changed(owner: User, p
     otto = User.objects.create_user("otto")
     other, where = signed_in(otto), f"/personas/{persona.pk}/"
     shown = page(other, where)
-    assert "This persona is pia's, who shares it." in shown
+    assert "Shared with you by pia." in shown
     assert all(text in shown for text in ("Cite.", "Be exact.", "web_search", f'href="/?persona={persona.pk}"'))
     assert not any(text in shown for text in ('name="instructions"', "Delete…", "Save"))
     assert other.post(where, form(name="Mine")).status_code == 403
@@ -146,10 +146,10 @@ def test_a_shared_persona_is_used_read_and_copied_but_not_changed(owner: User, p
     assert (persona.name, persona.version) == ("Legal", 1)
 
 
-def test_ones_own_stand_apart_from_the_workspaces(owner: User, persona: Persona) -> None:
+def test_ones_own_stand_apart_from_those_that_are_shared(owner: User, persona: Persona) -> None:
     Persona.objects.create(name="Editor", visibility="workspace")
     shown = page(signed_in(owner), "/personas/")
-    mine, others = shown.index("Yours</h2>"), shown.index("The workspace's</h2>")
+    mine, others = shown.index("Yours</h2>"), shown.index("Shared with you</h2>")
     assert mine < shown.index(">Legal</a>") < others < shown.index(">Editor</a>")
 
 

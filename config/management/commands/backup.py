@@ -1,0 +1,22 @@
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from config.backup.services import Refused, back_up
+
+
+class Command(BaseCommand):
+    help = (
+        "Writes a backup into a directory: the rows at one moment, the objects of the storage, and fingerprints of the "
+        "keys, which are not in it themselves. Into the same directory again it copies only new objects."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("path", type=Path, help="directory of the backup")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            back_up(options["path"], self.stdout.write)
+        except Refused as error:
+            raise CommandError(str(error)) from error

@@ -1,0 +1,20 @@
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from config.backup.services import Refused, restore
+
+
+class Command(BaseCommand):
+    help = "Restores a backup into an empty database and the storage. Broken off and called again, it goes on."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("path", type=Path, help="directory of the backup")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            restore(options["path"], self.stdout.write)
+        except Refused as error:
+            raise CommandError(str(error)) from error

@@ -1,0 +1,1 @@
+"""Personas that are shared with people and with groups, and handed over by their owners."""

@@ -1,0 +1,92 @@
+"""`/api/v1/personas/<id>/shares/`: who else has a persona, for programs of its owners."""
+
+from typing import Any, ClassVar
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.access.permissions import ScopedView
+from accounts.models import Role
+from core.requests import OldestFirst, valid
+from personas.models import Persona, PersonaShare
+from personas.sharing import services
+
+SHARE = OpenApiParameter("share", OpenApiTypes.UUID, OpenApiParameter.PATH)
+
+
+class PersonaShareSerializer(serializers.ModelSerializer[PersonaShare]):
+    """With a person, by their user name as it was written, whether anybody has it or not, or with a group."""
+
+    username = serializers.CharField(read_only=True, help_text="Empty for a group.")
+    group_name = serializers.CharField(source="group.name", read_only=True, default=None, allow_null=True)
+
+    class Meta:
+        model = PersonaShare
+        fields: ClassVar = ["id", "username", "group", "group_name", "role", "created"]
+        read_only_fields: ClassVar = ["group", "created"]
+
+
+class ShareWithSerializer(serializers.Serializer[dict[str, Any]]):
+    username = serializers.CharField(required=False, max_length=PersonaShare.MAX_USERNAME)
+    group = serializers.UUIDField(required=False, help_text="The id of a group that you are in or manage.")
+    role = serializers.ChoiceField(choices=Role.choices, default=Role.READER)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("username" in attrs) == ("group" in attrs):
+            raise serializers.ValidationError({"username": ["Name a person or a group."]})
+        return attrs
+
+
+class ChangeShareSerializer(serializers.Serializer[dict[str, Any]]):
+    role = serializers.ChoiceField(choices=Role.choices)
+
+
+class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
+    """The part of the personas' view set that says who else has one."""
+
+    @extend_schema(responses=PersonaShareSerializer(many=True), filters=True)
+    @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
+    def shares(self, request: Request, pk: str) -> Response:
+        """Whom it is shared with. For its owners. That everybody in the workspace has it is its `visibility`."""
+        rows: Any = services.shares_of(self.person, self.get_object())
+        page: Any = self.paginate_queryset(rows)
+        return self.get_paginated_response(PersonaShareSerializer(page, many=True).data)
+
+    @extend_schema(request=ShareWithSerializer, responses={201: PersonaShareSerializer})
+    @shares.mapping.post
+    def add_share(self, request: Request, pk: str) -> Response:
+        """Shares it with a person or a group, which has it at once. One that has it already has the new role.
+
+        The answer is the same whether anybody has this user name or not. Of several roles that somebody has, the
+        strongest counts.
+        """
+        persona = self.get_object()
+        made = services.share(user=self.person, persona=persona, **valid(ShareWithSerializer, request))
+        return Response(PersonaShareSerializer(made).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=ChangeShareSerializer, responses=PersonaShareSerializer, parameters=[SHARE])
+    @action(detail=True, methods=["patch"], url_path="shares/(?P<share>[^/.]+)")
+    def share(self, request: Request, pk: str, share: str) -> Response:
+        """Gives another role. For its owners."""
+        persona = self.get_object()
+        role = valid(ChangeShareSerializer, request)["role"]
+        changed = services.change_share(user=self.person, persona=persona, share=share, role=role)
+        return Response(PersonaShareSerializer(changed).data)
+
+    @extend_schema(request=None, responses={204: None}, parameters=[SHARE])
+    @share.mapping.delete
+    def remove_share(self, request: Request, pk: str, share: str) -> Response:
+        """Shares it no more. For its owners, and for whom it is shared with."""
+        services.remove_share(user=self.person, persona=self.get_object(), share=share)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(request=None, responses={204: None}, parameters=[SHARE])
+    @action(detail=True, methods=["post"], url_path="shares/(?P<share>[^/.]+)/hand_over")
+    def hand_over(self, request: Request, pk: str, share: str) -> Response:
+        """Makes the person of this share the one whom the persona belongs to; you keep it as an owner."""
+        services.hand_over(user=self.person, persona=self.get_object(), share=share)
+        return Response(status=status.HTTP_204_NO_CONTENT)

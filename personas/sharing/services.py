@@ -1,0 +1,141 @@
+"""Who else has a persona. Everybody in the workspace has it by its `visibility`, which is no share."""
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from accounts.access.rights import require
+from accounts.models import May, PeopleGroup, Role, User, strongest
+from audit.services import record
+from core.errors import NotFound, ProductError
+from core.locks import lock
+from core.permissions import has_right
+from core.requests import get_or_404, identifier
+from personas.models import Persona, PersonaShare
+from personas.names import NAMES, free_name
+from personas.services import require_owner, role_of
+
+MOST = 200  # shares of one persona
+
+
+def shares_of(user: User, persona: Persona) -> QuerySet[PersonaShare]:
+    """For an owner; others have what is theirs. Raises `not_owner` (403)."""
+    require_owner(user=user, persona=persona)
+    rows: QuerySet[PersonaShare] = PersonaShare.objects.filter(persona=persona).select_related("user", "group")
+    return rows
+
+
+def groups_to_choose(user: User, persona: Persona) -> QuerySet[PeopleGroup]:
+    """Those that this person could share it with: groups of their own and those that they manage; administrators choose
+    among all."""
+    rows = PeopleGroup.objects.filter(everyone=False).exclude(personashares__persona=persona)
+    if has_right(user, "change", persona):
+        return rows
+    return rows.filter(pk__in=PeopleGroup.objects.visible_to(user).values("pk"))
+
+
+@transaction.atomic
+def share(
+    *, user: User, persona: Persona, username: str = "", group: object = None, role: str = Role.READER
+) -> PersonaShare:
+    """With the person of a user name, or with all who are in a `group` (its id), from now on. Whoever has it already
+    gets the role. A name that nobody has is stored like any other.
+
+    Raises `not_owner` and `right_missing` (403), `NotFound` for a group that the user does not see, `bad_username`,
+    `owner_has_it` (409), `unknown_role` and `too_many_shares` (409).
+    """
+    require_owner(user=user, persona=persona)
+    if not has_right(user, "change", persona):
+        require(user, May.PUBLISH_PERSONAS)
+    Persona.objects.select_for_update(no_key=True).get(pk=persona.pk)  # two at once would both see room for one
+    row = _of_group(user, persona, group) if group else _of_person(persona, username)
+    new, before = row._state.adding, row.role
+    row.role = _known(role)
+    if new and persona.shares.count() >= MOST:
+        sentence = f"A persona has at most {MOST} shares. Remove some, or share it with a group."
+        raise ProductError("too_many_shares", sentence, status=409)
+    row.save()
+    said = _who(row) | {"role": row.role if new else [before, row.role]}
+    record(user=user, action="persona.shared" if new else "persona.share_changed", row=persona, changes=said)
+    return row
+
+
+def _of_group(user: User, persona: Persona, group: object) -> PersonaShare:
+    pk = identifier(group, "group")
+    found = PersonaShare.objects.filter(persona=persona, group=pk).first()
+    return found or PersonaShare(persona=persona, group=get_or_404(groups_to_choose(user, persona), pk, "group"))
+
+
+def _of_person(persona: Persona, username: str) -> PersonaShare:
+    name = username.strip()
+    if not 0 < len(name) <= PersonaShare.MAX_USERNAME or "\x00" in name:
+        sentence = f"Give the user name of one person, of 1 to {PersonaShare.MAX_USERNAME} characters, or a group."
+        raise ProductError("bad_username", sentence)
+    person = User.objects.filter(username=name).first()
+    if person is not None and person.pk == persona.owner_id:
+        raise ProductError("owner_has_it", "This persona belongs to this person already.", status=409)
+    rows = PersonaShare.objects.filter(persona=persona)
+    found = rows.filter(Q(username=name) | Q(user=person) if person is not None else Q(username=name)).first()
+    row = found or PersonaShare(persona=persona, username=name)
+    row.user = row.user or person
+    return row
+
+
+@transaction.atomic
+def change_share(*, user: User, persona: Persona, share: object, role: str) -> PersonaShare:
+    """`share` is an id. More than before asks for the right to make personas for others, as sharing does."""
+    row = get_or_404(shares_of(user, persona).select_for_update(of=("self",)), share, "share")
+    if strongest([row.role, _known(role)]) != row.role and not has_right(user, "change", persona):
+        require(user, May.PUBLISH_PERSONAS)
+    before, row.role = row.role, role
+    row.save(update_fields=["role"])
+    record(user=user, action="persona.share_changed", row=persona, changes=_who(row) | {"role": [before, row.role]})
+    return row
+
+
+@transaction.atomic
+def remove_share(*, user: User, persona: Persona, share: object) -> None:
+    """Owners may remove any, everybody what was shared with them by themselves. An answer that is being written for
+    somebody who has it no more is stopped. `share` is an id."""
+    own = PersonaShare.objects.filter(persona=persona, user=user)
+    row = own.filter(pk=identifier(share, "share")).first() or get_or_404(shares_of(user, persona), share, "share")
+    row.delete()
+    record(user=user, action="persona.unshared", row=persona, changes=_who(row))
+
+
+@transaction.atomic
+def hand_over(*, user: User, persona: Persona, share: object) -> Persona:
+    """An owner makes somebody whom it is shared with the one whom it belongs to; whom it belonged to keeps it as an
+    owner. Raises `not_owner` (403), `NotFound` for a share with nobody or a group, and `not_active` (422)."""
+    if role_of(user, persona) != Role.OWNER:
+        raise ProductError("not_owner", "Only the owner of this persona can do this. Ask them.", status=403)
+    lock(NAMES)
+    locked = Persona.objects.select_for_update(of=("self",)).select_related("owner").get(pk=persona.pk)
+    row = get_or_404(PersonaShare.objects.filter(persona=locked).select_related("user"), share, "share")
+    taker, before = row.user, locked.owner
+    if taker is None:
+        raise NotFound("share")
+    if not taker.is_active:
+        raise ProductError("not_active", f"“{taker}” is deactivated. Choose somebody who is active.", status=422)
+    row.delete()
+    if before is not None:
+        kept = PersonaShare(persona=locked, user=before, username=before.get_username(), role=Role.OWNER)
+        kept.save()
+    others = Persona.objects.visible_to(taker).exclude(pk=locked.pk)
+    name = free_name(locked.name, taker) if others.filter(name__iexact=locked.name).exists() else locked.name
+    Persona.objects.filter(pk=locked.pk).update(owner=taker, name=name, updated=timezone.now())
+    said = {"owner": [str(before.pk) if before is not None else None, str(taker.pk)]}
+    record(user=user, action="persona.handed_over", row=locked, changes=said)
+    return Persona.objects.select_related("owner").get(pk=locked.pk)
+
+
+def _who(row: PersonaShare) -> dict[str, object]:
+    if row.group_id is not None:
+        return {"group": str(row.group_id)}
+    return {"person": str(row.user_id) if row.user_id is not None else None}
+
+
+def _known(role: str) -> str:
+    if role not in Role.values:
+        raise ProductError("unknown_role", f"There is no role “{role}”. The roles are reader, editor and owner.")
+    return role

@@ -1,0 +1,90 @@
+"""Who else has a persona: a page of its own, whose middle a script puts into a dialog."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+
+from accounts.access.rights import may
+from accounts.access.sessions import SignedInRequest as Request
+from accounts.models import May, Role
+from core.errors import ProductError
+from core.permissions import has_right
+from core.requests import with_row
+from personas.models import Persona, PersonaShare
+from personas.services import may_own, require_owner, role_of, visible_persona
+from personas.sharing import services
+
+
+@with_row(visible_persona, "GET", "POST")
+def shares(request: Request, persona: Persona) -> HttpResponse:
+    """A POST shares it with the `username` or the `group` (an id)."""
+    if request.method != "POST":
+        return _page(request, persona)
+    given = request.POST
+    try:
+        services.share(
+            user=request.user,
+            persona=persona,
+            username=given.get("username", ""),
+            group=given.get("group") or None,
+            role=given.get("role", Role.READER),
+        )
+    except ProductError as error:
+        if error.code not in ("bad_username", "owner_has_it", "too_many_shares"):
+            raise
+        return _page(request, persona, error)
+    return _done(request, persona)
+
+
+@with_row(visible_persona)
+def change(request: Request, persona: Persona, share: UUID) -> HttpResponse:
+    services.change_share(user=request.user, persona=persona, share=share, role=request.POST.get("role", ""))
+    return _done(request, persona)
+
+
+@with_row(visible_persona)
+def remove(request: Request, persona: Persona, share: UUID) -> HttpResponse:
+    """Whoever removed it from their own list sees the list again."""
+    services.remove_share(user=request.user, persona=persona, share=share)
+    if not may_own(request.user, persona):
+        return redirect("personas:list")
+    return _done(request, persona)
+
+
+@with_row(visible_persona)
+def hand_over(request: Request, persona: Persona, share: UUID) -> HttpResponse:
+    return _done(request, services.hand_over(user=request.user, persona=persona, share=share))
+
+
+def _done(request: Request, persona: Persona) -> HttpResponse:
+    return _page(request, persona) if request.htmx else redirect("personas:shares", persona.pk)
+
+
+def context(request: Request, persona: Persona) -> dict[str, Any]:
+    """What the dialog of an owner shows; `own_share` is what somebody else can take out of their list."""
+    user = request.user
+    if not may_own(user, persona):
+        return {"own_share": PersonaShare.objects.filter(persona=persona, user=user).first()}
+    return {
+        "shares": services.shares_of(user, persona),
+        "groups": services.groups_to_choose(user, persona),
+        "roles": Role.choices,
+        "sharing": may(user, May.PUBLISH_PERSONAS) or has_right(user, "change", persona),
+        "hands_over": role_of(user, persona) == Role.OWNER,
+    }
+
+
+def _page(request: Request, persona: Persona, problem: ProductError | None = None) -> HttpResponse:
+    require_owner(user=request.user, persona=persona)
+    shown: dict[str, Any] = {
+        **context(request, persona),
+        "section": "personas",
+        "persona": persona,
+        "problem": problem,
+        "username": request.POST.get("username", "") if problem else "",
+    }
+    name = "personas/_shares.html" if request.htmx else "personas/shares.html"
+    # What htmx asks for is put into the page only where the status says that all went well.
+    return render(request, name, shown, status=problem.status if problem and not request.htmx else 200)
