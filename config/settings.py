@@ -312,6 +312,12 @@ LOGGING = {
     },
 }
 
+# Whoever reads the metrics says this token: those of web processes at /metrics, a worker's at a port of its own.
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
+METRICS_PORT = env.int("METRICS_PORT", default=0)
+if METRICS_PORT and not METRICS_TOKEN:
+    raise paths.StartError("METRICS_PORT needs METRICS_TOKEN, so that not everybody reads what stands there.")
+
 # How long the audit keeps an act, in days; 0 is for ever.
 AUDIT_DAYS = env.int("AUDIT_DAYS", default=0)
 # How long requests in OpenAI's protocol are kept as conversations, in days; 0 is for ever.

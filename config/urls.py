@@ -157,6 +157,6 @@ urlpatterns = [
     path("service-worker.js", app.service_worker, name="service_worker"),
     path("offline/", app.offline, name="offline"),
     path("livez", health.livez, name="livez"),
-    path("metrics", metrics.MetricsView.as_view(), name="metrics"),
+    path("metrics", metrics.metrics, name="metrics"),
     path("readyz", health.readyz, name="readyz"),
 ]
