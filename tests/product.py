@@ -158,7 +158,9 @@ def running(scripted: ScriptedModel | None = None, /, **environment: str) -> Ite
 
 
 @contextmanager
-def installed(database: str, redis: str, model: str = "scripted") -> "Iterator[tuple[Product, Caller]]":
+def installed(
+    database: str, redis: str, model: str = "scripted", provider: str = "Scripted"
+) -> "Iterator[tuple[Product, Caller]]":
     """The product on empty services, set up with its own commands as an operator would; and its admin's program."""
     with tempfile.TemporaryDirectory(prefix="glasshouse-installed-") as data:
         place = {"DATABASE_URL": database, "REDIS_URL": redis, "DATA_DIR": data}
@@ -172,7 +174,7 @@ def installed(database: str, redis: str, model: str = "scripted") -> "Iterator[t
         manage("seed")
         with running(**place) as product:
             endpoint = ("--base-url", product.model.openai_url, "--model", f"{model}:128000", "--default")
-            manage("provider", "Scripted", *endpoint, PROVIDER_API_KEY="secret-of-the-scripted-provider")
+            manage("provider", provider, *endpoint, PROVIDER_API_KEY="secret-of-the-scripted-provider")
             yield product, Caller(product, manage("token", "admin").strip())
 
 

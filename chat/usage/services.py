@@ -84,11 +84,14 @@ def midnight(day: date, zone: tzinfo) -> datetime:
 
 def in_words(sums: Mapping[str, Any]) -> str:
     """“1,234 read, 1,000 of them cached, 200 written · $0.0042”; without a price the tokens only."""
+    return " · ".join(filter(None, [tokens_in_words(sums), money_in_words(sums)]))
+
+
+def tokens_in_words(sums: Mapping[str, Any]) -> str:
     read = _("%(count)s read") % {"count": grouped(sums["input_tokens"])}
     cached = sums["cached_tokens"] and _("%(count)s of them cached") % {"count": grouped(sums["cached_tokens"])}
     written = _("%(count)s written") % {"count": grouped(sums["output_tokens"])}
-    tokens = ", ".join(filter(None, [read, cached, written]))
-    return " · ".join(filter(None, [tokens, money_in_words(sums)]))
+    return ", ".join(filter(None, [read, cached, written]))
 
 
 def spent(rows: QuerySet[ModelCall]) -> str:
