@@ -107,11 +107,14 @@ def midnight(day: date, zone: tzinfo) -> datetime:
 
 def in_words(sums: Figures) -> str:
     """“1,234 read, 1,000 of them cached, 200 written · $0.0042”; without a price the tokens only."""
+    return " · ".join(filter(None, [tokens_in_words(sums), money_in_words(sums)]))
+
+
+def tokens_in_words(sums: Figures) -> str:
     read = _("%(count)s read") % {"count": grouped(sums.input)}
     cached = "" if not sums.cached_input else _("%(count)s of them cached") % {"count": grouped(sums.cached_input)}
     written = _("%(count)s written") % {"count": grouped(sums.output)}
-    tokens = ", ".join(filter(None, [read, cached, written]))
-    return " · ".join(filter(None, [tokens, money_in_words(sums)]))
+    return ", ".join(filter(None, [read, cached, written]))
 
 
 def spent(rows: QuerySet[ModelCall]) -> str:
