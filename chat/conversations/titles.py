@@ -11,6 +11,7 @@ from chat.models.summary import marks_on
 from chat.models.words import title_from
 from chat.realtime.event_stream import announce
 from chat.usage.asking import Charge, ask
+from chat.usage.limits import require_unused
 from core.background import on_database
 from core.errors import ProductError
 from llm.models import Model
@@ -44,6 +45,7 @@ async def write(turn_id: UUID) -> None:
     if turn is None or turn.model is None:
         return
     try:
+        await on_database(_require_unused, turn)
         async with asyncio.timeout(TIMEOUT):
             said = await with_fallbacks(turn.model, partial(_ask, turn, texts))
     except (ProductError, TimeoutError) as error:
@@ -75,7 +77,7 @@ async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -
         max_output=min(1_024, model.context_window // 4),  # room for a model that reasons first
         window=model.window,
     )
-    charge = Charge(turn.conversation, ModelCall.Purpose.TITLE, turn.conversation.owner_id)
+    charge = Charge(turn.conversation, ModelCall.Purpose.TITLE, turn.conversation.owner_id, token=turn.token_id)
     said = await ask(model, request, charge, longest=READ, patience=patience)
     return "" if said.unread else said.text
 
@@ -83,6 +85,15 @@ async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -
 def _turn(turn_id: UUID) -> tuple[Turn | None, Texts]:
     related = ("conversation", "user_message", "answer", "model__provider")
     return Turn.objects.select_related(*related).filter(pk=turn_id).first(), rules_at().texts
+
+
+def _require_unused(turn: Turn) -> None:
+    """Raises `limit_reached`; then the next answer is followed by a title."""
+    try:
+        require_unused(turn.conversation.owner_id, turn.token_id)
+    except ProductError:
+        Conversation.objects.filter(pk=turn.conversation_id).update(titled=False)
+        raise
 
 
 def _store(conversation: Conversation, title: str) -> bool:

@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
-from chat.models.conversation import Conversation
+from chat.models.conversation import Conversation, asked_with
 from files.models import File
 
 
@@ -67,6 +67,7 @@ class Reading(models.Model):
     calls = models.PositiveIntegerField()
     tokens = models.PositiveBigIntegerField()
     cost = models.DecimalField(max_digits=26, decimal_places=12, null=True)
+    token = asked_with()
     asked = models.PositiveIntegerField(default=0)
     only_answer = models.BooleanField(default=False)
     answer = models.TextField(blank=True)

@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
+from chat.models.conversation import asked_with
 from projects.models.codes import MAX_LENGTH
 
 
@@ -68,6 +69,7 @@ class Run(models.Model):
     model = models.ForeignKey(
         "llm.Model", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="None: the usual."
     )
+    token = asked_with()
     status = models.CharField(max_length=10, choices=Status, default=Status.DRAFTING)
     starts_itself = models.BooleanField(default=False, help_text="Its draft need not be accepted.")
     unasked = models.BooleanField(

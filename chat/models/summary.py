@@ -14,7 +14,7 @@ from django.db import connection, models
 from django.db.models import Q
 from uuid_utils.compat import uuid7
 
-from chat.models.conversation import OfConversation
+from chat.models.conversation import OfConversation, asked_with
 from personas.texts import Texts
 
 
@@ -255,6 +255,7 @@ class SummaryJob(models.Model):
     conversation = models.ForeignKey("chat.Conversation", on_delete=models.CASCADE, related_name="summary_jobs")
     reason = models.CharField(max_length=10, choices=Reason, default=Reason.CEILING)
     model = models.ForeignKey("llm.Model", null=True, on_delete=models.SET_NULL, related_name="+")
+    token = asked_with()
     target = models.ForeignKey(Summary, null=True, on_delete=models.CASCADE, related_name="+")
     used = models.PositiveIntegerField(default=0, help_text="Tokens of the turn that asked for it.")
     fixed = models.PositiveIntegerField(default=0, help_text="Tokens of the parts that every prompt has.")

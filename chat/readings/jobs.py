@@ -233,7 +233,7 @@ async def _asked(work: _Work, messages: asking.Messages, wanted: int) -> Said:
     most = min(most, model.max_output or most)
     request = ModelRequest(model=model.name, messages=messages, max_output=most, window=model.window)
     reading = work.reading
-    charge = Charge(reading.conversation, ModelCall.Purpose.FULL_READ, reading.person_id, reading.pk)
+    charge = Charge(reading.conversation, ModelCall.Purpose.FULL_READ, reading.person_id, reading.pk, reading.token_id)
     await on_database(_count_call, work)
     try:
         return await ask(model, request, charge, longest=LONGEST)
@@ -326,7 +326,7 @@ async def _answer(work: _Work) -> None:
 async def _check(work: _Work, answer: str) -> None:
     """Holds the answer against what it cites. What was found so far is kept before the model that checks is asked."""
     reading = work.reading
-    charge = Charge(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk)
+    charge = Charge(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk, reading.token_id)
     found, note = await checked(
         partial(checking.check, reading, work.layout, work.text, answer), charge, work.texts, None
     )

@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from itertools import accumulate, groupby
+from uuid import UUID
 
 from django.core.files.base import ContentFile
 from django.db import transaction
@@ -16,13 +17,16 @@ from django.utils import timezone
 from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
+from audit.origin import origin
 from audit.services import record
 from chat.citations import judging
 from chat.models import Conversation, Reading, ReadingFile, ReadingPart
 from chat.models.conversation_state import visible_conversation
+from chat.models.queries import join_line
 from chat.readings import asking, checking, planning
 from chat.readings.layout import FileRead, Layout, layout_of
 from chat.readings.planning import Budget, Passage, Plan
+from chat.usage.limits import require_within
 from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.i18n import dollars
@@ -149,7 +153,7 @@ def start_reading(*, user: User, asked: Asked, calls: int) -> Reading:
     """Has a worker read all of them. `calls`: the number that the person was shown.
 
     Raises `empty_question`, `question_too_long`, `plan_changed` (409, with the new plan in `plan`) where the number is
-    another now, `readings_running` (429), and what `planned` raises.
+    another now, `readings_running` and `limit_reached` (429), and what `planned` raises.
     """
     question = asked.question.strip()
     if not question:
@@ -162,10 +166,10 @@ def start_reading(*, user: User, asked: Asked, calls: int) -> Reading:
     budget = _budget(model, question, several=len(asked.files) > 1)
     found = _planned(model, _parts(divided, asked.files, budget), [], budget)
     _require_agreed(found, calls)
-    ends = [each.end for each in divided.passages]
+    ends, token = [each.end for each in divided.passages], origin().token_id
     lengths = list(accumulate(map(len, divided.texts), initial=0))
     with transaction.atomic():
-        _require_turn(user)
+        _require_turn(user, token)
         reading = Reading.objects.create(
             person=user,
             conversation=asked.conversation,
@@ -174,6 +178,7 @@ def start_reading(*, user: User, asked: Asked, calls: int) -> Reading:
             question=question,
             model=model,
             model_name=model.name,
+            token_id=token,
             passages=ends,
             text_sha256=digest(divided.texts),
             **_agreed(found),
@@ -221,12 +226,12 @@ def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: boo
     """Goes on with one that was stopped, failed, or left something out: asks only what is missing. With `only_answer`
     it is answered from what was read.
 
-    Raises `plan_changed` (409) and `readings_running` (429), and what `plan_again` raises.
+    Raises `plan_changed` (409), `readings_running` and `limit_reached` (429), and what `plan_again` raises.
     """
     found = plan_again(reading=reading, only_answer=only_answer)
     _require_agreed(found, calls)
     with transaction.atomic():
-        _require_turn(user)
+        _require_turn(user, reading.token_id or origin().token_id)
         again = Reading.objects.exclude(status__in=Reading.LIVE).filter(pk=reading.pk)
         state = {"status": Reading.Status.QUEUED, "code": "", "detail": "", "finished": None}
         fields = {**state, **_agreed(found), "asked": 0, "tries": 0, "only_answer": only_answer}
@@ -486,8 +491,10 @@ def _takes(each: Planned | FileCost) -> dict[str, object]:
     return {"input": each.usage.input, "output": each.usage.output, "cost": cost}
 
 
-def _require_turn(user: User) -> None:
+def _require_turn(user: User, token: UUID | None) -> None:
     User.objects.select_for_update(no_key=True).get(pk=user.pk)  # two at once come one after the other
+    join_line(user.pk)
+    require_within(user.pk, token, None)
     if Reading.objects.live().filter(person=user).count() >= AT_ONCE:
         detail = f"{AT_ONCE} files are being read for you. Wait until one is done, or stop one."
         raise ProductError("readings_running", detail, status=429, retry_after=30)

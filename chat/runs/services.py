@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from accounts.access.rights import require
 from accounts.models import May, User
+from audit.origin import origin
 from audit.services import record
 from chat.conversations.services import MAX_TITLE, create_conversation
 from chat.models import Run, RunStep, Turn
@@ -15,6 +16,7 @@ from chat.runs import state_machine as runs
 from chat.runs.transitions import end, locked, save
 from chat.turns.services import stop_turn
 from chat.turns.submit import Ask
+from chat.usage.limits import require_within
 from core.errors import NotFound, ProductError
 from core.permissions import has_right
 from core.requests import get_or_404
@@ -51,7 +53,7 @@ def create_run(
 
     `starts_itself`: what is drafted is begun without being looked at. `unasked`: the server begins it by itself, and
     who then asks for a run gets this one, with what they name. Raises `not_a_day_task`, `right_missing` (403), and with
-    409 `for_the_user`, `finished`, `was_moved`, `run_open` and `model_without_tools`.
+    409 `for_the_user`, `finished`, `was_moved`, `run_open` and `model_without_tools`; `limit_reached` (429).
     """
     require(user, May.RUN_TASKS)
     task = visible_task(user, task.pk)
@@ -66,7 +68,9 @@ def create_run(
             "the run or for the task's project.",
             status=409,
         )
-    run = Run(owner=user, task=task, model=chosen, starts_itself=starts_itself, unasked=unasked)
+    token = origin().token_id
+    require_within(user.pk, token, None)  # without the person's line locked: each turn of the run looks again
+    run = Run(owner=user, task=task, model=chosen, starts_itself=starts_itself, unasked=unasked, token_id=token)
     try:
         _begin(run, persona)
     except ProductError as error:

@@ -82,7 +82,8 @@ def take_over(*, user: User, asked: Run, persona: Persona | None) -> Run:
         if run is None or not run.unasked or run.started is not None or run.status not in Run.OPEN:
             raise run_open()
         run.unasked, run.starts_itself, run.model = False, asked.starts_itself, asked.model
-        run.save(update_fields=["unasked", "starts_itself", "model"])
+        run.token_id = asked.token_id
+        run.save(update_fields=["unasked", "starts_itself", "model", "token"])
         update_conversation(user=user, conversation=run.conversation, fields={"persona": persona})
         accepted = run.status == Run.Status.READY and run.starts_itself and not _unread(run)
         if accepted or written_by_hand(checklist(run.task)):
@@ -274,7 +275,8 @@ def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
     texts = rules_at(run.version).texts  # type: ignore[attr-defined]  # as `locked` annotates
     asks = prompts.item(item, texts, again=again, said=said) if item else None
     text = asks or prompts.draft(run.task, texts, again=again, said=said)
-    asked = replace(ask or Ask(""), text=text, models=[run.model_id] if run.model_id else (), of_run=True)
+    models = [run.model_id] if run.model_id else ()
+    asked = replace(ask or Ask(""), text=text, models=models, of_run=True, token=run.token_id)
     try:
         turn = submit(user=run.owner, conversation=run.conversation, ask=asked)[0]
     except ProductError as error:

@@ -18,7 +18,7 @@ from chat.context.summary import (
     plan_summary,
 )
 from chat.context.types import ContextRequest
-from chat.models import Conversation, Message, Summary, SummaryJob
+from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.summary import Mark, Marks, in_force, marks_on
 from chat.models.tree import rows_between
 from chat.prompts.history import messages_of
@@ -31,13 +31,13 @@ FIXED = ("system", "tasks", "persona", "project_files", "file_listing", "reminde
 MISSING = ("no_room", "behind_gap")
 
 
-def job_after(context: TurnContext, call: CallReport, question: UUID, answer: str) -> SummaryJob | None:
+def job_after(context: TurnContext, call: CallReport, turn: Turn, answer: str) -> SummaryJob | None:
     """The job that a turn asks for, from its last model call's report and its answer; None when none is due.
 
     What counts is the next prompt, in which the turn's tool results are stubs. Most turns are decided by the report;
-    what it leaves open, by the rows down to `question`, the turn's own. The answer's row is not complete yet.
+    what it leaves open, by the rows down to the turn's question. The answer's row is not complete yet.
     """
-    conversation, fixed = context.conversation, fixed_of(call)
+    conversation, fixed, question = context.conversation, fixed_of(call), turn.user_message_id
     if conversation is None or not _wanted(context, conversation):
         return None
     written = _written(context, call, answer)
@@ -57,7 +57,8 @@ def job_after(context: TurnContext, call: CallReport, question: UUID, answer: st
     planned = plan_summary(open_messages, bounds_of(context, pinned), used=used, fixed=pinned)
     if planned is None or not _worth_it(planned, open_messages, call):
         return None
-    return SummaryJob(conversation=conversation, model=context.model, used=used, fixed=fixed, heartbeat=timezone.now())
+    of_turn = {"model": context.model, "token_id": turn.token_id}
+    return SummaryJob(conversation=conversation, used=used, fixed=fixed, heartbeat=timezone.now(), **of_turn)
 
 
 def _worth_it(planned: SummaryPlan, messages: Sequence[SummaryMessage], call: CallReport) -> bool:

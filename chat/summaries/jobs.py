@@ -21,6 +21,7 @@ from chat.models.summary import Marks, in_force, marks_on, text_of
 from chat.models.tree import rows_between
 from chat.prompts.turn_context import TurnContext, base_context
 from chat.summaries import due, writing
+from chat.usage.limits import require_unused
 from core import background
 from core.background import on_database, persistently
 from core.errors import ProductError
@@ -144,7 +145,9 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> Work | None:
     texts, counting = decided.texts, tokens.tokenizer(writer.tokenizer or tokens.CATCH_ALL)
     so_far = counting.count(text_of(before, texts)) if before else 0
     budget = writing.budget_for(writer, budget)
-    brief = writing.Brief(conversation, writer, instructions, budget, now, zone, measures, texts, so_far, patience)
+    brief = writing.Brief(
+        conversation, writer, instructions, budget, now, zone, measures, texts, so_far, patience, job.token_id
+    )
     if brief.room < writing.LEAST_READ:
         raise ProductError(
             "summary_window_too_small",
@@ -164,7 +167,9 @@ def decided_for(job: SummaryJob) -> TurnContext:
 
 
 def _writer(job: SummaryJob) -> Model:
-    """The model that an administrator named for summaries while it is usable, else the conversation's."""
+    """The model that an administrator named for summaries while it is usable, else the conversation's. Raises
+    `limit_reached`."""
+    require_unused(job.conversation.owner_id, job.token_id)
     decided = decided_for(job)
     chosen = decided.profile.summary_model_id
     named = Model.objects.usable().filter(pk=chosen).first() if chosen else None

@@ -9,12 +9,14 @@ from django.utils import timezone
 
 from accounts.access.rights import models_of
 from accounts.models import User
+from audit.origin import origin
 from chat.context.summary import SECTION_SHARES, SummaryMessage, SummaryPlan
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import idle
 from chat.models.summary import in_force, marks_on, text_of
 from chat.summaries import due
 from chat.summaries.jobs import decided_for
+from chat.usage.limits import require_within
 from core.background import enqueue
 from core.errors import ProductError
 from core.requests import get_or_404
@@ -145,12 +147,15 @@ def _job(
         reason=reason,
         model=model or (turn.model if turn else leaf.model if leaf else None),
         target=target,
+        token_id=origin().token_id,
         fixed=due.fixed_of(calls[-1]) if calls else 0,
         heartbeat=timezone.now(),
     )
 
 
 def _start(conversation: Conversation, job: SummaryJob) -> None:
+    """Raises `limit_reached` (429)."""
+    require_within(conversation.owner_id, job.token_id, None)
     job.save(force_insert=True)
     conversation.state = Conversation.State.SUMMARISING
     conversation.save(update_fields=["state"])

@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
 from itertools import zip_longest
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from chat.context.rendering import cut_middle
@@ -75,7 +76,8 @@ class Brief:
 
     `so_far`: tokens of the summary that is gone on from.
     `measures`: what the messages and the summary cost as they are sent to the conversation's model.
-    `patience`: seconds of silence after which another model is asked; None where there is no other.
+    `patience`: seconds of silence after which another model is asked; None where there is no other. `token`: see
+    `chat.usage.asking.Charge`.
     """
 
     conversation: Conversation
@@ -88,6 +90,7 @@ class Brief:
     texts: Texts
     so_far: int = 0
     patience: float | None = None
+    token: UUID | None = None
 
     @property
     def tokenizer(self) -> tokens.Tokenizer:
@@ -228,7 +231,7 @@ async def write(brief: Brief, before: Summary | None, chunk: Sequence[Piece]) ->
 async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
     model = brief.model
     request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
-    charge = Charge(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id)
+    charge = Charge(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id, token=brief.token)
     said = await ask(model, request, charge, longest=LONGEST_READ, patience=brief.patience)
     if said.unread:
         raise Rejected("summary_prompt_cut", "The server did not read all that is to be summarised.")

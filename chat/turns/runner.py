@@ -361,7 +361,7 @@ class _Run:
         if ending.status != Turn.Status.DONE or not any(part.get("citations") for part in self.answer.parts):
             return
         place, answer, named = self.turn.conversation, self.answer, self.context.workspace.citation_model_id
-        charge = Charge(place, ModelCall.Purpose.CITATIONS, place.owner_id)
+        charge = Charge(place, ModelCall.Purpose.CITATIONS, place.owner_id, token=self.turn.token_id)
         find = partial(check, place, answer.parts, answer.sources)
         found, note = await checked(find, charge, self.context.texts, named)
         self.reports[-1]["notes"] += [note] if note else []
@@ -409,7 +409,7 @@ class _Run:
         # It is for the next prompt, which goes to the turn's own model.
         context = replace(self.context, model=self.turn.model)
         said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
-        return due.job_after(context, self.reports[-1], self.turn.user_message_id, said)
+        return due.job_after(context, self.reports[-1], self.turn, said)
 
     async def _finished(self, step: StepFinished) -> None:
         """What the provider says it read, and what of that from its cache, is held against what was sent, by call."""

@@ -34,12 +34,14 @@ class Said:
 @dataclass(frozen=True, slots=True)
 class Charge:
     """As what a call is written down, and whose it is: `person` is an id, None where a command makes it; `conversation`
-    is None where it is for none. `reading` is the id of the one that it is a part of."""
+    is None where it is for none. `reading` is the id of the one that it is a part of; `token` that of the API token
+    with which a program began what the call is made for."""
 
     conversation: Conversation | None
     purpose: ModelCall.Purpose
     person: UUID | None
     reading: UUID | None = None
+    token: UUID | None = None
 
 
 async def ask(
@@ -90,6 +92,7 @@ def _record(model: Model, request: ModelRequest, charge: Charge, said: Said) -> 
         person_id=charge.person,
         group_id=counted_to(charge.person) if charge.person is not None else None,
         reading_id=charge.reading,
+        token_id=charge.token,
         conversation=charge.conversation,
         project=scope.project if scope else None,
         persona=scope.persona if scope else None,

@@ -56,7 +56,7 @@ _OF_PERSON = """
     FROM chat_reading r CROSS JOIN LATERAL (
         SELECT sum(m.input + m.output) AS tokens, sum(m.cost) AS cost FROM chat_modelcall m WHERE m.reading_id = r.id
     ) used
-    WHERE r.person_id = %(person)s AND r.status IN ('queued', 'running')
+    WHERE r.person_id = %(person)s AND r.status IN ('queued', 'running', 'checking')
 """
 _OF_PROGRAM = """
     SELECT TRUE AS of_token, FALSE AS reserved, c.created >= %(today)s AS today,
@@ -66,6 +66,13 @@ _OF_PROGRAM = """
     SELECT TRUE, TRUE, TRUE, t.reserved_tokens, t.reserved_cost, 1
     FROM chat_turn t JOIN chat_conversation c ON c.id = t.conversation_id
     WHERE c.owner_id = %(person)s AND t.token_id = %(token)s AND t.status IN ('queued', 'running')
+    UNION ALL
+    SELECT TRUE, TRUE, TRUE, GREATEST(0, r.tokens - COALESCE(used.tokens, 0)),
+        GREATEST(0, r.cost - COALESCE(used.cost, 0)), 0
+    FROM chat_reading r CROSS JOIN LATERAL (
+        SELECT sum(m.input + m.output) AS tokens, sum(m.cost) AS cost FROM chat_modelcall m WHERE m.reading_id = r.id
+    ) used
+    WHERE r.person_id = %(person)s AND r.token_id = %(token)s AND r.status IN ('queued', 'running', 'checking')
 """
 _SUMS = """
 WITH summed AS (SELECT max(day) AS day FROM chat_usageday WHERE zone = %(zone)s AND by_person)
@@ -158,6 +165,14 @@ def require_within(person: UUID, token: UUID | None, version: UUID | None, turns
         if state.reached(turns):
             raise _refusal(state)
     return True
+
+
+def require_unused(person: UUID, token: UUID | None) -> None:
+    """For what the product does by itself, which nobody waits for: raises `limit_reached` where tokens or money are
+    used up. What is set aside for answers stands in its way as little as their number."""
+    for state in states(person, limits_of(person, token, None)):
+        if state.limit.unit != Limit.Unit.TURNS and state.used >= state.limit.amount:
+            raise _refusal(state)
 
 
 def _refusal(state: LimitState) -> ProductError:

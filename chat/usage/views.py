@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.http import HttpResponse, StreamingHttpResponse
@@ -33,6 +34,7 @@ def my_usage(request: Request) -> HttpResponse:
     used = Used(first, _last(first), request.user.zone, ModelCall.objects.visible_to(request.user))
     tables = [{"kind": kind, "title": title, "rows": used.lines(kind, SHOWN)} for kind, title in TABLES.items()]
     total = used.total()
+    shown = [_shown(state) for state in limits.all_states(request.user)] if today < _next(first) else []
     context = {
         "section": "settings",
         "place": "usage",
@@ -40,15 +42,18 @@ def my_usage(request: Request) -> HttpResponse:
         "before": first - timedelta(days=1) if first > date(2000, 1, 1) else None,
         "after": _next(first) if _next(first) <= today else None,
         "total": in_words(total) if total.calls else "",
-        "limits": [_shown(state) for state in limits.all_states(request.user)] if today < _next(first) else [],
+        "limits": shown,
+        "used_up": any(limit["used_up"] for limit in shown),
         "tables": tables,
     }
+
     return render(request, "chat/usage.html", context)
 
 
 def _shown(state: Mapping[str, Any]) -> dict[str, Any]:
     resets = state["resets"]
-    return {**limits.in_words(state), "resets": datetime.fromisoformat(resets) if resets else None}
+    used_up = state["unit"] in ("tokens", "money") and Decimal(state["used"]) >= Decimal(state["amount"])
+    return {**limits.in_words(state), "used_up": used_up, "resets": datetime.fromisoformat(resets) if resets else None}
 
 
 @require_GET

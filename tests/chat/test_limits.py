@@ -1,6 +1,6 @@
 """Limits: what holds whom, what a turn sets aside, and what people and programs are told."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,19 +17,27 @@ from accounts.limits.services import delete_limit, save_limit
 from accounts.models import ApiToken, Limit, PeopleGroup, User
 from accounts.models.limit import period
 from accounts.services import create_token
-from audit.origin import Origin, acting
+from audit.origin import Origin, acting, origin
+from chat.conversations import titles
 from chat.conversations.services import create_conversation
-from chat.models import Conversation, Message, ModelCall, NextMessage, Turn
+from chat.models import Conversation, Message, ModelCall, NextMessage, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
 from chat.prompts.preview import Draft, plan_ahead
 from chat.prompts.wording import plan_line
+from chat.readings.services import Asked, planned, start_reading
+from chat.runs.services import create_run
+from chat.runs.state_machine import advance
 from chat.sending.services import queue, send, send_kept
+from chat.summaries import services as summaries
 from chat.turns.store import Ending, Outcome, end
 from chat.turns.submit import Ask, regenerate
 from chat.usage.limits import all_states
 from chat.usage.sums import sum_days
 from core.errors import ProductError
+from files.models import File, FileText
 from llm.models import Model, Provider
+from projects.planner.rules import Actor, NewTask
+from projects.planner.services import create as create_task
 
 pytestmark = pytest.mark.django_db
 
@@ -253,6 +261,58 @@ def test_no_limit_costs_no_query_and_a_limit_two(user: User) -> None:
     limit("money", 1_000_000, per="month")
     queries()  # this process reads limits and rights anew
     assert queries() == without + 2
+
+
+def test_over_a_limit_nothing_is_read_run_or_summarised(user: User, model: Model) -> None:
+    place = create_conversation(user=user)
+    done(ask(user, place), 700)
+    place.refresh_from_db()
+    Model.objects.filter(pk=model.pk).update(tools=True)
+    file = File.objects.create(owner=user, name="a.txt", size=1, sha256="0" * 64)
+    FileText.objects.create(file=file, text="Ten kg. " * 50)
+    question = Asked(user, [file], "How much?")
+    calls = planned(asked=question).plan.calls
+    task = create_task(actor=Actor(user), new=NewTask("Walk", archetype="model", draft=False))
+    token, _secret = create_token(user=user, name="robot")
+    limit("tokens", 500, token=token)
+    ModelCall.objects.update(token=token)
+    begun: list[Callable[[], Any]] = [
+        lambda: start_reading(user=user, asked=question, calls=calls),
+        lambda: create_run(user=user, task=task),
+        lambda: summaries._start(place, SummaryJob(conversation=place, token_id=origin().token_id)),
+    ]
+    for begin in begun:
+        with program(token), pytest.raises(ProductError) as caught:
+            begin()
+        assert (caught.value.code, caught.value.extra["limit"]["for"]) == ("limit_reached", "token")
+    reading, run = begun[0](), begun[1]()  # the person's own are another matter
+    assert (reading.token_id, run.token_id) == (None, None)
+
+
+def test_what_a_program_has_begun_counts_for_its_token_to_the_end(user: User, model: Model) -> None:
+    Model.objects.filter(pk=model.pk).update(tools=True)
+    task = create_task(actor=Actor(user), new=NewTask("Walk", archetype="model", draft=False))
+    token, _secret = create_token(user=user, name="robot")
+    with program(token):
+        run = create_run(user=user, task=task)
+    turn = Turn.objects.get(conversation=run.conversation)
+    assert turn.token_id == token.pk
+    limit("tokens", 500, token=token)
+    done(turn, 700)
+    Conversation.objects.filter(pk=run.conversation_id).update(titled=True)
+    advance(run.pk)  # by the worker, which knows of no token but the run's
+    run.refresh_from_db()
+    assert (run.status, run.code) == ("waiting", "limit_reached") and "500 tokens a day" in run.detail
+
+
+def test_no_title_is_asked_for_over_a_limit_until_the_next_answer(user: User) -> None:
+    limit("tokens", 500, user=user)
+    turn = ask(user)
+    done(turn, 700)
+    assert titles.claim(turn.conversation_id) == turn.pk
+    with pytest.raises(ProductError, match="limit_reached"):
+        titles._require_unused(Turn.objects.select_related("conversation").get(pk=turn.pk))
+    assert not Conversation.objects.get(pk=turn.conversation_id).titled
 
 
 @pytest.mark.parametrize(
