@@ -223,7 +223,7 @@ class ModelField(forms.ModelChoiceField[Model]):
     def label_from_instance(self, obj: Model) -> str:
         if not (obj.enabled and obj.provider.enabled):
             return _("%(name)s (switched off; the default answers)") % {"name": obj.name}
-        return _("%(name)s (%(window)s tokens)") % {"name": obj.name, "window": grouped(obj.window)}
+        return obj.name
 
 
 class PersonaPageForm(PersonaRules):

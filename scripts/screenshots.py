@@ -20,7 +20,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
     "-phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "device_scale_factor": 2},
 }
-MODEL = "scripted:assistant"
+MODEL, PROVIDER = "mistral-small", "Own server"
 PASSWORD = "for-screenshots-only"
 # Seen in others, or like them.
 LEFT_OUT = ("context", "context-first", "missing", "project-search", "delete", "message-menu")
@@ -79,11 +79,11 @@ def main() -> None:
     os.environ["ADMIN_PASSWORD"] = PASSWORD
     services = Services()
     try:
-        with installed(services.database, services.redis, MODEL) as (product, caller), chromium() as browser:
+        with installed(services.database, services.redis, MODEL, PROVIDER) as (product, caller), chromium() as browser:
             visitors = {suffix: sign_in(browser, product.url, **options) for suffix, options in SIZES.items()}
             for suffix, page in visitors.items():
                 shoot(page, f"first-run{suffix}")
-            say = partial(product.model.set_script, "assistant")
+            say = partial(product.model.set_script, MODEL)
             pages = House(caller, say, *prepared(services)).furnish()
             for suffix, page in visitors.items():
                 visit(page, product.url, suffix, pages)

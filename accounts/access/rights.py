@@ -115,6 +115,15 @@ def rights_of(person: User | UUID, version: UUID | None = None) -> Rights:
     return _people.at(person if isinstance(person, UUID) else person.pk, version)
 
 
+def counted_to(person: UUID, version: UUID | None = None) -> UUID:
+    """The one group that a person's usage is counted to: of several the oldest, which is the one with the least id, so
+    that a group that is made later takes nobody's usage from another; “Everyone” for who is in no other."""
+    version = version or version_now()
+    _given, everyone = _groups.at(version)
+    mine = rights_of(person, version).groups
+    return min(mine - everyone.groups or mine)
+
+
 def models_of(person: User | UUID, version: UUID | None = None) -> QuerySet[Model]:
     """The usable models that this person may use."""
     allowed = rights_of(person, version).models

@@ -203,12 +203,13 @@ def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
         if size is None:
             raise ContextError("file_not_ready", f"“{file.name}” is still being read. Send the message in a moment.")
         if not allowed.accepts(size, selected):
-            over = sum(selected) + size - allowed.selectable_up_to
+            room = allowed.selectable_up_to
             raise ContextError(
                 "files_too_long",
-                f"“{file.name}” does not fit: with its {size:,} tokens the files are {over:,} tokens over the line of "
-                f"{allowed.selectable_up_to:,}. Remove it or another file; in a project it can be searched.",
+                f"“{file.name}” does not fit: it makes the files too long. Remove it or another file; in a project "
+                "it can be searched.",
                 file=str(file.pk),
-                over=over,
+                over=sum(selected) + size - room,
+                limit=room,
             )
         selected.append(size)
