@@ -13,7 +13,7 @@ from core.permissions import has_right
 from core.requests import get_or_404, identifier
 from personas.models import Persona, PersonaShare
 from personas.names import NAMES, free_name
-from personas.services import require_owner, role_of
+from personas.sharing.roles import require_owner, role_of
 
 MOST = 200  # shares of one persona
 
