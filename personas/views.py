@@ -9,7 +9,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from accounts.access.rights import rights_of
 from accounts.access.sessions import SignedInRequest as Request
+from accounts.models import May
 from core.errors import ProductError
+from core.permissions import has_right
 from core.requests import with_row
 from llm.models import WebSearch
 from personas import services, tools
@@ -86,7 +88,7 @@ def _form_page(
     written = form.is_bound and (form.is_valid() or form.errors)  # either way there are the data that were right
     model = form.cleaned_data.get("model") if written else form.instance.model
     chosen = [str(name) for name in form["tools"].value() or ()]
-    allowed = rights_of(request.user).tool_servers
+    rights = rights_of(request.user)
     context: dict[str, Any] = {
         "section": "personas",
         "form": form,
@@ -97,9 +99,14 @@ def _form_page(
         "default_profile": services.default_profile(),
         "searching": WebSearch.objects.filter(active=True).exists(),
         "chosen": chosen,
-        "own_tools": [(name, words) for name, words in tools.OWN.items() if words],
+        "own_tools": [
+            (name, words)
+            for name, words in tools.OWN.items()
+            if words and (name in chosen or name not in tools.WEB or May.WEB in rights.may)
+        ],
+        "publishing": has_right(request.user, "change", Persona),  # whatever their groups say
         "kept": [name for name in chosen if tools.OWN.get(name) == ""],
-        "servers": tools.tickable(map(tools.Offer, tools.server_names(allowed)), chosen),
+        "servers": tools.tickable(map(tools.Offer, tools.server_names(rights.tool_servers)), chosen),
     }
     if found is not None:
         context |= sharing.context(request, found)
