@@ -24,7 +24,7 @@ from llm.models import Model
 from llm.models.workspace import Kept
 from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SystemPrompt
-from personas.names import NAMES, free_name, require_free_name
+from personas.sharing.names import NAMES, free_name, require_free_name
 from personas.sharing.roles import require_editor, require_owner
 from personas.texts import BUILT_IN, TEXTS, Own, Texts, checked
 
