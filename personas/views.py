@@ -18,6 +18,7 @@ from personas import services, tools
 from personas.forms import CountForm, PersonaPageForm
 from personas.models import Persona, PersonaShare, SystemPrompt
 from personas.sharing import views as sharing
+from personas.sharing.roles import may_change, require_editor, visible_persona
 
 
 @require_GET
@@ -41,13 +42,13 @@ def new(request: Request) -> HttpResponse:
     return redirect("personas:persona", made.pk)
 
 
-@with_row(services.visible_persona, "GET", "POST")
+@with_row(visible_persona, "GET", "POST")
 def persona(request: Request, found: Persona) -> HttpResponse:
     """The persona to read, or to edit for whoever may; a POST saves it."""
     if request.method == "POST":
-        services.require_editor(user=request.user, persona=found)
+        require_editor(user=request.user, persona=found)
         return _save(request, found)
-    if services.may_change(request.user, found):
+    if may_change(request.user, found):
         return _form_page(request, PersonaPageForm(instance=found, user=request.user), found)
     profile = found.budget_profile or services.default_profile()
     context = {"section": "personas", "persona": found, "profile": profile, **sharing.context(request, found)}
@@ -55,7 +56,7 @@ def persona(request: Request, found: Persona) -> HttpResponse:
 
 
 def _save(request: Request, found: Persona) -> HttpResponse:
-    form = PersonaPageForm(request.POST, instance=services.visible_persona(request.user, found.pk), user=request.user)
+    form = PersonaPageForm(request.POST, instance=visible_persona(request.user, found.pk), user=request.user)
     if not form.is_valid():
         return _form_page(request, form, found)
     based_on = {form.cleaned_data["tag"]} if form.cleaned_data["tag"] else None
@@ -113,7 +114,7 @@ def _form_page(
     return render(request, "personas/edit.html", context, status=wrong)
 
 
-@with_row(services.visible_persona)
+@with_row(visible_persona)
 def duplicate(request: Request, found: Persona) -> HttpResponse:
     copy = services.duplicate_persona(user=request.user, persona=found)
     return redirect("personas:persona", copy.pk)
