@@ -184,13 +184,14 @@ STATICFILES_FINDERS = [
     "config.static_files.PackagedFiles",
 ]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(DATA_DIR / "static")))
+STORAGE_URL = env.str("STORAGE_URL", default="")
 STORAGES = {
-    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "default": service_urls.storage(STORAGE_URL),
     "staticfiles": {"BACKEND": "config.static_files.HashedStaticFiles"},
 }
 
-# Originals of uploaded files; other places through STORAGES. There is no MEDIA_URL: only views hand them out.
-MEDIA_ROOT = DATA_DIR / paths.UPLOADS
+# Originals of uploaded files, unless they are in a bucket. There is no MEDIA_URL: only views hand them out.
+MEDIA_ROOT = Path(service_urls.uploads(STORAGE_URL) or DATA_DIR / paths.UPLOADS)
 FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
 MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
 LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # of one person: answers being written; 0 sets no limit

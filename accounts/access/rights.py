@@ -3,6 +3,11 @@ protocol and tools ask here, and nowhere else.
 
 Nobody is exempt, superusers neither: who may change groups can put themselves into one. What a person may change in the
 admin is another matter, see `core.permissions`.
+
+What is asked of a model for a person goes to those that they may use, fallbacks too: answers, runs, titles, and
+summaries that the conversation's model writes. What an administrator names for all is the workspace's own choice, which
+nobody needs a right to: a budget profile's model for summaries, those that judge citations and read pages, and what
+stands in for them.
 """
 
 import math
@@ -21,7 +26,7 @@ from llm.services import usable_models
 
 Named = TypeVar("Named", UUID, str)
 
-_LACKING = {
+LACKING = {
     May.SHARE: "None of your groups may share conversations by link. Ask an administrator.",
     May.TOKENS: "None of your groups may make API tokens. Ask an administrator.",
     May.PUBLISH_PERSONAS: "None of your groups may make personas for others. Keep it private, or ask an administrator.",
@@ -145,4 +150,4 @@ def may(person: User, right: May, version: UUID | None = None) -> bool:
 def require(person: User, right: May, version: UUID | None = None) -> None:
     """Raises `right_missing` (403)."""
     if not may(person, right, version):
-        raise ProductError("right_missing", _LACKING[right], status=403)
+        raise ProductError("right_missing", LACKING[right], status=403)
