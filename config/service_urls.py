@@ -135,7 +135,7 @@ def storage(url: str) -> dict[str, Any]:
         "secret_key": unquote(parts.password or "") or None,
     }
     given = {name: value for name, value in options.items() if value}
-    return {"BACKEND": "files.object_storage.ObjectStorage", "OPTIONS": given}
+    return {"BACKEND": "core.net.object_storage.ObjectStorage", "OPTIONS": given}
 
 
 def uploads(url: str) -> str:

@@ -21,8 +21,9 @@ from llm.models import Model
 from personas import tools
 from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder
-from personas.names import require_free_name
-from personas.services import default_profile, may_own, model_for
+from personas.services import default_profile, model_for
+from personas.sharing.names import require_free_name
+from personas.sharing.roles import may_own
 from personas.texts import TEXTS, checked
 
 

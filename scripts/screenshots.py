@@ -23,7 +23,7 @@ SIZES: dict[str, dict[str, Any]] = {
 MODEL, PROVIDER = "mistral-small", "Own server"
 PASSWORD = "for-screenshots-only"
 # Seen in others, or like them.
-LEFT_OUT = ("context", "context-first", "missing", "project-search", "delete", "message-menu")
+LEFT_OUT = ("context", "context-first", "missing", "project-search", "message-menu")
 COLOURS = 256  # of a picture: pages are flat, and its file is a third as large
 
 
@@ -54,6 +54,7 @@ def visit(page: Page, url: str, suffix: str, pages: dict[str, str]) -> None:
             page.wait_for_selector(".plan-line")
         if name == "summary":
             page.locator("details.summary > summary").click()
+            page.locator("details.summary").evaluate("(row) => row.scrollIntoView({block: 'center'})")
         shoot(page, f"{name}{suffix}")
         if name == "answer":
             page.get_by_role("link", name="What it saw").last.click()
@@ -83,6 +84,7 @@ def main() -> None:
             visitors = {suffix: sign_in(browser, product.url, **options) for suffix, options in SIZES.items()}
             for suffix, page in visitors.items():
                 shoot(page, f"first-run{suffix}")
+            visitors[""].get_by_role("button", name="Dismiss").click()
             say = partial(product.model.set_script, MODEL)
             pages = House(caller, say, *prepared(services)).furnish()
             for suffix, page in visitors.items():

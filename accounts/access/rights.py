@@ -21,7 +21,7 @@ from llm.services import usable_models
 
 Named = TypeVar("Named", UUID, str)
 
-_LACKING = {
+LACKING = {
     May.SHARE: "None of your groups may share conversations by link. Ask an administrator.",
     May.TOKENS: "None of your groups may make API tokens. Ask an administrator.",
     May.PUBLISH_PERSONAS: "None of your groups may make personas for others. Keep it private, or ask an administrator.",
@@ -145,4 +145,4 @@ def may(person: User, right: May, version: UUID | None = None) -> bool:
 def require(person: User, right: May, version: UUID | None = None) -> None:
     """Raises `right_missing` (403)."""
     if not may(person, right, version):
-        raise ProductError("right_missing", _LACKING[right], status=403)
+        raise ProductError("right_missing", LACKING[right], status=403)

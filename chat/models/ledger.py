@@ -1,4 +1,5 @@
-"""The ledger: what each model call took and cost, and what those of a day did together."""
+"""The ledger: what each model call took and cost, what those of a day did together, and which prompt a provider's cache
+has, which makes the next one cheaper."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -197,3 +198,21 @@ class PlaceSum(SumOfCalls):
 
     def __str__(self) -> str:
         return f"{self.day_id} {self.group_id}: {self.calls}"
+
+
+class LastPrompt(models.Model):
+    """The fingerprint of the newest prompt that a conversation has sent to a model, as `chat.context.cache` makes it:
+    by it the next plan knows what the provider's cache will serve. None of the prompt's text is in it."""
+
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="last_prompts")
+    # Without a constraint: a model that is removed while it answers must not keep the answer from being stored.
+    model = models.ForeignKey("llm.Model", on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    prompt: "models.JSONField[Any, Any]" = models.JSONField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["conversation", "model"], name="one_last_prompt_per_model"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.conversation_id} {self.model_id}"

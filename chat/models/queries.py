@@ -18,8 +18,8 @@ from django.db.backends.postgresql.base import ServerBindingCursor
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models.conversation import Conversation, LastPrompt, Message, Turn, text_in
-from chat.models.ledger import ModelCall
+from chat.models.conversation import Conversation, Message, Turn, text_in
+from chat.models.ledger import LastPrompt, ModelCall
 from chat.models.run import Run
 from llm.services import model_at
 from personas.models import Persona

@@ -237,7 +237,7 @@ def state_of(source: SourceEntry) -> str:
     """How it is there, and why, in words."""
     words = str(STATES[source["state"]])
     if source["state"] == "shortened" and source.get("cut_from"):
-        words = _("shortened to %(percent)s") % {"percent": percent(source["tokens"], source["cut_from"])}
+        words = _("shortened to %(percent)s") % {"percent": percent(source["tokens"] or 0, source["cut_from"])}
     if source["state"] == "stubbed" and source["kind"] == "file":
         words = _("only named")
     if reason := source.get("reason"):
