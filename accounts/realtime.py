@@ -37,6 +37,7 @@ from accounts.models import ApiToken, User
 from accounts.models.workspace import workspace_at
 from core import background
 from core.errors import ProductError
+from core.logs.metrics import STREAMS
 
 NOT_SIGNED_IN, TOO_MANY = 4401, 4430  # close codes
 NOTED_FOR = 3600  # seconds; for a page that is older everything has changed
@@ -138,6 +139,7 @@ class _Watch:
         key = object()
         self._open[key] = (credential, ended)
         self.of_person[credential.person] += 1
+        STREAMS.inc()
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
 
@@ -148,6 +150,7 @@ class _Watch:
         if known is not None:
             person = known[0].person
             self.of_person[person] -= 1
+            STREAMS.dec()
             if not self.of_person[person]:
                 del self.of_person[person]
 

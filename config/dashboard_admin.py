@@ -31,15 +31,13 @@ from redis.exceptions import RedisError
 from chat.models import Import, ModelCall, Run, Turn
 from chat.usage import overview
 from chat.usage.overview import Day, Days
-from chat.usage.services import midnight
-from chat.usage.sums import Figures
+from chat.usage.services import Figures, midnight
 from config.management.commands.doctor import findings
 from core import background, i18n
 from core.admin import acting
 from core.ids import id_at
 from core.permissions import has_right
 from files.models import File
-from personas.models import Persona
 
 CHOICES = (7, 30, 90)  # days
 GREY = {"color": "#8b93a1"}  # reads on white and on black
@@ -117,6 +115,7 @@ def _usage(days: Days) -> dict[str, Any]:
         "charts": _charts(rows),
         "chart": CHART,
         "models": _models(days),
+        "groups": _groups(days),
         "personas": _personas(days),
         "people_url": reverse("admin_people_who_used_most", query={"days": days.number}),
         "sums_url": reverse("admin:chat_modelcall_sums"),
@@ -129,19 +128,29 @@ def _calls_of(day: date, days: Days) -> str:
 
 
 def _models(days: Days) -> list[Row]:
-    found = overview.most(days, "model_id", "provider_name", "model_name")
-    return [
-        Row(f"{provider}: {model}", figures, _calls_with(days, "model", pk)) for (pk, provider, model), figures in found
-    ]
+    found = days.used.lines("model", overview.SHOWN)
+    return [Row(line.name or "", line.figures, _calls_with(days, "model", line.key)) for line in found]
+
+
+def _groups(days: Days) -> list[Row]:
+    """Empty where all are counted to one: that says no more than the sum of all."""
+    found = days.used.lines("group", overview.SHOWN)
+    none = _("None, or deleted")
+    rows = [Row(line.name or none, line.figures, _calls_with(days, "group", line.key)) for line in found]
+    return rows if len(rows) > 1 else []
 
 
 def _personas(days: Days) -> list[Row]:
-    """What a person called a persona that is theirs alone is not shown."""
-    found = overview.most(days, "persona_id")
-    shared = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE, pk__in=[pk for pk, _figures in found])
-    names: dict[UUID | None, str] = {None: _("No persona")}
-    names.update(shared.values_list("pk", "name"))
-    return [Row(names.get(pk, _("A private one")), figures, _calls_with(days, "persona", pk)) for pk, figures in found]
+    found = days.used.lines("persona", overview.SHOWN)
+    unnamed = {None: _("No persona")}
+    return [
+        Row(
+            line.name or unnamed.get(line.key, _("A private one")),
+            line.figures,
+            _calls_with(days, "persona", line.key),
+        )
+        for line in found
+    ]
 
 
 def _calls_with(days: Days, name: str, pk: UUID | None) -> str:
@@ -253,8 +262,8 @@ def people_who_used_most(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied
     days = _days(request)
     rows = [
-        Row(name or "", figures, _calls_with(days, "person", pk))
-        for pk, name, figures in overview.people_who_used_most(days)
+        Row(line.name or "", line.figures, _calls_with(days, "person", line.key))
+        for line in days.used.lines("user", overview.SHOWN)
     ]
     return TemplateResponse(request, "admin/overview/most.html", {"rows": rows})
 

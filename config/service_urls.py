@@ -108,3 +108,37 @@ def mail(url: str) -> dict[str, Any]:
         "TLS": parts.scheme == "smtp" and starttls,
         "FROM": user if "@" in user else f"glasshouse@{parts.hostname}",
     }
+
+
+def storage(url: str) -> dict[str, Any]:
+    """The default of Django's STORAGES for `file:///srv/files` or `s3://bucket/prefix?endpoint=https://…&region=…`; one
+    in MEDIA_ROOT without a URL. `s3://KEY:SECRET@bucket` names the keys; else they are those of the environment
+    (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or of the machine's role.
+    """
+    parts = urlsplit(url or "file:///")
+    if parts.scheme == "file":
+        if parts.netloc or url == "file:///":
+            raise StartError("STORAGE_URL of a directory has three slashes, as in file:///srv/glasshouse/files.")
+        return {"BACKEND": "django.core.files.storage.FileSystemStorage"}
+    bucket = parts.netloc.rpartition("@")[2]
+    if parts.scheme != "s3" or not bucket:
+        raise StartError("STORAGE_URL must be like file:///srv/files or s3://bucket?endpoint=https://s3.example.org.")
+    query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    if unknown := query.keys() - {"endpoint", "region"}:
+        raise StartError(f"STORAGE_URL knows endpoint and region behind the question mark, not {', '.join(unknown)}.")
+    options = {
+        "bucket_name": bucket,
+        "location": parts.path.strip("/"),
+        "endpoint_url": query.get("endpoint"),
+        "region_name": query.get("region"),
+        "access_key": unquote(parts.username or "") or None,
+        "secret_key": unquote(parts.password or "") or None,
+    }
+    given = {name: value for name, value in options.items() if value}
+    return {"BACKEND": "core.net.object_storage.ObjectStorage", "OPTIONS": given}
+
+
+def uploads(url: str) -> str:
+    """The directory that a STORAGE_URL names; empty where it names none."""
+    parts = urlsplit(url)
+    return unquote(parts.path) if parts.scheme == "file" else ""

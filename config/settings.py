@@ -184,13 +184,14 @@ STATICFILES_FINDERS = [
     "config.static_files.PackagedFiles",
 ]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(DATA_DIR / "static")))
+STORAGE_URL = env.str("STORAGE_URL", default="")
 STORAGES = {
-    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "default": service_urls.storage(STORAGE_URL),
     "staticfiles": {"BACKEND": "config.static_files.HashedStaticFiles"},
 }
 
-# Originals of uploaded files; other places through STORAGES. There is no MEDIA_URL: only views hand them out.
-MEDIA_ROOT = DATA_DIR / paths.UPLOADS
+# Originals of uploaded files, unless they are in a bucket. There is no MEDIA_URL: only views hand them out.
+MEDIA_ROOT = Path(service_urls.uploads(STORAGE_URL) or DATA_DIR / paths.UPLOADS)
 FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
 MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
 LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # of one person: answers being written; 0 sets no limit
@@ -311,6 +312,12 @@ LOGGING = {
         "httpx2": {"level": "WARNING"},
     },
 }
+
+# Whoever reads the metrics says this token: those of web processes at /metrics, a worker's at a port of its own.
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
+METRICS_PORT = env.int("METRICS_PORT", default=0)
+if METRICS_PORT and not METRICS_TOKEN:
+    raise paths.StartError("METRICS_PORT needs METRICS_TOKEN, so that not everybody reads what stands there.")
 
 # How long the audit keeps an act, in days; 0 is for ever.
 AUDIT_DAYS = env.int("AUDIT_DAYS", default=0)

@@ -25,7 +25,7 @@ from chat.openai_api import api as protocol_api
 from chat.readings import api as reading_api
 from chat.runs import api as run_api
 from chat.summaries import api as summary_api
-from chat.usage.api import MyselfView, UsageView
+from chat.usage.api import MyselfView, OwnUsageView, UsageView
 from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page, people_page
 from config.http import app, health, metrics
@@ -141,6 +141,7 @@ urlpatterns = [
     path("api/v1/workspace/logo/", LogoView.as_view(), name="workspace-logo"),
     path("api/v1/audit/", AuditView.as_view(), name="audit"),
     path("api/v1/me/", MyselfView.as_view(), name="me"),
+    path("api/v1/me/usage/", OwnUsageView.as_view(), name="own-usage"),
     path("api/v1/ag-ui/", AgUiView.as_view(), name="ag-ui"),
     path("api/v1/", include(router.urls)),
     path("api/v1/schema/", contracts.SchemaView.as_view(), name="schema"),
@@ -157,6 +158,6 @@ urlpatterns = [
     path("service-worker.js", app.service_worker, name="service_worker"),
     path("offline/", app.offline, name="offline"),
     path("livez", health.livez, name="livez"),
-    path("metrics", metrics.MetricsView.as_view(), name="metrics"),
+    path("metrics", metrics.metrics, name="metrics"),
     path("readyz", health.readyz, name="readyz"),
 ]

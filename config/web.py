@@ -15,4 +15,7 @@ import config.asgi  # noqa: E402, F401 - sets Django up, which the server needs;
 from config.http.server import CommandLine  # noqa: E402 - as above
 
 if __name__ == "__main__":
+    settings.MEDIA_ROOT.mkdir(
+        mode=0o700, parents=True, exist_ok=True
+    )  # also what is on its way to a bucket waits there
     CommandLine().run([*sys.argv[1:], "config.asgi:application"])

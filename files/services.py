@@ -162,11 +162,14 @@ def reread(*, user: User, file: File, encoding: str = "", password: str = "") ->
 
 
 def open_blob(*, file: File) -> IO[bytes]:
-    """The original. The caller has checked who may see it, and closes it. Raises `file_lost` (404)."""
+    """The original. The caller has checked who may see it, and closes it. Raises `file_lost` (404), and
+    `storage_unavailable` (503)."""
     try:
         return file.blob.open("rb")
     except (FileNotFoundError, ValueError) as error:  # ValueError: the row names no bytes
         raise ProductError("file_lost", ingest.LOST, status=404) from error
+    except OSError as error:
+        raise storage.unavailable(error) from error
 
 
 def open_shown(*, file: File) -> tuple[str, IO[bytes]]:
@@ -180,6 +183,8 @@ def open_shown(*, file: File) -> tuple[str, IO[bytes]]:
         shown = default_storage.open(storage.shown_name(file.sha256), "rb")
     except FileNotFoundError as error:
         raise ProductError("file_lost", ingest.LOST, status=404) from error
+    except OSError as error:
+        raise storage.unavailable(error) from error
     mark = shown.read(len(_JPEG))
     shown.seek(0)
     return "image/jpeg" if mark == _JPEG else "application/pdf" if file.pages else "image/png", shown

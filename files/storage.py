@@ -4,6 +4,7 @@ Beside the blob of a picture that neither browsers nor models take stands what t
 """
 
 import hashlib
+import logging
 import re
 import tempfile
 import time
@@ -21,9 +22,11 @@ from django.core.files.storage import default_storage
 from django.core.files.uploadedfile import TemporaryUploadedFile
 from django.db import transaction
 
+from core.errors import ProductError
 from core.locks import lock
 from files.models import File
 
+logger = logging.getLogger(__name__)
 DAY = 86_400  # seconds
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -65,15 +68,25 @@ def received(content: "Content[Any]", limit: int) -> Iterator[Received]:
 
 
 def keep(received: Received) -> str:
-    """Stores the content unless it is there already, and returns the blob's name.
+    """Stores the content unless it is there already, and returns the blob's name. Raises `storage_unavailable` (503).
 
     Call it in the transaction that adds the row: until it ends nobody else stores or deletes the same content.
     """
     name = _name(received.sha256)
     lock(received.sha256)
-    if not default_storage.exists(name):
-        default_storage.save(name, received.content)
+    try:
+        if not default_storage.exists(name):
+            default_storage.save(name, received.content)
+    except OSError as error:
+        raise unavailable(error) from error
     return name
+
+
+def unavailable(error: OSError) -> ProductError:
+    """What people are told when the disk is full, or the server of the bucket is away; the log says which."""
+    logger.error("the storage of files fails: %s", error)
+    sentence = "Files cannot be stored or opened now. Try again in a few minutes; if it lasts, tell your admin."
+    return ProductError("storage_unavailable", sentence, status=503, retry_after=60)
 
 
 def release(sha256: str) -> None:

@@ -37,6 +37,7 @@ from llm.serializers import ModelSerializer
 from personas import services, tools
 from personas.models import BudgetProfile, Persona, PersonaShare, Reminder, SystemPrompt
 from personas.sharing.api import SharedPersonas
+from personas.sharing.roles import may_change, require_editor, require_owner, role_of
 
 METHODS = ("get", "post", "patch", "delete", "head", "options")
 
@@ -88,10 +89,10 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
 
     @extend_schema_field(serializers.ChoiceField(choices=Role.choices))
     def get_role(self, persona: Persona) -> str:
-        return services.role_of(self.context["request"].user, persona) or Role.READER
+        return role_of(self.context["request"].user, persona) or Role.READER
 
     def get_editable(self, persona: Persona) -> bool:
-        return services.may_change(self.context["request"].user, persona)
+        return may_change(self.context["request"].user, persona)
 
     def validate_tools(self, names: list[str]) -> list[str]:
         try:
@@ -209,11 +210,11 @@ class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModel
         super().check_object_permissions(request, obj)
         if request.method in SAFE_METHODS:
             return
-        role = services.role_of(self.person, obj)
+        role = role_of(self.person, obj)
         if self.action == "remove_share" and any(each.user_id == self.person.pk for each in obj.shares.all()):
             return  # everybody may remove what is shared with them
         editing = self.action == "partial_update"
-        check = services.require_editor if editing else services.require_owner
+        check = require_editor if editing else require_owner
         check(user=self.person, persona=obj)
         if role not in (EDITING if editing else [Role.OWNER]):
             require_admin(request)
@@ -281,7 +282,7 @@ class ReminderViewSet(ScopedView, viewsets.ModelViewSet[Reminder]):
     def perform_create(self, serializer: BaseSerializer[Reminder]) -> None:
         fields = dict(serializer.validated_data)
         persona = fields.pop("persona", None)
-        if persona is None or services.role_of(self.person, persona) not in EDITING:
+        if persona is None or role_of(self.person, persona) not in EDITING:
             require_admin(self.request)
         reminder = Reminder(**fields)
         services.save_reminder(user=self.person, reminder=reminder, persona=persona)

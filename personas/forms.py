@@ -21,8 +21,9 @@ from llm.models import Model
 from personas import tools
 from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder
-from personas.names import require_free_name
-from personas.services import default_profile, may_own, model_for
+from personas.services import default_profile, model_for
+from personas.sharing.names import require_free_name
+from personas.sharing.roles import may_own
 from personas.texts import TEXTS, checked
 
 
@@ -223,7 +224,7 @@ class ModelField(forms.ModelChoiceField[Model]):
     def label_from_instance(self, obj: Model) -> str:
         if not (obj.enabled and obj.provider.enabled):
             return _("%(name)s (switched off; the default answers)") % {"name": obj.name}
-        return _("%(name)s (%(window)s tokens)") % {"name": obj.name, "window": grouped(obj.window)}
+        return obj.name
 
 
 class PersonaPageForm(PersonaRules):

@@ -10,7 +10,7 @@ from core.errors import ProductError
 from core.locks import lock
 from core.permissions import require_right
 from personas.models import Persona
-from personas.names import NAMES, free_name
+from personas.sharing.names import NAMES, free_name
 
 
 def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:

@@ -12,9 +12,9 @@ from django.db.models import Max, Q
 from django.utils import timezone
 
 from accounts.access.rights import models_of, require
-from accounts.models import EDITING, May, Role, User, Workspace, strongest
+from accounts.models import May, User, Workspace
 from audit.services import changed, record, record_saved, stored
-from core.errors import NotFound, ProductError
+from core.errors import ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
 from core.requests import get_or_404
@@ -23,8 +23,9 @@ from llm import tokens
 from llm.models import Model
 from llm.models.workspace import Kept
 from personas.handing_over import require_hand_over
-from personas.models import BudgetProfile, Persona, PersonaShare, PromptText, PromptVersion, Reminder, SystemPrompt
-from personas.names import NAMES, free_name, require_free_name
+from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SystemPrompt
+from personas.sharing.names import NAMES, free_name, require_free_name
+from personas.sharing.roles import require_editor, require_owner
 from personas.texts import BUILT_IN, TEXTS, Own, Texts, checked
 
 Version = TypeVar("Version", bound=PromptVersion)
@@ -253,12 +254,6 @@ def _record_persona(user: User, before: Persona, after: Persona) -> None:
     record(user=user, action=f"persona.{verb}", row=after, changes=changes)
 
 
-def visible_persona(user: User, pk: UUID | str) -> Persona:
-    """Raises `NotFound` for a persona that is not there or that this user may not use."""
-    rows = Persona.objects.visible_to(user).select_related("owner", "budget_profile", "model__provider")
-    return get_or_404(rows, pk, "persona")
-
-
 @transaction.atomic
 def update_persona(
     *,
@@ -371,42 +366,6 @@ def _locked(user: User, persona: Persona, based_on: Collection[str] | None) -> P
     if based_on is not None and locked.tag not in based_on:
         raise changed_meanwhile("this persona")
     return locked
-
-
-def role_of(user: User, persona: Persona) -> Role | None:
-    """The strongest that this person has by themselves and by their groups; None where they do not see it."""
-    if persona.owner_id == user.pk:
-        return Role.OWNER
-    mine = getattr(persona, "mine", None)  # of a list, with one query for all
-    if mine is None:
-        mine = PersonaShare.objects.of(user).filter(persona=persona)
-    given = {share.role for share in mine}
-    return strongest(given | ({Role.READER} if persona.visibility == Persona.Visibility.WORKSPACE else set()))
-
-
-def may_change(user: User, persona: Persona) -> bool:
-    return role_of(user, persona) in EDITING or has_right(user, "change", persona)
-
-
-def may_own(user: User, persona: Persona) -> bool:
-    return role_of(user, persona) == Role.OWNER or has_right(user, "change", persona)
-
-
-def require_editor(*, user: User, persona: Persona) -> None:
-    """Raises `NotFound` for who does not see it, and `not_owner` (403)."""
-    if may_change(user, persona):
-        return
-    if role_of(user, persona) is None:
-        raise NotFound("persona")
-    sentence = "You can use this persona but not change it. Duplicate it and change the copy, or ask its owner."
-    raise ProductError("not_owner", sentence, status=403)
-
-
-def require_owner(*, user: User, persona: Persona) -> None:
-    """One of its owners, or an administrator with the right to change personas. Raises as `require_editor`."""
-    require_editor(user=user, persona=persona)
-    if not may_own(user, persona):
-        raise ProductError("not_owner", "Only the owner of this persona can do this. Ask them.", status=403)
 
 
 def _set_own_reminder(persona: Persona, text: str) -> None:

@@ -9,13 +9,16 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from accounts.access.rights import rights_of
 from accounts.access.sessions import SignedInRequest as Request
+from accounts.models import May
 from core.errors import ProductError
+from core.permissions import has_right
 from core.requests import with_row
 from llm.models import WebSearch
 from personas import services, tools
 from personas.forms import CountForm, PersonaPageForm
 from personas.models import Persona, PersonaShare, SystemPrompt
 from personas.sharing import views as sharing
+from personas.sharing.roles import may_change, require_editor, visible_persona
 
 
 @require_GET
@@ -39,13 +42,13 @@ def new(request: Request) -> HttpResponse:
     return redirect("personas:persona", made.pk)
 
 
-@with_row(services.visible_persona, "GET", "POST")
+@with_row(visible_persona, "GET", "POST")
 def persona(request: Request, found: Persona) -> HttpResponse:
     """The persona to read, or to edit for whoever may; a POST saves it."""
     if request.method == "POST":
-        services.require_editor(user=request.user, persona=found)
+        require_editor(user=request.user, persona=found)
         return _save(request, found)
-    if services.may_change(request.user, found):
+    if may_change(request.user, found):
         return _form_page(request, PersonaPageForm(instance=found, user=request.user), found)
     profile = found.budget_profile or services.default_profile()
     context = {"section": "personas", "persona": found, "profile": profile, **sharing.context(request, found)}
@@ -53,7 +56,7 @@ def persona(request: Request, found: Persona) -> HttpResponse:
 
 
 def _save(request: Request, found: Persona) -> HttpResponse:
-    form = PersonaPageForm(request.POST, instance=services.visible_persona(request.user, found.pk), user=request.user)
+    form = PersonaPageForm(request.POST, instance=visible_persona(request.user, found.pk), user=request.user)
     if not form.is_valid():
         return _form_page(request, form, found)
     based_on = {form.cleaned_data["tag"]} if form.cleaned_data["tag"] else None
@@ -85,7 +88,7 @@ def _form_page(
     written = form.is_bound and (form.is_valid() or form.errors)  # either way there are the data that were right
     model = form.cleaned_data.get("model") if written else form.instance.model
     chosen = [str(name) for name in form["tools"].value() or ()]
-    allowed = rights_of(request.user).tool_servers
+    rights = rights_of(request.user)
     context: dict[str, Any] = {
         "section": "personas",
         "form": form,
@@ -96,9 +99,14 @@ def _form_page(
         "default_profile": services.default_profile(),
         "searching": WebSearch.objects.filter(active=True).exists(),
         "chosen": chosen,
-        "own_tools": [(name, words) for name, words in tools.OWN.items() if words],
+        "own_tools": [
+            (name, words)
+            for name, words in tools.OWN.items()
+            if words and (name in chosen or name not in tools.WEB or May.WEB in rights.may)
+        ],
+        "publishing": has_right(request.user, "change", Persona),  # whatever their groups say
         "kept": [name for name in chosen if tools.OWN.get(name) == ""],
-        "servers": tools.tickable(map(tools.Offer, tools.server_names(allowed)), chosen),
+        "servers": tools.tickable(map(tools.Offer, tools.server_names(rights.tool_servers)), chosen),
     }
     if found is not None:
         context |= sharing.context(request, found)
@@ -106,7 +114,7 @@ def _form_page(
     return render(request, "personas/edit.html", context, status=wrong)
 
 
-@with_row(services.visible_persona)
+@with_row(visible_persona)
 def duplicate(request: Request, found: Persona) -> HttpResponse:
     copy = services.duplicate_persona(user=request.user, persona=found)
     return redirect("personas:persona", copy.pk)

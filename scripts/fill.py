@@ -102,6 +102,7 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
     call = {
         "id": key(7, "n", f"({at}(n)::float * 2 / {messages})"),
         "person_id": owner(f"(n * 2 - 1) / {each} + 1"),
+        "group_id": "(SELECT id FROM accounts_peoplegroup WHERE everyone)",
         "turn_id": turn["id"],
         "model_id": turn["model_id"],
         "model_name": "'fill'",

@@ -20,10 +20,10 @@ SIZES: dict[str, dict[str, Any]] = {
     "": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
     "-phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "device_scale_factor": 2},
 }
-MODEL = "scripted:assistant"
+MODEL, PROVIDER = "mistral-small", "Own server"
 PASSWORD = "for-screenshots-only"
 # Seen in others, or like them.
-LEFT_OUT = ("context", "context-first", "missing", "project-search", "delete", "message-menu")
+LEFT_OUT = ("context", "context-first", "missing", "project-search", "message-menu")
 COLOURS = 256  # of a picture: pages are flat, and its file is a third as large
 
 
@@ -54,6 +54,7 @@ def visit(page: Page, url: str, suffix: str, pages: dict[str, str]) -> None:
             page.wait_for_selector(".plan-line")
         if name == "summary":
             page.locator("details.summary > summary").click()
+            page.locator("details.summary").evaluate("(row) => row.scrollIntoView({block: 'center'})")
         shoot(page, f"{name}{suffix}")
         if name == "answer":
             page.get_by_role("link", name="What it saw").last.click()
@@ -79,11 +80,12 @@ def main() -> None:
     os.environ["ADMIN_PASSWORD"] = PASSWORD
     services = Services()
     try:
-        with installed(services.database, services.redis, MODEL) as (product, caller), chromium() as browser:
+        with installed(services.database, services.redis, MODEL, PROVIDER) as (product, caller), chromium() as browser:
             visitors = {suffix: sign_in(browser, product.url, **options) for suffix, options in SIZES.items()}
             for suffix, page in visitors.items():
                 shoot(page, f"first-run{suffix}")
-            say = partial(product.model.set_script, "assistant")
+            visitors[""].get_by_role("button", name="Dismiss").click()
+            say = partial(product.model.set_script, MODEL)
             pages = House(caller, say, *prepared(services)).furnish()
             for suffix, page in visitors.items():
                 visit(page, product.url, suffix, pages)

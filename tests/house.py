@@ -96,7 +96,7 @@ class House:
             "file": f"/files/{file}/",
             "read-file": f"/files/{file}/read/",
             "readings": "/readings/",
-            "reading": f"/readings/{self._reading(file)}/",
+            **self._reading(file),
             "personas": "/personas/",
             "persona": f"/personas/{persona}/",
             "persona-new": "/personas/new/",
@@ -107,7 +107,7 @@ class House:
             "day": "/daily/",
             **{
                 f"settings-{name}": f"/settings/{name}/"
-                for name in ("password", "second-factor", "groups", "tokens", "webhooks", "sessions")
+                for name in ("email", "password", "second-factor", "groups", "tokens", "webhooks", "sessions")
             },
             "settings": "/settings/",
             "examples": "/api/examples/",
@@ -204,13 +204,14 @@ class House:
             "run": f"/c/{self.caller.get(f'runs/{run}/')['conversation']}/",
         }
 
-    def _reading(self, file: str) -> str:
-        self.say({"text": "- The fee is limited to 500 euros a year [1]."})
+    def _reading(self, file: str) -> dict[str, str]:
+        self.say({"text": "- The fee is limited to 500 euros a year [1].\n- Late answers cost 40 euros a day [1]."})
         asked = {"file": file, "question": "Which limits does it name?", "model": self.model}
         calls = self.caller.post("readings/plan/", asked, expect=200)["calls"]
         made = self.caller.post("readings/", {**asked, "calls": calls})["id"]
         until(lambda: self.caller.get(f"readings/{made}/")["status"] == "done", "the file is read")
-        return str(made)
+        doubt = self.caller.get(f"readings/{made}/")["citation_check"]["doubts"][0]["citation"]
+        return {"reading": f"/readings/{made}/", "reading-doubt": f"/readings/{made}/citations/{doubt}/"}
 
     def _import(self) -> str:
         export = json.dumps(EXPORT).encode()

@@ -21,7 +21,7 @@ from llm.services import usable_models
 
 Named = TypeVar("Named", UUID, str)
 
-_LACKING = {
+LACKING = {
     May.SHARE: "None of your groups may share conversations by link. Ask an administrator.",
     May.TOKENS: "None of your groups may make API tokens. Ask an administrator.",
     May.PUBLISH_PERSONAS: "None of your groups may make personas for others. Keep it private, or ask an administrator.",
@@ -115,6 +115,15 @@ def rights_of(person: User | UUID, version: UUID | None = None) -> Rights:
     return _people.at(person if isinstance(person, UUID) else person.pk, version)
 
 
+def counted_to(person: UUID, version: UUID | None = None) -> UUID:
+    """The one group that a person's usage is counted to: of several the oldest, which is the one with the least id, so
+    that a group that is made later takes nobody's usage from another; “Everyone” for who is in no other."""
+    version = version or version_now()
+    _given, everyone = _groups.at(version)
+    mine = rights_of(person, version).groups
+    return min(mine - everyone.groups or mine)
+
+
 def models_of(person: User | UUID, version: UUID | None = None) -> QuerySet[Model]:
     """The usable models that this person may use."""
     allowed = rights_of(person, version).models
@@ -136,4 +145,4 @@ def may(person: User, right: May, version: UUID | None = None) -> bool:
 def require(person: User, right: May, version: UUID | None = None) -> None:
     """Raises `right_missing` (403)."""
     if not may(person, right, version):
-        raise ProductError("right_missing", _LACKING[right], status=403)
+        raise ProductError("right_missing", LACKING[right], status=403)

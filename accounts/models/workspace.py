@@ -279,7 +279,7 @@ def workspace_of(request: HttpRequest) -> Workspace:
     found: Workspace | None = getattr(request, "workspace", None)
     if found is None:
         try:
-            found = workspace_at(_version_of(request))
+            found = workspace_at(version_of(request))
         except (DatabaseError, InterfaceError):
             found = workspace_as_last_read()
         request.workspace = found  # type: ignore[attr-defined]  # so that one page has one state
@@ -291,7 +291,8 @@ def workspace_as_last_read() -> Workspace:
     return _kept.last or Workspace()
 
 
-def _version_of(request: HttpRequest) -> UUID | None:
+def version_of(request: HttpRequest) -> UUID | None:
+    """Of the workspace, as it came with the session; None where nothing said it."""
     session = getattr(request, "session", None)
     if session is None:
         return None

@@ -36,6 +36,7 @@ from chat.usage.sums import sum_days
 from core import background
 from core.background import TURNS, enqueue, on_database, tell_queues
 from core.consumer import Hearing
+from core.logs import metrics
 
 CLAIMS_AT_ONCE = 2
 
@@ -194,6 +195,7 @@ def tidy_conversations() -> None:
 def _start(sender: Any, **kwargs: Any) -> None:
     global _taking
     background.submit(runner.warm_up()).result()
+    metrics.serve()
     hearing = Hearing(sender, list(sender.app.amqp.queues.consume_from))
     if "turns" in hearing.queues:
         _taking = background.submit(take_turns())

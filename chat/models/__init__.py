@@ -3,7 +3,6 @@ from chat.models.conversation import (
     TEMPORARY_FOR,
     Attachment,
     Conversation,
-    LastPrompt,
     Message,
     NextMessage,
     RenderedAnswer,
@@ -13,7 +12,7 @@ from chat.models.conversation import (
     Turn,
 )
 from chat.models.import_job import Import
-from chat.models.ledger import ModelCall, PersonSum, UsageDay, UsageSum
+from chat.models.ledger import LastPrompt, ModelCall, PersonSum, PlaceSum, UsageDay, UsageSum
 from chat.models.reading import Reading, ReadingFile, ReadingPart
 from chat.models.replay import Replay, ReplayedTurn
 from chat.models.run import Mention, Run, RunStep
@@ -33,6 +32,7 @@ __all__ = [
     "ModelCall",
     "NextMessage",
     "PersonSum",
+    "PlaceSum",
     "Reading",
     "ReadingFile",
     "ReadingPart",

@@ -424,24 +424,6 @@ class NextMessage(models.Model):
         return self.text[:60]
 
 
-class LastPrompt(models.Model):
-    """The fingerprint of the newest prompt that a conversation has sent to a model, as `chat.context.cache` makes it:
-    by it the next plan knows what the provider's cache will serve. None of the prompt's text is in it."""
-
-    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="last_prompts")
-    # Without a constraint: a model that is removed while it answers must not keep the answer from being stored.
-    model = models.ForeignKey("llm.Model", on_delete=models.CASCADE, related_name="+", db_constraint=False)
-    prompt: "models.JSONField[Any, Any]" = models.JSONField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["conversation", "model"], name="one_last_prompt_per_model"),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.conversation_id} {self.model_id}"
-
-
 class StepReasoning(models.Model):
     """What the provider wants back of the reasoning of one step of a turn; see `llm.types.model_call.ReasoningState`.
 

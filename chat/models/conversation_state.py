@@ -42,11 +42,32 @@ class ChatScope:
 
 
 def scope_of(conversation: Conversation) -> ChatScope:
-    """A project that its owner has closed to the person counts no more."""
-    project = conversation.project
+    """A project or a persona that is not shared with the person any more counts no more. The persona of a project
+    answers whoever is in the project."""
+    project, persona = conversation.project, conversation.persona
     if project is not None and not Project.objects.visible_to(conversation.owner).filter(pk=project.pk).exists():
         project = None
-    return ChatScope(conversation, project, conversation.persona or (project.persona if project else None))
+    of_project = persona is not None and project is not None and project.persona_id == persona.pk
+    if persona is not None and not of_project and _closed(persona, conversation.owner):
+        persona = None
+    return ChatScope(conversation, project, persona or (project.persona if project else None))
+
+
+def _closed(persona: Persona, user: User) -> bool:
+    """A query only where it is shared with some people alone."""
+    borrowed = persona.visibility == Persona.Visibility.PRIVATE and persona.owner_id != user.pk
+    return borrowed and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists()
+
+
+def require_persona(conversation: Conversation, found: Standing) -> None:
+    """Raises `persona_lost` (403) where the conversation's own persona is not shared with its person any more."""
+    if found.borrows and conversation.persona != scope_of(conversation).persona:
+        raise ProductError(
+            "persona_lost",
+            "The persona of this conversation is not shared with you any more. Choose another one, or none, and send "
+            "again; your text is kept.",
+            status=403,
+        )
 
 
 def visible_conversation(user: User, pk: object) -> Conversation:

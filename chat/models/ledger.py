@@ -1,4 +1,5 @@
-"""The ledger: what each model call took and cost, and what those of a day did together."""
+"""The ledger: what each model call took and cost, what those of a day did together, and which prompt a provider's cache
+has, which makes the next one cheaper."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -28,13 +29,26 @@ def _named(to: Any, **options: Any) -> Any:
     return models.ForeignKey(to, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False, **options)
 
 
+def counted_to_group() -> Any:
+    """As of a token: the id says apart what two groups that are gone have used."""
+    return models.ForeignKey(
+        "accounts.PeopleGroup",
+        null=True,
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+    )
+
+
 class ModelCall(models.Model):
     """What one model call took and cost, at the prices of its moment; the ledger of all usage. Rows are never changed.
 
     `number` counts the calls of a turn from 1. Tokens are the provider's; where it said nothing, such as of a call that
     was cut off, our own, and then `counted` is true. `cached_input` and `cache_written` are parts of `input`,
     `reasoning` of `output`. `cost` is in US dollars, exact; null where the model had no price. `token`: with which a
-    program has asked.
+    program has asked. `group`: the one that its person was counted to then (`accounts.access.rights.counted_to`); the
+    ids of both stay when they are gone.
     """
 
     class Purpose(models.TextChoices):
@@ -49,6 +63,7 @@ class ModelCall(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     person = _named(settings.AUTH_USER_MODEL)
+    group = counted_to_group()
     conversation = _named(Conversation)
     turn = _named(Turn)
     project = _named("projects.Project")
@@ -115,26 +130,32 @@ def total_cost(calls: Iterable[ModelCall]) -> Decimal | None:
 class UsageDay(models.Model):
     """A day that is over, whose calls `chat.usage.sums` has summed. `zone`: that in which it was a day.
 
-    `people`: how many asked a model; who is deleted later was there all the same. `by_person` is false where nobody's
-    own sums were kept yet: such a day is summed anew.
+    `people`: how many asked a model; who is deleted later was there all the same. `whole` is false where a version
+    before has not summed all that is asked for now: such a day is summed anew. `by_person` is that version's mark.
     """
 
     day = models.DateField(primary_key=True)
     zone = models.CharField(max_length=64)
     people = models.PositiveIntegerField()
     by_person = models.BooleanField(db_default=False)
+    whole = models.BooleanField(db_default=False)
 
     def __str__(self) -> str:
         return f"{self.day:%Y-%m-%d}"
 
 
 class SumOfCalls(models.Model):
-    """`answers`: turns, by their first calls. `cost` is in US dollars, exact; null where no call had a price."""
+    """`answers`: turns, by their first calls. `cost` is in US dollars, exact; null where no call had a price, and
+    `unpriced` are the calls without one. The others are sums of what `ModelCall` calls the same."""
 
     calls = models.PositiveIntegerField()
     answers = models.PositiveIntegerField()
     input = models.PositiveBigIntegerField()
+    cached_input = models.PositiveBigIntegerField(db_default=0)
+    cache_written = models.PositiveBigIntegerField(db_default=0)
     output = models.PositiveBigIntegerField()
+    reasoning = models.PositiveBigIntegerField(db_default=0)
+    unpriced = models.PositiveIntegerField(db_default=0)
     cost = models.DecimalField(max_digits=26, decimal_places=12, null=True)
 
     class Meta:
@@ -142,13 +163,15 @@ class SumOfCalls(models.Model):
 
 
 class UsageSum(SumOfCalls):
-    """The sums of a day's calls of one model for one persona; where these are gone, several rows may be of nobody's."""
+    """The sums of a day's calls of one model for one persona and purpose; where model or persona are gone, several rows
+    may be of nobody's."""
 
     day = models.ForeignKey(UsageDay, on_delete=models.CASCADE, related_name="sums")
     model = _named(Model)
     model_name = models.CharField(max_length=200)
     provider_name = models.CharField(max_length=100)
     persona = _named("personas.Persona")
+    purpose = models.CharField(max_length=10, db_default="")
 
     def __str__(self) -> str:
         return f"{self.day_id} {self.model_name}: {self.calls}"
@@ -162,3 +185,34 @@ class PersonSum(SumOfCalls):
 
     def __str__(self) -> str:
         return f"{self.day_id} {self.person_id}: {self.calls}"
+
+
+class PlaceSum(SumOfCalls):
+    """The sums of a day's calls in one project, for one group and with one API token: most have none of the three but
+    “Everyone”, so these are few rows."""
+
+    day = models.ForeignKey(UsageDay, on_delete=models.CASCADE, related_name="place_sums")
+    project = _named("projects.Project")
+    group = counted_to_group()
+    token = asked_with()
+
+    def __str__(self) -> str:
+        return f"{self.day_id} {self.group_id}: {self.calls}"
+
+
+class LastPrompt(models.Model):
+    """The fingerprint of the newest prompt that a conversation has sent to a model, as `chat.context.cache` makes it:
+    by it the next plan knows what the provider's cache will serve. None of the prompt's text is in it."""
+
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="last_prompts")
+    # Without a constraint: a model that is removed while it answers must not keep the answer from being stored.
+    model = models.ForeignKey("llm.Model", on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    prompt: "models.JSONField[Any, Any]" = models.JSONField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["conversation", "model"], name="one_last_prompt_per_model"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.conversation_id} {self.model_id}"

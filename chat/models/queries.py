@@ -18,8 +18,8 @@ from django.db.backends.postgresql.base import ServerBindingCursor
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models.conversation import Conversation, LastPrompt, Message, Turn, text_in
-from chat.models.ledger import ModelCall
+from chat.models.conversation import Conversation, Message, Turn, text_in
+from chat.models.ledger import LastPrompt, ModelCall
 from chat.models.run import Run
 from llm.services import model_at
 from personas.models import Persona
@@ -55,7 +55,8 @@ def join_line(owner_id: object) -> None:
 
 class Standing(NamedTuple):
     """Whether an answer, a summary or a run is under way in a conversation; how many answers of its person are being
-    written; the depth of its leaf; the version of the workspace (`llm.models.workspace`)."""
+    written; the depth of its leaf; the version of the workspace (`llm.models.workspace`); whether its persona is
+    somebody else's and not everybody's."""
 
     answering: bool
     summarising: bool
@@ -63,6 +64,7 @@ class Standing(NamedTuple):
     live: int
     leaf_depth: int | None
     version: UUID | None
+    borrows: bool
 
 
 _STANDING = """
@@ -74,13 +76,16 @@ SELECT
     (SELECT count(*) FROM chat_turn t JOIN chat_conversation c ON c.id = t.conversation_id
         WHERE c.owner_id = %(owner)s AND t.status IN ('queued', 'running')),
     (SELECT m.depth FROM chat_message m WHERE m.id = %(leaf)s),
-    (SELECT version FROM llm_workspaceversion)
+    (SELECT version FROM llm_workspaceversion),
+    EXISTS (SELECT FROM personas_persona p WHERE p.id = %(persona)s AND p.visibility = 'private'
+        AND p.owner_id IS DISTINCT FROM %(owner)s)
 """
 
 
 def standing(conversation: Conversation) -> Standing:
     """All that decides whether something may begin, in one statement: after `lock`, since its own snapshot is older."""
     bound = {"conversation": conversation.pk, "owner": conversation.owner_id, "leaf": conversation.leaf_id}
+    bound["persona"] = conversation.persona_id
     unfinished = [str(status) for status in Run.UNFINISHED]
     with _executed(_STANDING, {**bound, "unfinished": unfinished}) as cursor:
         return Standing(*cursor.fetchone())

@@ -39,7 +39,7 @@ class Draft:
 
 
 def plan_ahead(
-    *, user: User, scope: ChatScope, draft: Draft, model: Model | None = None, count: bool = False
+    *, user: User, scope: ChatScope, draft: Draft, model: Model | None = None, count: bool = False, whole: bool = True
 ) -> dict[str, Any]:
     """The report of a first model call for the draft: the report's members and `fits`, `error`, `documents`, `cost`.
 
@@ -48,6 +48,7 @@ def plan_ahead(
     `count`: near the limit the provider is asked to count, as it is before sending; `countable` says that this was not
     asked for and could change the plan. `provider_limit`: what prompt and tools may take by that count, where it is.
     `near_limit`: the limit that is used up for the most part, as `chat.usage.limits` has it in JSON, or None.
+    `whole` as with `chat.prompts.report.resolved`.
     """
     base = base_context(user=user, model=model or model_for(scope.persona, user), scope=scope)
     if draft.effort is not None:
@@ -72,7 +73,7 @@ def plan_ahead(
     near = bool(text) and builder.worth_counting(context, planned.prompt)
     if near:
         planned, stored = _counted(context, planned, stored, plan, ask=count)
-    call = report.resolved(stored, draft=text)
+    call = report.resolved(stored, draft=text, whole=whole)
     documents = _documents(allowed or _line(context, scope, planned.summary), files)
     return {
         "fits": True,
@@ -203,12 +204,13 @@ def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
         if size is None:
             raise ContextError("file_not_ready", f"“{file.name}” is still being read. Send the message in a moment.")
         if not allowed.accepts(size, selected):
-            over = sum(selected) + size - allowed.selectable_up_to
+            room = allowed.selectable_up_to
             raise ContextError(
                 "files_too_long",
-                f"“{file.name}” does not fit: with its {size:,} tokens the files are {over:,} tokens over the line of "
-                f"{allowed.selectable_up_to:,}. Remove it or another file; in a project it can be searched.",
+                f"“{file.name}” does not fit: it makes the files too long. Remove it or another file; in a project "
+                "it can be searched.",
                 file=str(file.pk),
-                over=over,
+                over=sum(selected) + size - room,
+                limit=room,
             )
         selected.append(size)

@@ -340,29 +340,32 @@ def _summarised(kind: str, pk: str, title: str) -> SourceEntry:
     return {**left_out, "id": pk, "title": title}
 
 
-def resolved(call: CallReport, draft: str | None = None) -> ResolvedReport:
-    """A stored call with what its sources refer to. `draft` is the text of a message that is not stored yet."""
+def resolved(call: CallReport, draft: str | None = None, *, whole: bool = True) -> ResolvedReport:
+    """A stored call with what its sources refer to. `draft` is the text of a message that is not stored yet.
+
+    Without `whole` no more than what a sentence about it may name: files, and messages that a person has marked. The
+    line under the composer is asked for with every page and almost every key; texts are read for a panel alone.
+    """
     sources, words = call["sources"], texts_then(call["versions"])
-    wanted = {_row_id(source.get("id")) for source in sources if source["kind"] == "message"}
-    wanted |= {
-        _row_id(message["source"]) for message in call["messages"] if message["section"] in ("history", "current")
-    }
+    messages = call["messages"] if whole else []
+    named = (source for source in sources if source["kind"] == "message" and (whole or source.get("mark")))
+    wanted = {_row_id(source.get("id")) for source in named}
+    wanted |= {_row_id(message["source"]) for message in messages if message["section"] in ("history", "current")}
     texts, steps = _texts([pk for pk in wanted if pk is not None], words)
     if draft is not None:
         texts["draft"], steps["draft"] = draft, Step("question", draft)
-    files = _files(_row_id(source.get("id")) for source in sources if source["kind"] in FILE_KINDS)
+    files = _files((_row_id(source.get("id")) for source in sources if source["kind"] in FILE_KINDS), texts=whole)
     report = cast("ResolvedReport", {name: value for name, value in call.items() if name not in INTERNAL})
     found = found_by(steps[source.get("id") or ""] for source in sources if (source.get("id") or "") in steps)
     report["sources"] = [_source(source, steps, files, found) for source in sources]
-    report["messages"] = [
-        _message(message, texts, _documents(call, message, files, words)) for message in call["messages"]
-    ]
+    report["messages"] = [_message(message, texts, _documents(call, message, files, words)) for message in messages]
     return report
 
 
-def _files(ids: Iterable[UUID | None]) -> dict[str, File]:
-    rows = File.objects.filter(pk__in=[pk for pk in ids if pk is not None]).select_related("content")
-    return {str(file.pk): file for file in rows}
+def _files(ids: Iterable[UUID | None], *, texts: bool) -> dict[str, File]:
+    wanted = [pk for pk in ids if pk is not None]
+    rows = File.objects.filter(pk__in=wanted)
+    return {str(file.pk): file for file in (rows.select_related("content") if texts else rows)} if wanted else {}
 
 
 def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File], words: Texts) -> str | None:
@@ -398,7 +401,8 @@ def _texts(ids: Iterable[UUID], words: Texts) -> tuple[dict[str, str], dict[str,
     """The exact text of every engine's message of these rows by its id, and what a person reads in its place."""
     texts: dict[str, str] = {}
     steps: dict[str, Step] = {}
-    for row in Message.objects.filter(pk__in=list(ids)):
+    wanted = list(ids)
+    for row in Message.objects.filter(pk__in=wanted) if wanted else ():
         for message in expand(row, words):
             calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
             texts[message.id] = "\n".join([message.text or "", *calls]).strip()

@@ -161,9 +161,14 @@ def _too_long(error: Mapping[str, Any]) -> str:
     over = error["needed"] - error["limit"] if "needed" in error else error.get("over", 0)
     if over <= 0:
         return str(error["detail"])
-    length = _("Too long by %(over)s tokens") % {"over": grouped(over)}
+    length = too_long(over, error["limit"])
     advice = ADVICE.get(error.get("part", ""))
     return f"{length} · {translated(advice) if advice else error['detail']}"
+
+
+def too_long(over: int, whole: int) -> str:
+    """By how much of what there is room for, rounded up; it may be more than all of that."""
+    return _("Too long by %(number)s %%") % {"number": grouped(-(-100 * over // max(1, whole)))}
 
 
 def fate_of(report: Mapping[str, Any], whole: str, *, names: bool = True) -> Fate:
@@ -232,7 +237,7 @@ def state_of(source: SourceEntry) -> str:
     """How it is there, and why, in words."""
     words = str(STATES[source["state"]])
     if source["state"] == "shortened" and source.get("cut_from"):
-        words = _("shortened from %(before)s tokens") % {"before": grouped(source["cut_from"])}
+        words = _("shortened to %(percent)s") % {"percent": percent(source["tokens"] or 0, source["cut_from"])}
     if source["state"] == "stubbed" and source["kind"] == "file":
         words = _("only named")
     if reason := source.get("reason"):

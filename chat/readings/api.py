@@ -96,9 +96,9 @@ class CoverageSerializer(serializers.Serializer[Any]):
 
 class ReadingSpentSerializer(serializers.Serializer[dict[str, Any]]):
     calls = serializers.IntegerField()
-    input = serializers.IntegerField(source="input_tokens")
-    output = serializers.IntegerField(source="output_tokens")
-    cost = MoneyField(source="money")
+    input = serializers.IntegerField()
+    output = serializers.IntegerField()
+    cost = MoneyField()
 
 
 class PassageSerializer(serializers.Serializer[dict[str, Any]]):

@@ -14,7 +14,7 @@ from chat.readings.layout import FileRead, layout_of
 from chat.readings.services import coverage, percent_of
 from chat.rendering.markdown import render
 from chat.rendering.references import Source
-from chat.usage.services import spent, totals
+from chat.usage.services import Figures, money_in_words, tokens_in_words, totals
 
 SHOWN = 50  # parts on one page
 
@@ -72,13 +72,18 @@ class ReadingView:
         return [{"file": each.row.file_id, **asdict(part)} for each in self.files for part in each.coverage.missing]
 
     @cached_property
-    def calls(self) -> Any:
-        """What its calls took so far, as `chat.usage.services.SUMS`."""
+    def calls(self) -> Figures:
+        """What its calls took so far."""
         return totals(ModelCall.objects.filter(reading=self.row.pk))
 
     @property
     def spent(self) -> str:
-        return spent(ModelCall.objects.filter(reading=self.row.pk))
+        """In tokens."""
+        return tokens_in_words(self.calls) if self.calls.calls else ""
+
+    @property
+    def money(self) -> str:
+        return money_in_words(self.calls)
 
     @property
     def answer(self) -> list[str]:

@@ -22,7 +22,7 @@ from chat.runs import services
 from chat.runs.limits import profile_of, used
 from chat.runs.transitions import NO_CHECKLIST, checklist
 from core.errors import NotFound, ProductError
-from core.i18n import grouped
+from core.i18n import percent
 from core.requests import with_row
 from projects.models import codes
 from projects.models.task import Task
@@ -220,12 +220,11 @@ def run_view(run: Run) -> RunView:
 
 def _used(run: Run) -> str:
     so_far, caps = used(run), profile_of(run)
-    words = _("%(steps)s of %(most_steps)s steps · %(tokens)s of %(most_tokens)s tokens · %(minutes)s of %(most)s min")
-    return words % {
+    said = _("%(steps)s of %(most_steps)s steps · %(minutes)s of %(most)s min · %(percent)s of what it may read")
+    return said % {
         "steps": so_far.steps,
         "most_steps": caps.run_max_steps,
-        "tokens": grouped(so_far.tokens),
-        "most_tokens": grouped(caps.run_max_tokens),
+        "percent": percent(so_far.tokens, caps.run_max_tokens),
         "minutes": int(so_far.minutes),
         "most": caps.run_max_minutes,
     }

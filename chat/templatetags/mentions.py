@@ -1,12 +1,15 @@
-"""`{{ text|mentions }}`: a plain text as HTML, with what it mentions as links; and tools as people call them."""
+"""`{{ text|mentions }}`: a plain text as HTML, with what it mentions as links; an answer without its marks of Markdown;
+and tools as people call them."""
 
 from django import template
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from chat.conversations.search import without_marks
 from chat.rendering.references import mention_href, pieces
 
 register = template.Library()
+register.filter("without_marks", without_marks)
 
 
 @register.filter

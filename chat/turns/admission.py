@@ -7,7 +7,7 @@ from uuid import UUID
 
 from audit.origin import origin
 from chat.models import Conversation, Turn
-from chat.models.conversation_state import require_room
+from chat.models.conversation_state import require_persona, require_room
 from chat.models.queries import Standing
 from chat.usage.limits import require_within, turns_at_once
 from files.models import File
@@ -37,8 +37,9 @@ def admit(
     """For `begin_answers`, in its transaction, with what `chat.models.queries` locks locked.
 
     `given`: the tokens of what is asked, see `tokens_given`. `token`: with which it was asked, where that was in
-    another request. Raises `too_many_answers` and `limit_reached` (429).
+    another request. Raises `persona_lost` (403), `too_many_answers` and `limit_reached` (429).
     """
+    require_persona(conversation, found)
     most = turns_at_once(conversation.owner_id, found.version)
     require_room(found, len(models), most)
     room = len(models) if most is None else max(0, most - found.live)

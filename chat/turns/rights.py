@@ -6,6 +6,7 @@ from uuid import UUID
 
 from accounts.access.rights import rights_of
 from accounts.models import May, User
+from chat.models import Conversation
 from chat.prompts.turn_context import TurnContext
 from chat.tools.toolbox import SEPARATOR
 from core.errors import ProductError
@@ -48,10 +49,12 @@ def uses_of(context: TurnContext) -> Uses:
     )
 
 
-def require_model(context: TurnContext) -> None:
-    """Raises `right_lost` (403): between sending and answering it may have been taken away."""
+def require_rights(context: TurnContext, conversation: Conversation) -> None:
+    """Raises `right_lost` (403): between sending and answering model or persona may have been taken away."""
     if not context.rights.uses_model(context.model.pk):
         raise ProductError("right_lost", MODEL, status=403)
+    if conversation.persona_id not in (None, context.persona.pk if context.persona is not None else None):
+        raise ProductError("right_lost", PERSONA, status=403)
 
 
 def lost(using: Mapping[UUID, Uses]) -> dict[UUID, str]:

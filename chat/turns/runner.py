@@ -32,12 +32,13 @@ from chat.tools.files import SEARCH_GUIDANCE
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
-from chat.turns.rights import Uses, require_model, uses_of
+from chat.turns.rights import Uses, require_rights, uses_of
 from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_event
 from chat.usage.asking import Charge
 from core.background import completed, first_on_database, on_database, persistently
 from core.errors import ModelError, ProductError
 from core.logs.context import knowing
+from core.logs.metrics import FIRST_TOKEN, STOPS, TOKENS, TURNS, WRITTEN
 from llm import agent_loop
 from llm.models import Model, Provider
 from llm.services import (
@@ -60,6 +61,7 @@ LEFT_AFTER = 0.02  # seconds; a worker that is killed before has, as far as its 
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
+WRITTEN.set_function(lambda: len(_running))
 
 
 async def warm_up() -> None:
@@ -208,7 +210,7 @@ class _Run:
             return UNEXPECTED
 
     async def _begin(self, context: TurnContext) -> None:
-        require_model(context)
+        require_rights(context, self.turn.conversation)
         # Before anybody reads it: what is decided after the answer goes by the same tools.
         self.context = await with_offered_tools(context)
         self.tools = guarded(self.context.toolbox, self.answer, self._news.set)
@@ -346,6 +348,7 @@ class _Run:
         state = await persistently(partial(self._store_end, ending))
         if state is None:
             return
+        self._count(ending)
         try:
             await event_stream.append(self.turn.pk, events)
         except event_stream.CONNECTION_ERRORS:
@@ -382,7 +385,22 @@ class _Run:
             answer.finish_reason,
             answer.waited(self.turn.created),
         )
-        return store.end(self.turn, ending, outcome)
+        state = store.end(self.turn, ending, outcome)
+        if state is not None and ending.status == Turn.Status.STOPPED:
+            asked, ended = Turn.objects.values_list("stop_asked", "finished").get(pk=self.turn.pk)
+            STOPS.observe((ended - asked).total_seconds() if asked and ended else 0)
+        return state
+
+    def _count(self, ending: Ending) -> None:
+        """For Prometheus."""
+        TURNS.labels(ending.status).inc()
+        if not self.reports:
+            return
+        model = self.context.model.name
+        for kind in ("input", "output", "cached_input", "reasoning"):
+            TOKENS.labels(model, kind).inc(self.answer.usage_row().get(kind) or 0)
+        if (waited := self.answer.waited(self.turn.created)) is not None:
+            FIRST_TOKEN.labels(model).observe(waited / 1_000)
 
     def _summary(self, ending: Ending) -> SummaryJob | None:
         """The job that this turn asks for; an answer that failed is no answer to go on from."""
@@ -452,6 +470,7 @@ async def recover(turn_id: UUID) -> UUID | None:
     outcome = Outcome(answer.parts, answer.seq, calls=turn.report.get("calls", []))
     if not await on_database(store.end, turn, INTERRUPTED, outcome):
         return None
+    TURNS.labels(INTERRUPTED.status).inc()
     await event_stream.append(turn.pk, events)
     logger.warning("turn %s was interrupted: its worker is gone", turn.pk)
     return turn.conversation_id

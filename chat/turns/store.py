@@ -14,6 +14,7 @@ from django.db.models import OuterRef, Subquery
 from django.urls import reverse
 from django.utils import timezone
 
+from accounts.access.rights import counted_to
 from accounts.webhooks.services import emit
 from chat.context.cache import SentPrompt
 from chat.models import (
@@ -218,11 +219,12 @@ def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
     written = _written(outcome.parts)
     named = {
         "person_id": turn.conversation.owner_id,
+        "group_id": counted_to(turn.conversation.owner_id, getattr(turn, "version", None)),
         "conversation_id": turn.conversation_id,
         "turn": turn,
         "token_id": turn.token_id,
         "project": scope.project,
-        "persona": scope.persona,
+        "persona": turn.conversation.persona or scope.persona,  # also where it was taken away meanwhile
         "purpose": ModelCall.Purpose.RUN if getattr(turn, "run_step", None) else ModelCall.Purpose.ANSWER,
     }
     spent = []

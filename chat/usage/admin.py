@@ -1,5 +1,7 @@
 """The ledger for administrators: every model call, sums of any days, and all of it as a table to take along."""
 
+from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 from django import forms
@@ -13,19 +15,29 @@ from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminTextInputWidget
 
 from chat.models import ModelCall
-from chat.usage.services import as_csv, between, record_export, spent, summed
+from chat.usage.services import as_csv, between, in_words, record_export
+from chat.usage.sums import Line, Used
 from core.admin import RecordAdmin, acting, button, column, display
 from core.i18n import dollars
 
-TABLES = {"day": _("Day"), "model": _("Model"), "person": _("Person"), "project": _("Project"), "purpose": _("Purpose")}
+TABLES = {
+    "day": _("Day"),
+    "model": _("Model"),
+    "user": _("Person"),
+    "group": _("Group"),
+    "project": _("Project"),
+    "persona": _("Persona"),
+    "token": _("API token"),
+    "purpose": _("Purpose"),
+}
 SHOWN = 100  # rows of a table
 
 
-def _shown(rows: QuerySet[ModelCall, dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """Those of a table; purposes are said in the reader's language."""
-    if kind != "purpose":
-        return list(rows[:SHOWN])
-    return [{**row, "name": ModelCall.Purpose(row["name"]).label} for row in rows[:SHOWN]]
+def _named(lines: Sequence[Line], kind: str) -> list[tuple[Any, Line]]:
+    """Days and purposes as they are said in the reader's language, of the others the name."""
+    if kind == "purpose":
+        return [(ModelCall.Purpose(line.key).label, line) for line in lines]
+    return [(line.key if kind == "day" else line.name, line) for line in lines]
 
 
 class RangeForm(forms.Form):
@@ -36,11 +48,22 @@ class RangeForm(forms.Form):
     person = forms.CharField(label=_("User name"), required=False, widget=UnfoldAdminTextInputWidget)
     model = forms.CharField(label=_("Model"), required=False, widget=UnfoldAdminTextInputWidget)
 
+    def days(self) -> tuple[date | None, date | None]:
+        return self.cleaned_data.get("first"), self.cleaned_data.get("last")
+
     def calls(self) -> QuerySet[ModelCall]:
-        asked = self.cleaned_data
-        rows = between(ModelCall.objects.all(), timezone.get_default_timezone(), asked.get("first"), asked.get("last"))
-        named = {"person__username": asked.get("person"), "model_name": asked.get("model")}
-        return rows.filter(**{name: value for name, value in named.items() if value})
+        named = self._named()
+        rows = ModelCall.objects.all() if named is None else named
+        return between(rows, timezone.get_default_timezone(), *self.days())
+
+    def used(self) -> Used:
+        return Used(*self.days(), timezone.get_default_timezone(), self._named())
+
+    def _named(self) -> QuerySet[ModelCall] | None:
+        """None where all count."""
+        asked = {"person__username": self.cleaned_data.get("person"), "model_name": self.cleaned_data.get("model")}
+        named = {name: value for name, value in asked.items() if value}
+        return ModelCall.objects.filter(**named) if named else None
 
 
 @admin.register(ModelCall)
@@ -52,11 +75,25 @@ class ModelCallAdmin(RecordAdmin):
     search_fields = ("=person__username", "=model_name", "=turn__id", "=conversation__id")
     search_help_text = "A user name, a model, or the id of a turn or conversation"
     fields = (
-        *("id", "created", "person", "purpose", "of_conversation", "of_turn", "number", "project", "of_persona"),
+        *(
+            "id",
+            "created",
+            "person",
+            "of_group",
+            "of_token",
+            "purpose",
+            "of_conversation",
+            "of_turn",
+            "number",
+            "project",
+            "of_persona",
+        ),
         *("provider_name", "model_name", "input", "cached_input", "cache_written", "output", "reasoning"),
         *("counted", "money"),
     )
     actions_list: Any = ("sums",)
+    of_group = column("group_id", "Group")
+    of_token = column("token_id", "API token")
     of_conversation = column("conversation_id", "Conversation")
     of_turn = column("turn_id", "Turn")
     of_persona = column("persona_id", "Persona")
@@ -71,22 +108,24 @@ class ModelCallAdmin(RecordAdmin):
 
     @button("Sums", icon="functions", permission="view")
     def sums(self, request: HttpRequest) -> HttpResponseBase:
-        """By day, model, person, project and purpose; at first those of the present month."""
+        """By day, model, person, group and more; at first those of the present month."""
         today = timezone.localdate(timezone=timezone.get_default_timezone())
         form = RangeForm(request.GET if "first" in request.GET else {"first": today.replace(day=1), "last": today})
-        rows = form.calls() if form.is_valid() else ModelCall.objects.none()
         if "csv" in request.GET and form.is_valid():
             days = {name: form.cleaned_data.get(name) for name in ("first", "last")}
             record_export(user=acting(request), **days)
-            return as_csv(rows, "model-calls.csv")
-        zone = timezone.get_default_timezone()
+            return as_csv(form.calls(), "model-calls.csv")
+        used = form.used() if form.is_valid() else None
+        total = used.total() if used is not None else None
         context = {
             **self.admin_site.each_context(request),
             "title": _("What model calls took and cost"),
             "opts": self.opts,
             "form": form,
-            "total": spent(rows),
-            "tables": [(title, _shown(summed(rows, kind, zone), kind)) for kind, title in TABLES.items()],
+            "total": in_words(total) if total is not None and total.calls else "",
+            "tables": [
+                (title, _named(used.lines(kind, SHOWN), kind)) for kind, title in TABLES.items() if used is not None
+            ],
             "query": request.GET.urlencode() or f"first={today.replace(day=1)}&last={today}",
         }
         return TemplateResponse(request, "admin/chat/modelcall/sums.html", context)

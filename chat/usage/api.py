@@ -1,12 +1,13 @@
-"""`/api/v1/usage/`: what the caller's model calls took and cost."""
+"""`/api/v1/usage/` and `/api/v1/me/usage/`: what model calls took and cost, all of the workspace or one's own."""
 
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
+from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers
-from rest_framework.generics import ListAPIView
+from rest_framework.pagination import PageNumberPagination
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -16,40 +17,89 @@ from accounts.models import Limit, User
 from audit.origin import origin
 from chat.models import ModelCall
 from chat.usage.limits import all_states
-from chat.usage.services import between, summed
+from chat.usage.services import table
+from chat.usage.sums import Line, Used
 from core.errors import ProductError
-from core.requests import MoneyField, pages, valid
+from core.permissions import require_right
+from core.requests import MoneyField, valid
 
-BY = ("day", "model", "conversation", "project", "persona", "purpose")
+OF_ALL = ("day", "user", "group", "model", "persona", "project", "token")
+OF_ONE = ("day", "model", "conversation", "project", "persona", "group", "token", "purpose")
 
 
-class UsageQuerySerializer(serializers.Serializer[dict[str, Any]]):
-    by = serializers.ChoiceField(choices=BY, default="day")
-    model = serializers.UUIDField(required=False)
-    conversation = serializers.UUIDField(required=False)
-    project = serializers.UUIDField(required=False)
-
+class RangeSerializer(serializers.Serializer[dict[str, Any]]):
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """With `from` and `to`, the one of which Python keeps for itself."""
         days = {name: serializers.DateField(required=False) for name in ("from", "to")}
         return {**super().get_fields(), **days}
 
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        first, last = attrs.get("from"), attrs.get("to")
+        if first and last and first > last:
+            raise ProductError("bad_range", "“from” is after “to”. Name the earlier day first.")
+        return attrs
 
-class UsageRowSerializer(serializers.Serializer[dict[str, Any]]):
+
+class UsageQuerySerializer(RangeSerializer):
+    by = serializers.ChoiceField(choices=OF_ALL, default="day")
+
+
+class OwnUsageQuerySerializer(RangeSerializer):
+    by = serializers.ChoiceField(choices=OF_ONE, default="day")
+    model = serializers.UUIDField(required=False)
+    conversation = serializers.UUIDField(required=False)
+    project = serializers.UUIDField(required=False)
+
+
+class UsageRowSerializer(serializers.Serializer[Line]):
     """Tokens are the providers', and our own count where a provider reports none."""
 
     key = serializers.CharField(
         allow_null=True, help_text="The id, or the day; null for what is gone, and where there is none."
     )
-    name = serializers.CharField(allow_null=True)
-    calls = serializers.IntegerField(help_text="Model calls.")
-    input = serializers.IntegerField(source="input_tokens", help_text="Tokens read, those of the cache included.")
-    cached = serializers.IntegerField(source="cached_tokens", help_text="Of `input`, read from the provider's cache.")
-    cache_written = serializers.IntegerField(source="written_tokens", help_text="Of `input`, put into that cache.")
-    output = serializers.IntegerField(source="output_tokens", help_text="Tokens written, reasoning included.")
-    reasoning = serializers.IntegerField(source="reasoning_tokens", help_text="Of `output`.")
-    money = MoneyField(help_text="At the prices of each call's moment.")
-    unpriced = serializers.IntegerField(help_text="Calls without a price, which `money` leaves out.")
+    name = serializers.CharField(
+        allow_null=True, help_text="As it is now; null for what is gone, and for a persona of somebody's alone."
+    )
+    calls = serializers.IntegerField(source="figures.calls", help_text="Model calls.")
+    input = serializers.IntegerField(source="figures.input", help_text="Tokens read, those of the cache included.")
+    cached = serializers.IntegerField(
+        source="figures.cached_input", help_text="Of `input`, read from the provider's cache."
+    )
+    cache_written = serializers.IntegerField(
+        source="figures.cache_written", help_text="Of `input`, put into that cache."
+    )
+    output = serializers.IntegerField(source="figures.output", help_text="Tokens written, reasoning included.")
+    reasoning = serializers.IntegerField(source="figures.reasoning", help_text="Of `output`.")
+    money = MoneyField(source="figures.cost", help_text="US dollars, at the prices of each call's moment.")
+    unpriced = serializers.IntegerField(
+        source="figures.unpriced", help_text="Calls without a price, which `money` leaves out."
+    )
+
+
+class UsageRowsSerializer(serializers.Serializer[Any]):
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+    results = UsageRowSerializer(many=True)
+
+
+class TableRenderer(JSONRenderer):
+    """All rows as CSV, for spreadsheets; a refusal is JSON all the same."""
+
+    media_type, format, charset = "text/csv", "csv", "utf-8"
+
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> Any:
+        if not isinstance(data, list):
+            return super().render(data, accepted_media_type, renderer_context)
+        head = list(UsageRowSerializer().fields)
+        return table([head, *([row[name] for name in head] for row in data)])
+
+
+class LinePages(PageNumberPagination):
+    """Of rows that are summed in one piece."""
+
+    page_size = 50
+    page_size_query_param = "page_size"
+    max_page_size = 200
 
 
 class LimitStateSerializer(serializers.Serializer[dict[str, str]]):
@@ -84,25 +134,53 @@ class MyselfView(MeView):
     serializer_class = MyselfSerializer
 
 
-class UsageView(ScopedView, ListAPIView[Any]):
-    serializer_class = UsageRowSerializer
-    pagination_class = pages("-last")
+class _SumsView(ScopedView):
+    renderer_classes = (JSONRenderer, TableRenderer)
 
-    def get_queryset(self) -> QuerySet[Any, Any]:
-        asked = valid(UsageQuerySerializer, self.request, self.request.query_params)
-        first, last, zone = asked.pop("from", None), asked.pop("to", None), self.person.zone
-        if first and last and first > last:
-            raise ProductError("bad_range", "“from” is after “to”. Name the earlier day first.")
-        by = asked.pop("by")
-        return summed(between(ModelCall.objects.visible_to(self.person).filter(**asked), zone, first, last), by, zone)
+    def answered(self, lines: list[Line]) -> Response:
+        """A page of them, or, as a table, all."""
+        renderer: Any = self.request.accepted_renderer
+        if renderer.format == TableRenderer.format:
+            return Response(_shown(lines))
+        pages = LinePages()
+        rows = _shown(pages.paginate_queryset(lines, self.request) or [])
+        return Response({"next": pages.get_next_link(), "previous": pages.get_previous_link(), "results": rows})
 
-    @extend_schema(
-        parameters=[
-            UsageQuerySerializer,
-            OpenApiParameter("from", OpenApiTypes.DATE, description="The first day, in the person's time zone."),
-            OpenApiParameter("to", OpenApiTypes.DATE, description="The last day."),
-        ]
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """What your model calls took and cost, by what they have in common; what was used last comes first."""
-        return super().get(request, *args, **kwargs)
+
+def _shown(lines: Any) -> Any:
+    return UsageRowSerializer(lines, many=True).data
+
+
+DAYS = [
+    OpenApiParameter("from", OpenApiTypes.DATE, description="The first day."),
+    OpenApiParameter("to", OpenApiTypes.DATE, description="The last day."),
+    OpenApiParameter("format", str, enum=["json", "csv"], description="“csv” has all rows at once."),
+    OpenApiParameter("page", int),
+    OpenApiParameter("page_size", int),
+]
+
+
+class UsageView(_SumsView):
+    """Whoever may see model calls in the admin may ask here."""
+
+    scope = "admin"
+
+    @extend_schema(parameters=[UsageQuerySerializer, *DAYS], responses=UsageRowsSerializer)
+    def get(self, request: Request) -> Response:
+        """What the workspace's model calls took and cost, by what they have in common: the last days, else the dearest,
+        first. Days are those of the workspace's time zone. A person is counted to one group: of several the oldest."""
+        require_right(self.person, "view", ModelCall)
+        asked = valid(UsageQuerySerializer, request, request.query_params)
+        used = Used(asked.get("from"), asked.get("to"), timezone.get_default_timezone())
+        return self.answered(used.lines(asked["by"]))
+
+
+class OwnUsageView(_SumsView):
+    @extend_schema(parameters=[OwnUsageQuerySerializer, *DAYS], responses=UsageRowsSerializer)
+    def get(self, request: Request) -> Response:
+        """What your model calls took and cost, by what they have in common: the last days, else the dearest, first.
+        Days are those of your time zone."""
+        asked = valid(OwnUsageQuerySerializer, request, request.query_params)
+        by, first, last = asked.pop("by"), asked.pop("from", None), asked.pop("to", None)
+        calls = ModelCall.objects.visible_to(self.person).filter(**asked)
+        return self.answered(Used(first, last, self.person.zone, calls).lines(by))

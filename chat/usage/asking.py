@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
+from accounts.access.rights import counted_to
 from chat.models import Conversation, ModelCall
 from chat.models.conversation_state import scope_of
 from core.background import completed, on_database, persistently
@@ -87,6 +88,7 @@ def _record(model: Model, request: ModelRequest, charge: Charge, said: Said) -> 
         counted,
         purpose=charge.purpose,
         person_id=charge.person,
+        group_id=counted_to(charge.person) if charge.person is not None else None,
         reading_id=charge.reading,
         conversation=charge.conversation,
         project=scope.project if scope else None,

@@ -4,12 +4,10 @@ Each is a few queries over the sums of these days (`chat.usage.sums`), or over t
 found by the time inside their ids.
 """
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -19,8 +17,8 @@ from django.db.models import Count, Min, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from chat.models import Message, ModelCall, Run, Turn
-from chat.usage.services import midnight
-from chat.usage.sums import Figures, Used
+from chat.usage.services import Figures, midnight
+from chat.usage.sums import Used
 from core.ids import id_at
 
 SHOWN = 8  # rows of a table
@@ -53,7 +51,7 @@ class Days:
 
     @cached_property
     def used(self) -> Used:
-        return Used(self.first, self.zone)
+        return Used(self.first, None, self.zone)
 
     @property
     def turns(self) -> QuerySet[Turn]:
@@ -80,26 +78,6 @@ def active_people(days: Days) -> int:
     calls = ModelCall.objects.filter(person=OuterRef("pk")).order_by("-created")
     people = get_user_model().objects.alias(asked=Subquery(calls.values("created")[:1]))
     return people.filter(asked__gte=days.since).count()
-
-
-def most(days: Days, *names: str) -> list[tuple[Any, Figures]]:
-    """By columns of `UsageSum`: the dearest, or, without prices, those with the most calls."""
-    return _dearest(days.used.by(*names))
-
-
-def people_who_used_most(days: Days) -> list[tuple[UUID | None, str | None, Figures]]:
-    """As `most`, with key and name; those who are gone are one."""
-    found = _dearest(days.used.by_person())
-    names = dict(get_user_model().objects.filter(pk__in=[pk for pk, _ in found]).values_list("pk", "username"))
-    return [(pk, names.get(pk), figures) for pk, figures in found]
-
-
-def _dearest(used: Mapping[Any, Figures]) -> list[tuple[Any, Figures]]:
-    def dearest(found: tuple[Any, Figures]) -> tuple[Decimal, int]:
-        figures = found[1]
-        return (figures.cost if figures.cost is not None else Decimal(-1), figures.calls)
-
-    return heapq.nlargest(SHOWN, used.items(), key=dearest)
 
 
 @dataclass(frozen=True, slots=True)

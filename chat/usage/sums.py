@@ -1,59 +1,58 @@
-"""The sums of days that are over, so that nobody adds up their calls again.
+"""What calls took and cost by what they have in common, without adding up those of days that are over again and again.
 
-A sweep makes them, day after day from the first call on. What it has not come to is added up where it is asked for, so
-every figure is that of the calls at any time.
+A sweep sums each such day once, day after day from the first call on. What it has not come to is added up where it is
+asked for, so every figure is that of the calls at any time.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta, tzinfo
-from decimal import Decimal
 from functools import cached_property
 from itertools import chain
-from typing import Any, Self
-from uuid import UUID
+from typing import Any
 
-from django.db import transaction
-from django.db.models import Count, Max, Min, Q, QuerySet, Sum
+from django.db import models, transaction
+from django.db.models import Count, Max, Min, QuerySet, Sum
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from chat.models import ModelCall, PersonSum, UsageDay, UsageSum
-from chat.usage.services import between, midnight
+from accounts.models import ApiToken, PeopleGroup, User
+from chat.models import Conversation, ModelCall, PersonSum, PlaceSum, UsageDay, UsageSum
+from chat.usage.services import LAST_DAY, OF_CALLS, Figures, between, midnight
 from core.locks import lock
+from personas.models import Persona
+from projects.models import Project
 
 SETTLED = timedelta(hours=1)  # after a day's end: until then one of its calls may be on its way into the database
-NAMES = ("model_id", "provider_name", "model_name", "persona_id")
-OF_CALLS: Mapping[str, Any] = {
-    "calls": Count("pk"),
-    "answers": Count("pk", filter=Q(number=1, purpose__in=[ModelCall.Purpose.ANSWER, ModelCall.Purpose.RUN])),
-    "input": Sum("input"),
-    "output": Sum("output"),
-    "cost": Sum("cost"),
+NAMES = ("model_id", "provider_name", "model_name", "persona_id", "purpose")
+# The rows that a day is summed in, and by what.
+STORED: Mapping[type[models.Model], tuple[str, ...]] = {
+    UsageSum: NAMES,
+    PersonSum: ("person_id",),
+    PlaceSum: ("project_id", "group_id", "token_id"),
 }
 OF_SUMS: Mapping[str, Any] = {name: Sum(name) for name in OF_CALLS}
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """`input` and `output` are tokens; `cost` is in US dollars, None where no call had a price."""
-
-    calls: int = 0
-    answers: int = 0
-    input: int = 0
-    output: int = 0
-    cost: Decimal | None = None
-
-    def __add__(self, other: Self) -> Self:
-        priced = [each for each in (self.cost, other.cost) if each is not None]
-        return type(self)(
-            self.calls + other.calls,
-            self.answers + other.answers,
-            self.input + other.input,
-            self.output + other.output,
-            sum(priced, Decimal(0)) if priced else None,
-        )
+# What calls are summed by: the columns, and where what has the key has its name.
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "day": ("day_id",),
+    "model": ("model_id", "provider_name", "model_name"),
+    "user": ("person_id",),
+    "group": ("group_id",),
+    "conversation": ("conversation_id",),
+    "project": ("project_id",),
+    "persona": ("persona_id",),
+    "token": ("token_id",),
+    "purpose": ("purpose",),
+}
+_NAMED: Mapping[str, tuple[type[models.Model], str]] = {
+    "user": (User, "username"),
+    "group": (PeopleGroup, "name"),
+    "conversation": (Conversation, "title"),
+    "project": (Project, "name"),
+    "persona": (Persona, "name"),
+    "token": (ApiToken, "name"),
+}
 
 
 def sum_days() -> int:
@@ -67,8 +66,8 @@ def sum_days() -> int:
 @transaction.atomic
 def _sum_next_day(zone: tzinfo) -> bool:
     lock("usage-days")
-    # Of before the workspace was given another time zone, and of before sums of people were kept.
-    UsageDay.objects.exclude(zone=str(zone), by_person=True).delete()
+    # Of before the workspace was given another time zone, and of a version that summed less of it.
+    UsageDay.objects.exclude(zone=str(zone), whole=True).delete()
     day = _next_day(zone)
     if day is None:
         return False
@@ -76,9 +75,10 @@ def _sum_next_day(zone: tzinfo) -> bool:
         return False
     calls = between(ModelCall.objects.order_by(), zone, day, day)
     people = calls.aggregate(people=Count("person", distinct=True))["people"]
-    row = UsageDay.objects.create(day=day, zone=str(zone), people=people, by_person=True)
-    UsageSum.objects.bulk_create(UsageSum(day=row, **sums) for sums in calls.values(*NAMES).annotate(**OF_CALLS))
-    PersonSum.objects.bulk_create(PersonSum(day=row, **sums) for sums in calls.values("person_id").annotate(**OF_CALLS))
+    row = UsageDay.objects.create(day=day, zone=str(zone), people=people, by_person=True, whole=True)
+    for kind, names in STORED.items():
+        rows = [kind(day=row, **sums) for sums in calls.values(*names).annotate(**OF_CALLS)]
+        kind._default_manager.bulk_create(rows)
     return True
 
 
@@ -91,40 +91,79 @@ def _next_day(zone: tzinfo) -> date | None:
 
 
 def _last_day(zone: tzinfo) -> date | None:
-    found: date | None = UsageDay.objects.filter(zone=str(zone), by_person=True).aggregate(last=Max("day"))["last"]
+    found: date | None = UsageDay.objects.filter(zone=str(zone), whole=True).aggregate(last=Max("day"))["last"]
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Of a table. `key`: an id, a day, or a purpose; None for what is gone, and where there is none. `name` as it is
+    now; None for what is gone."""
+
+    key: Any
+    name: str | None
+    figures: Figures
+
+
 class Used:
-    """What was used from `first`, a day of `zone`, until now."""
+    """What was used from the day `first` to the day `last`, both included; None leaves that end open.
 
-    def __init__(self, first: date, zone: tzinfo) -> None:
-        last = _last_day(zone)
-        self._later = first if last is None else max(first, last + timedelta(days=1))  # the first day without sums
-        summed = {"day__gte": first, "day__lt": self._later}
-        self._sums = UsageSum.objects.filter(**summed)
-        self._sums_of_people = PersonSum.objects.filter(**summed)
-        self._days = UsageDay.objects.filter(**summed)
-        self._zone = zone
+    Days are those of `zone`. `calls`: the ones that count, without it all of the workspace. These alone are summed by
+    the sweep, and in the workspace's time zone alone.
+    """
 
-    @cached_property
-    def _calls(self) -> QuerySet[Any, Any]:
-        calls = between(ModelCall.objects.order_by(), self._zone, self._later, None)
-        return calls.annotate(day_id=TruncDate("created", tzinfo=self._zone))
+    def __init__(
+        self, first: date | None, last: date | None, zone: tzinfo, calls: QuerySet[ModelCall] | None = None
+    ) -> None:
+        summed = _last_day(zone) if calls is None and zone == timezone.get_default_timezone() else None
+        self._later = first if summed is None else max(first or date.min, summed + timedelta(days=1))
+        within = {"day__lt": self._later or date.min, "day__lte": last or LAST_DAY, "day__gte": first or date.min}
+        self._stored = {kind: kind._default_manager.filter(**within) for kind in STORED}
+        self._days = UsageDay.objects.filter(**within)
+        self._of_all = calls is None
+        rows: Any = (ModelCall.objects.all() if calls is None else calls).order_by()
+        every = rows.annotate(day_id=TruncDate("created", tzinfo=zone))
+        self._every: QuerySet[Any, Any] = between(every, zone, first, last)
+        self._calls: QuerySet[Any, Any] = between(every, zone, self._later, last)
+
+    def by(self, *names: str) -> dict[Any, Figures]:
+        """By what stands in these columns of `ModelCall`, or in its `day_id`: the value, or a tuple of several."""
+        stored = next((kind for kind, columns in STORED.items() if {*names} <= {*columns, "day_id"}), None)
+        if stored is None:  # as by conversation: of one person these are few
+            return _together(names, [self._every.values(*names).annotate(**OF_CALLS)])
+        later = self._called if stored is UsageSum else self._calls.values(*names).annotate(**OF_CALLS)
+        return _together(names, [self._stored[stored].values(*names).annotate(**OF_SUMS), later])
 
     @cached_property
     def _called(self) -> list[dict[str, Any]]:
+        """Several tables of one page need these calls."""
         return list(self._calls.values("day_id", *NAMES).annotate(**OF_CALLS))
 
-    def by(self, *names: str) -> dict[Any, Figures]:
-        """By what stands in these columns of `UsageSum`, the value or a tuple of several."""
-        return _together(names, self._sums.values(*names).annotate(**OF_SUMS), self._called)
+    def lines(self, kind: str, most: int | None = None) -> list[Line]:
+        """By one of `KINDS`, `most` of them: the last days first, of the others the dearest, or without prices the most
+        called."""
+        found = self.by(*KINDS[kind])
+        if kind == "day":
+            return [Line(day, f"{day}", found[day]) for day in sorted(found, reverse=True)[:most]]
+        shown = sorted(found, key=lambda key: _dearest(found[key], key))[:most]
+        if kind == "model":
+            return [Line(pk, f"{provider}: {name}", found[pk, provider, name]) for pk, provider, name in shown]
+        names = self._names(kind, shown)
+        return [Line(key, names.get(key), found[key]) for key in shown]
 
-    def by_person(self) -> dict[UUID | None, Figures]:
-        """By key; None is everybody who is gone."""
-        names = ["person_id"]
-        stored, later = (rows.values(*names) for rows in (self._sums_of_people, self._calls))
-        return _together(names, stored.annotate(**OF_SUMS), later.annotate(**OF_CALLS))
+    def _names(self, kind: str, keys: Collection[Any]) -> dict[Any, str]:
+        """As they are called now, of those that are there. What a person called a persona that is theirs alone is none
+        of a table of the workspace."""
+        if kind not in _NAMED:
+            return {key: str(key) for key in keys}
+        rows, name = _NAMED[kind]
+        found = rows._default_manager.filter(pk__in=[key for key in keys if key is not None])
+        if kind == "persona" and self._of_all:
+            found = found.filter(visibility=Persona.Visibility.WORKSPACE)
+        return dict(found.values_list("pk", name))
+
+    def total(self) -> Figures:
+        return sum(self.by("day_id").values(), Figures())
 
     def people(self) -> dict[date, int]:
         """How many asked a model, by day."""
@@ -132,7 +171,12 @@ class Used:
         return dict(self._days.values_list("day", "people")) | dict(later)
 
 
-def _together(names: Sequence[str], *rows: Iterable[dict[str, Any]]) -> dict[Any, Figures]:
+def _dearest(figures: Figures, key: Any) -> tuple[Any, ...]:
+    """What sorts them; the key, so that two of a kind keep their places."""
+    return (figures.cost is None, -(figures.cost or 0), -figures.calls, str(key))
+
+
+def _together(names: Sequence[str], rows: Iterable[Iterable[dict[str, Any]]]) -> dict[Any, Figures]:
     found: defaultdict[Any, Figures] = defaultdict(Figures)
     for row in chain.from_iterable(rows):
         key = tuple(row[name] for name in names)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -13,8 +12,9 @@ from django.views.decorators.http import require_GET
 
 from accounts.access.sessions import SignedInRequest as Request
 from chat.models import ModelCall
-from chat.usage.limits import all_states, in_words
-from chat.usage.services import as_csv, between, record_export, spent, summed
+from chat.usage import limits
+from chat.usage.services import as_csv, between, in_words, record_export
+from chat.usage.sums import Used
 
 SHOWN = 50  # rows of a table; the API has all
 TABLES = {
@@ -22,25 +22,25 @@ TABLES = {
     "model": gettext_lazy("Model"),
     "conversation": gettext_lazy("Conversation"),
     "project": gettext_lazy("Project"),
+    "token": gettext_lazy("API token"),
 }
 
 
 @require_GET
 def my_usage(request: Request) -> HttpResponse:
-    first, rows = _month(request)
+    first = _first(request)
     today = timezone.localdate(timezone=request.user.zone)
-    tables = [
-        {"kind": kind, "title": title, "rows": list(summed(rows, kind, request.user.zone)[:SHOWN])}
-        for kind, title in TABLES.items()
-    ]
+    used = Used(first, _last(first), request.user.zone, ModelCall.objects.visible_to(request.user))
+    tables = [{"kind": kind, "title": title, "rows": used.lines(kind, SHOWN)} for kind, title in TABLES.items()]
+    total = used.total()
     context = {
         "section": "settings",
         "place": "usage",
         "month": first,
         "before": first - timedelta(days=1) if first > date(2000, 1, 1) else None,
         "after": _next(first) if _next(first) <= today else None,
-        "total": spent(rows),
-        "limits": [_shown(state) for state in all_states(request.user)] if today < _next(first) else [],
+        "total": in_words(total) if total.calls else "",
+        "limits": [_shown(state) for state in limits.all_states(request.user)] if today < _next(first) else [],
         "tables": tables,
     }
     return render(request, "chat/usage.html", context)
@@ -48,24 +48,28 @@ def my_usage(request: Request) -> HttpResponse:
 
 def _shown(state: Mapping[str, Any]) -> dict[str, Any]:
     resets = state["resets"]
-    return {**in_words(state), "resets": datetime.fromisoformat(resets) if resets else None}
+    return {**limits.in_words(state), "resets": datetime.fromisoformat(resets) if resets else None}
 
 
 @require_GET
 def my_usage_csv(request: Request) -> StreamingHttpResponse:
-    first, rows = _month(request)
-    record_export(user=request.user, first=first, last=_next(first) - timedelta(days=1))
+    first = _first(request)
+    last = _last(first)
+    record_export(user=request.user, first=first, last=last)
+    rows = between(ModelCall.objects.visible_to(request.user), request.user.zone, first, last)
     return as_csv(rows, f"usage-{first:%Y-%m}.csv")
 
 
-def _month(request: Request) -> tuple[date, QuerySet[ModelCall]]:
-    """The first day of the month that the address names, else of the present one, and the person's calls in it."""
-    zone = request.user.zone
+def _first(request: Request) -> date:
+    """The first day of the month that the address names, else of the present one."""
     try:
-        first = date.fromisoformat(f"{request.GET.get('month', '')}-01")
+        return date.fromisoformat(f"{request.GET.get('month', '')}-01")
     except ValueError:
-        first = timezone.localdate(timezone=zone).replace(day=1)
-    return first, between(ModelCall.objects.visible_to(request.user), zone, first, _next(first) - timedelta(days=1))
+        return timezone.localdate(timezone=request.user.zone).replace(day=1)
+
+
+def _last(first: date) -> date:
+    return _next(first) - timedelta(days=1)
 
 
 def _next(first: date) -> date:

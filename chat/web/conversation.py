@@ -149,8 +149,9 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
         scope.persona, request.user
     )
     # A panel is opened now and then; the line is asked for with almost every key, and to count once nobody types.
-    shown = _plan(request.user, scope, draft, model, count=not {"panel", "count"}.isdisjoint(request.GET))
-    if "panel" not in request.GET:
+    panel, counts = "panel" in request.GET, not {"panel", "count"}.isdisjoint(request.GET)
+    shown = _plan(request.user, scope, draft, model, count=counts, whole=panel)
+    if not panel:
         return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path, "swapped": True})
     found = scope.conversation
     marks = marks_on(found.pk, found.leaf_id) if found is not None else NO_MARKS
@@ -165,8 +166,11 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     return render(request, "chat/_context.html", context)
 
 
-def _plan(user: User, scope: ChatScope, draft: Draft, model: Model, *, count: bool = False) -> dict[str, Any]:
-    planned = plan_ahead(user=user, scope=scope, draft=draft, model=model, count=count)
+def _plan(
+    user: User, scope: ChatScope, draft: Draft, model: Model, *, count: bool = False, whole: bool = False
+) -> dict[str, Any]:
+    """`whole`: with all that a panel shows, else what the line at the composer does."""
+    planned = plan_ahead(user=user, scope=scope, draft=draft, model=model, count=count, whole=whole)
     panel, line = inspector.of_plan(planned), plan_line(planned)
     sizes = _sizes(user, draft, planned)
     return {"planned": planned, "panel": panel, "line": line, "fits": planned["fits"], "sizes": sizes}

@@ -15,8 +15,8 @@ from chat.context.types import DocumentBudget
 from chat.conversations import services
 from chat.prompts.preview import budget, chosen_files, counted
 from chat.prompts.turn_context import base_context
+from chat.prompts.wording import too_long
 from chat.web.conversation import asked_scope
-from core.i18n import grouped
 from core.requests import identifier
 from files.index.search import Result, passages, search
 from files.models import File
@@ -79,12 +79,12 @@ def _why_not(file: File, chosen: Sequence[int | None], allowed: DocumentBudget) 
     if file.status == File.Status.FAILED:
         return _("It could not be read.")
     if size is None:
-        return _("Its tokens are not counted yet.")
+        return _("Its length is not known yet.")
     if None in chosen:
         return _("Wait until the files chosen so far are read.")
     if not allowed.accepts(size, chosen):
         over = sum(tokens or 0 for tokens in chosen) + size - allowed.selectable_up_to
-        return _("%(over)s tokens over the line") % {"over": grouped(over)}
+        return too_long(over, allowed.selectable_up_to)
     if file.status == File.Status.TOO_LONG:
         return _("Too long to send whole.")
     return ""

@@ -23,7 +23,8 @@ from core.requests import with_row
 from llm.models import Model
 from personas import services
 from personas.models import Persona
-from personas.services import model_for, visible_persona
+from personas.services import model_for
+from personas.sharing.roles import require_owner, visible_persona
 from projects.models import Project
 from projects.models.roles import visible_project
 
@@ -42,7 +43,7 @@ def plan(request: Request, persona: Persona) -> HttpResponse:
 @with_row(visible_persona, "GET", "POST")
 def delete(request: Request, persona: Persona) -> HttpResponse:
     """Asks with a page that says what goes on without the persona; a POST deletes it."""
-    services.require_owner(user=request.user, persona=persona)
+    require_owner(user=request.user, persona=persona)
     if request.method == "POST":
         services.delete_persona(user=request.user, persona=persona)
         return redirect("personas:list")

@@ -1,10 +1,11 @@
 """`/metrics` for Prometheus: how much is going on, and whether anything piles up.
 
-For staff only, with a session or a token of scope `admin`. What grows without bound is not counted whole: of turns and
-files it says what the last hour brought, found by the time inside their ids.
+For whoever has the scrape token (`METRICS_TOKEN`), and for staff with a session or a token of scope `admin`. What grows
+without bound is not counted whole: of turns and files it says what the last hour brought, found by the time inside
+their ids. What a process counts of itself is in `core.logs.metrics`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,10 +13,14 @@ from celery import current_app
 from django.db.models import BigIntegerField, Count, Min, Sum
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from kombu.exceptions import ChannelError, OperationalError
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 from rest_framework.request import Request
 
@@ -25,6 +30,7 @@ from chat.models import Turn
 from core import background
 from core.errors import ProductError
 from core.ids import id_at
+from core.logs.metrics import may_read
 from files.models import File
 
 VERSION = "1"
@@ -34,6 +40,13 @@ RECENT = timedelta(hours=1)
 Sample = tuple[Mapping[str, str], float]
 
 
+def metrics(request: HttpRequest) -> HttpResponseBase:
+    """For whoever has the scrape token, else as `MetricsView` says."""
+    if may_read(request.headers.get("Authorization", "")):
+        return _told()
+    return _for_staff(request)
+
+
 class MetricsView(ScopedView):
     scope = "admin"
 
@@ -41,59 +54,70 @@ class MetricsView(ScopedView):
     def get(self, request: Request) -> HttpResponse:
         if not self.person.is_staff:
             raise ProductError("not_staff", "Only administrators of this workspace see its metrics.", status=403)
-        return HttpResponse("".join(_lines()), content_type=MEDIA_TYPE)
+        return _told()
 
 
-def _lines() -> Iterator[str]:
-    now = timezone.now()
-    yield from _metric("info", "The version of the interfaces.", [({"version": VERSION}, 1)])
-    yield from _workers()
-    yield from _metric("queue_length", "Turns and background tasks that wait for a worker.", _queues())
-    yield from _turns(now)
-    yield from _files(now)
-    waiting = WebhookDelivery.objects.filter(status=WebhookDelivery.Status.WAITING).count()
-    yield from _metric("webhook_deliveries_waiting", "Deliveries that wait for a try.", [({}, waiting)])
+_for_staff = MetricsView.as_view()
 
 
-def _turns(now: datetime) -> Iterator[str]:
+def _told() -> HttpResponse:
+    """The workspace's numbers, which are the same at each web process, and those of this one."""
+    of_workspace = CollectorRegistry()
+    of_workspace.register(_Workspace())
+    return HttpResponse(generate_latest(of_workspace) + generate_latest(REGISTRY), content_type=MEDIA_TYPE)
+
+
+class _Workspace(Collector):
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        now = timezone.now()
+        yield _metric("info", "The version of the interfaces.", [({"version": VERSION}, 1)])
+        yield from _workers()
+        yield _metric("queue_length", "Turns and background tasks that wait for a worker.", _queues())
+        yield from _turns(now)
+        yield from _files(now)
+        waiting = WebhookDelivery.objects.filter(status=WebhookDelivery.Status.WAITING).count()
+        yield _metric("webhook_deliveries_waiting", "Deliveries that wait for a try.", [({}, waiting)])
+
+
+def _turns(now: datetime) -> Iterator[GaugeMetricFamily]:
     live = Turn.objects.live()
     counts = dict(live.values_list("status").annotate(Count("pk")))
     oldest = live.filter(status=Turn.Status.QUEUED).aggregate(Min("created"))["created__min"]
-    yield from _metric("live_turns", "Answers that wait or are written, by status.", _by("status", Turn.LIVE, counts))
-    yield from _metric(
+    yield _metric("live_turns", "Answers that wait or are written, by status.", _by("status", Turn.LIVE, counts))
+    yield _metric(
         "oldest_queued_turn_seconds",
         "How long the first of those that wait has waited.",
         [({}, (now - oldest).total_seconds() if oldest else 0)],
     )
     recent = Turn.objects.filter(pk__gte=id_at(now - RECENT))
     ended = dict(recent.values_list("status").annotate(Count("pk")))
-    yield from _metric("turns_last_hour", "Turns begun in the last hour, by status.", _by("status", Turn.Status, ended))
+    yield _metric("turns_last_hour", "Turns begun in the last hour, by status.", _by("status", Turn.Status, ended))
     names = ("input", "output", "cached_input", "reasoning")
     tokens = recent.aggregate(**{name: Sum(Cast(KeyTextTransform(name, "usage"), BigIntegerField())) for name in names})
     used = [({"kind": name}, tokens[name] or 0) for name in names]
-    yield from _metric("tokens_last_hour", "Tokens of these turns, as providers count them.", used)
+    yield _metric("tokens_last_hour", "Tokens of these turns, as providers count them.", used)
 
 
-def _files(now: datetime) -> Iterator[str]:
+def _files(now: datetime) -> Iterator[GaugeMetricFamily]:
     recent = File.objects.filter(pk__gte=id_at(now - RECENT))
     counts = dict(recent.values_list("status").annotate(Count("pk")))
     size = recent.aggregate(Sum("size"))["size__sum"] or 0
-    yield from _metric("uploads_last_hour", "Files of the last hour, by status.", _by("status", File.Status, counts))
-    yield from _metric("uploaded_bytes_last_hour", "Their bytes.", [({}, size)])
+    yield _metric("uploads_last_hour", "Files of the last hour, by status.", _by("status", File.Status, counts))
+    yield _metric("uploaded_bytes_last_hour", "Their bytes.", [({}, size)])
 
 
-def _workers() -> Iterator[str]:
+def _workers() -> Iterator[GaugeMetricFamily]:
     try:
         heard = background.queues_heard()
     except RedisError:
         heard = {}
     up = {queue: heard.get(queue, background.HEARD_WITHIN) < background.HEARD_WITHIN for queue in background.QUEUES}
-    yield from _metric("worker_up", "1 when workers of all queues were heard of within 20 s.", [({}, all(up.values()))])
-    yield from _metric(
+    yield _metric("worker_up", "1 when workers of all queues were heard of within 20 s.", [({}, all(up.values()))])
+    yield _metric(
         "queue_worker_up", "1 when a worker of the queue was heard of within 20 s.", _by("queue", background.QUEUES, up)
     )
     ages = [({"queue": queue}, age) for queue, age in heard.items()]
-    yield from _metric("queue_worker_heard_seconds", "Since a worker of the queue was last heard of.", ages)
+    yield _metric("queue_worker_heard_seconds", "Since a worker of the queue was last heard of.", ages)
 
 
 def _queues() -> list[Sample]:
@@ -121,8 +145,8 @@ def _by(label: str, values: Iterable[str], counts: Mapping[Any, int]) -> list[Sa
     return [({label: str(value)}, counts.get(str(value), 0)) for value in values]
 
 
-def _metric(name: str, meaning: str, samples: Iterable[Sample]) -> Iterator[str]:
-    yield f"# HELP glasshouse_{name} {meaning}\n# TYPE glasshouse_{name} gauge\n"
+def _metric(name: str, meaning: str, samples: Sequence[Sample]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"glasshouse_{name}", meaning, labels=list(samples[0][0]) if samples else ())
     for labels, value in samples:
-        inside = ",".join(f'{label}="{text}"' for label, text in labels.items())
-        yield f"glasshouse_{name}{{{inside}}} {value:g}\n" if inside else f"glasshouse_{name} {value:g}\n"
+        family.add_metric(list(labels.values()), value)
+    return family

@@ -29,9 +29,11 @@ from config.http import problems
 from config.http.problems import Request
 from core.errors import ProductError
 from core.logs.context import learn
+from core.logs.metrics import REQUESTS
 
 logger = logging.getLogger(__name__)
 WATCHED = ("/livez", "/readyz", "/metrics")  # asked often, by what reads no language
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
@@ -62,7 +64,11 @@ class RequestIdMiddleware:
         request.request_id = given if plain else uuid.uuid4().hex
         request.began = f"{time.time():.3f}"
         learn(request_id=request.request_id)
+        began = time.monotonic()
         response = self.get_response(request)
+        view = request.resolver_match.view_name if request.resolver_match else ""
+        labels = (view, request.method if request.method in METHODS else "", f"{response.status_code // 100}xx")
+        REQUESTS.labels(*labels).observe(time.monotonic() - began)
         response["X-Request-ID"] = request.request_id
         return response
 

@@ -9,6 +9,7 @@ from core import i18n
 register = template.Library()
 register.filter("translated", i18n.translated)
 register.filter("dollars", i18n.dollars)
+register.filter("percent_of", i18n.percent)
 
 
 @register.filter

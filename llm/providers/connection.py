@@ -36,7 +36,7 @@ _WITH_BODY, _AS_GET = (307, 308), (301, 302, 303, 307, 308)  # redirects that ar
 
 
 class Connection:
-    """To the server at one base URL, on one event loop; as many calls at once as are made.
+    """To the server at one base URL, on one event loop; as many calls at once as are made. `host` with its port.
 
     `silence`: seconds that the server may say nothing. `headers` are secret, as the key is. Proxies are those of the
     environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), authorities those that the machine trusts, or
@@ -46,7 +46,8 @@ class Connection:
     def __init__(self, base_url: str, api_key: str, silence: float, headers: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(base_url)
         self._query = parts.query
-        host, path = parts.netloc.rpartition("@")[2], parts.path.rstrip("/")
+        self.host = host = parts.netloc.rpartition("@")[2]
+        path = parts.path.rstrip("/")
         self._root = urlunsplit(parts._replace(netloc=host, path=path, query="", fragment=""))
         self._api_key, self._silence = api_key, silence
         self._secrets = {"Authorization": f"Bearer {api_key}"} if api_key else {}

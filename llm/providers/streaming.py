@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from aiohttp import ClientResponse
 
 from core.errors import ModelError
+from core.logs.metrics import CALLS
 from llm.providers import errors
 from llm.providers.connection import FAILURES, Connection, failure, whole
 from llm.types.model_call import (
@@ -324,31 +325,35 @@ class HttpClient(ABC):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         """Yields the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once."""
-        reader, began = self._reader(), time.monotonic()
+        reader, began, outcome = self._reader(), time.monotonic(), "given up"
         try:
             response, left_out = await self._opened(request)
-        except ModelError as refusal:
-            logger.info("asked %s: %s after %.2f s", request.model, refusal.code, time.monotonic() - began)
+            logger.info("asked %s: it answers after %.2f s", request.model, time.monotonic() - began)
+            try:
+                await _expect_stream(response, self._api_key)
+                if left_out:
+                    yield ParametersLeftOut(left_out)
+                chunks = response.content.iter_any()
+                async for chunk in chunks:
+                    for event in reader.feed(chunk):
+                        yield event
+                    if reader.done:
+                        await _drain(chunks)
+                        break
+            except FAILURES as error:
+                if not reader.finished:  # else only the report of usage and the end mark are missing
+                    raise failure(error, begun=True) from error
+            finally:
+                response.release()
+            outcome = "answered"
+            for event in reader.finish():
+                yield event
+        except ModelError as error:
+            outcome = error.code
+            logger.info("asked %s: %s after %.2f s", request.model, outcome, time.monotonic() - began)
             raise
-        logger.info("asked %s: it answers after %.2f s", request.model, time.monotonic() - began)
-        try:
-            await _expect_stream(response, self._api_key)
-            if left_out:
-                yield ParametersLeftOut(left_out)
-            chunks = response.content.iter_any()
-            async for chunk in chunks:
-                for event in reader.feed(chunk):
-                    yield event
-                if reader.done:
-                    await _drain(chunks)
-                    break
-        except FAILURES as error:
-            if not reader.finished:  # else only the report of usage and the end mark are missing
-                raise failure(error, begun=True) from error
         finally:
-            response.release()
-        for event in reader.finish():
-            yield event
+            CALLS.labels(self._server.host, request.model, outcome).inc()
 
     async def _opened(self, request: ModelRequest) -> tuple[ClientResponse, tuple[str, ...]]:
         """The response, and what was left out of the request for its model's sake."""

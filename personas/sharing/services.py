@@ -12,8 +12,8 @@ from core.locks import lock
 from core.permissions import has_right
 from core.requests import get_or_404, identifier
 from personas.models import Persona, PersonaShare
-from personas.names import NAMES, free_name
-from personas.services import require_owner, role_of
+from personas.sharing.names import NAMES, free_name
+from personas.sharing.roles import require_owner, role_of
 
 MOST = 200  # shares of one persona
 

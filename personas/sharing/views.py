@@ -13,8 +13,8 @@ from core.errors import ProductError
 from core.permissions import has_right
 from core.requests import with_row
 from personas.models import Persona, PersonaShare
-from personas.services import may_own, require_owner, role_of, visible_persona
 from personas.sharing import services
+from personas.sharing.roles import may_own, require_owner, role_of, visible_persona
 
 
 @with_row(visible_persona, "GET", "POST")

@@ -76,7 +76,7 @@ def test_what_is_not_counted_blocks(client: Client, owner: User) -> None:
     a_file(owner, "failed.txt", None, status="failed")
     assert choices(client) == {
         "failed.txt": "It could not be read.",
-        "unread.txt": "Its tokens are not counted yet.",
+        "unread.txt": "Its length is not known yet.",
         "ready.txt": "",
     }
     assert choices(client, unread=str(unread.pk))["ready.txt"] == "Wait until the files chosen so far are read."
@@ -84,7 +84,7 @@ def test_what_is_not_counted_blocks(client: Client, owner: User) -> None:
 
 def test_the_line_is_that_of_the_chosen_model_and_persona(client: Client, owner: User, model: Model) -> None:
     a_file(owner, "long.txt", 3_000)
-    assert choices(client)["long.txt"].endswith("tokens over the line")
+    assert choices(client)["long.txt"].startswith("Too long by ")
     large = Model.objects.create(provider=model.provider, name="large", context_window=100_000)
     assert choices(client, model=str(large.pk)) == {"long.txt": ""}
     profile = BudgetProfile.objects.create(name="narrow", window=4_000)

@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from chat.models import Conversation, Message, ModelCall, Turn
 from chat.turns import runner
-from chat.usage.services import summed
+from chat.usage.services import Figures
+from chat.usage.sums import KINDS, Used
 from core import background
 from llm.models import Model, Provider
 from tests.application import Application
@@ -244,8 +245,6 @@ def test_sums_agree_after_many_answers_at_once_with_stops_and_retries(person: Pe
     mine = ModelCall.objects.visible_to(person.user).exclude(purpose="title")
     whole = mine.aggregate(calls=Count("pk"), input=Sum("input"), output=Sum("output"), money=Sum("cost"))
     assert whole["calls"] == 18 and whole["money"] == sum(Decimal(turn["cost"]) for turn in ended)
-    for by in ("day", "model", "conversation", "person", "purpose"):
-        rows = list(summed(mine, by, UTC))
-        assert sum(row["input_tokens"] for row in rows) == whole["input"]
-        assert sum(row["output_tokens"] for row in rows) == whole["output"]
-        assert sum(row["money"] for row in rows) == whole["money"]
+    for by in KINDS:
+        sums = sum((line.figures for line in Used(None, None, UTC, mine).lines(by)), Figures())
+        assert (sums.calls, sums.input, sums.output, sums.cost) == tuple(whole.values())

@@ -303,7 +303,7 @@ def message(reason: str, **more: Any) -> dict[str, Any]:
             {"fits": False, "error": {"code": "context_too_long", "detail": "…", "needed": 23_800, "limit": 10_000,
                                       "part": "current"}},
             "warn",
-            "Too long by 13,800 tokens · shorten the message, or choose a model that can read more",
+            "Too long by 138 % · shorten the message, or choose a model that can read more",
         ),
         ({"fits": False, "error": {"code": "file_failed", "detail": "It could not be read."}}, "warn",
          "It could not be read."),

@@ -1,5 +1,6 @@
 """What a person's groups give is what happens: over pages, API, the OpenAI protocol, runs, tools and open streams."""
 
+import html
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -10,13 +11,13 @@ from django.core.files.base import ContentFile
 from django.test import Client
 from django.utils import timezone
 
-from accounts.access.rights import rights_of
+from accounts.access.rights import LACKING, rights_of
 from accounts.groups.services import save_group
 from accounts.models import May, PeopleGroup, User
 from accounts.services import create_token
 from chat.conversations.erasing import erase_old
-from chat.models import Conversation, Share
-from chat.models.conversation_state import ChatScope
+from chat.models import Conversation, Message, Share, Turn
+from chat.models.conversation_state import ChatScope, scope_of
 from chat.openai_api.names import find, offered
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.turns import rights
@@ -25,7 +26,7 @@ from core.errors import ProductError
 from llm.models import Model, Provider, ToolServer, WebSearch
 from personas.models import Persona, PersonaShare
 from personas.services import model_for
-from projects.models import Membership, Project
+from projects.models import Membership, Project, Task
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from tests.application import Application
@@ -191,6 +192,42 @@ def test_an_act_is_carried_out_with_its_right_alone(right: May, client: Client, 
     assert ACTS[right](client, olga) in (200, 201, 202)
 
 
+def undrafted(user: User) -> str:
+    """A task of which nothing is drafted by itself any more."""
+    pk = task_of(user)
+    Task.objects.filter(pk=pk).update(draft="")
+    return pk
+
+
+# Where an act is offered: the address, by what the page has then, and the right.
+OFFERED: list[tuple[May, Callable[[User], str], str]] = [
+    (May.SHARE, lambda user: f"/c/{past(user, 1).pk}/share/", 'name="shows_context"'),
+    (May.SHARE, lambda user: f"/c/{past(user, 1).pk}/organise/", "data-share"),
+    (May.EXPORT, lambda user: f"/c/{past(user, 1).pk}/organise/", "Export as JSON"),
+    (May.EXPORT, lambda user: "/import/", "Export everything"),
+    (May.UPLOAD, lambda user: "/import/", 'name="file"'),
+    (May.UPLOAD, lambda user: "/files/", 'id="upload-files"'),
+    (May.TOKENS, lambda user: "/settings/tokens/", "Make token"),
+    (May.PUBLISH_PERSONAS, lambda user: "/personas/new/", "Everybody may use, read and duplicate it"),
+    (May.WEB, lambda user: "/personas/new/", 'value="open_url"'),
+    (May.RUN_TASKS, lambda user: f"/tasks/{undrafted(user)}/run/", "It drafts a checklist first"),
+]
+
+
+@database
+def test_pages_offer_what_one_may_do_and_say_why_not(client: Client, olga: User, model: Model) -> None:
+    olga.set_password(uuid4().hex)  # without one, tokens ask for a fresh sign-in
+    olga.save()
+    client.force_login(olga)
+    pages = [(right, address(olga), words) for right, address, words in OFFERED]
+    assert {right for right, *_ in pages} == {*May}
+    for may in ([*May], []):
+        everyone(may=may)
+        for right, address, words in pages:
+            page = client.get(address).text
+            assert (words in page, html.escape(LACKING[right]) in page) == (bool(may), not may), (address, right)
+
+
 @database
 def test_a_link_leads_nowhere_while_its_owner_may_not_share(client: Client, olga: User) -> None:
     share(client, olga)
@@ -256,6 +293,31 @@ def test_a_turn_may_go_on_until_what_it_uses_is_taken_away(olga: User, model: Mo
     assert [[*rights.lost(uses).values()] for uses, _ in turns] == [[said] for _, said in turns]
     nothing_for_everyone()
     assert {*rights.lost(using(olga, model)).values()} == {rights.MODEL}
+
+
+@database
+def test_a_persona_that_is_shared_no_more_answers_no_more(olga: User, model: Model, client: Client) -> None:
+    other = User.objects.create_user(uuid4().hex)
+    persona = Persona.objects.create(owner=other, name="P", instructions="Whisper.", model=model)
+    share = PersonaShare.objects.create(persona=persona, user=olga, username=olga.username)
+    conversation = Conversation.objects.create(owner=olga, persona=persona)
+    [turn] = submit(user=olga, conversation=conversation, ask=Ask("Hi", models=[model.pk]))
+    context = base_context(user=olga, model=model, scope=scope_of(conversation))
+    rights.require_rights(context, conversation)
+    share.delete()
+    context = base_context(user=olga, model=model, scope=scope_of(conversation))
+    with pytest.raises(ProductError) as lost:
+        rights.require_rights(context, conversation)
+    assert lost.value.code == "right_lost"
+    Turn.objects.filter(pk=turn.pk).update(status="done")
+    address, before = f"/api/v1/conversations/{conversation.pk}/", Message.objects.count()
+    refused = client.post(f"{address}turns/", {"text": "Again", "models": [str(model.pk)]}, "application/json")
+    assert (refused.status_code, refused.json()["code"]) == (403, "persona_lost")
+    assert Message.objects.count() == before
+    assert "Whisper." not in client.post(f"{address}plan/", {"text": "Again"}, "application/json").text
+    assert client.patch(address, {"persona": None}, "application/json").status_code == 200
+    again = client.post(f"{address}turns/", {"text": "Again", "models": [str(model.pk)]}, "application/json")
+    assert again.status_code == 202
 
 
 @database

@@ -2,23 +2,23 @@
 
 import csv
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from io import StringIO
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
-from zoneinfo import ZoneInfo
 
 import pytest
 from django.test import Client
 from django.utils.translation import override
 
-from accounts.models import User
+from accounts.models import PeopleGroup, User
 from chat.models import Conversation, ModelCall
-from chat.usage.services import between, in_words, summed, totals
+from chat.usage.services import in_words, totals
 from core.i18n import dollars
 from llm.models import Model
+from personas.models import Persona
 from projects.models import Project
 from tests.conftest import Person
 
@@ -42,7 +42,7 @@ def call(person: Person, at: datetime | None = None, cost: str | None = "0.5", *
 
 
 def usage(person: Person, **query: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = person.caller.get(f"usage/?{urlencode(query)}")["results"]
+    rows: list[dict[str, Any]] = person.caller.get(f"me/usage/?{urlencode(query)}")["results"]
     return rows
 
 
@@ -63,7 +63,7 @@ def test_sums_are_by_model_conversation_and_project_and_agree(person: Person, sc
     call(person, model=scripted_model_row, conversation=conversation, project=project)
     call(person, model=scripted_model_row, conversation=conversation, cost=None)
     call(person, cost="0.000000000001")
-    for by in ("day", "model", "conversation", "project", "persona", "purpose"):
+    for by in ("day", "model", "conversation", "project", "persona", "group", "token", "purpose"):
         rows = usage(person, by=by)
         assert sum(row["calls"] for row in rows) == 3 and sum(row["input"] for row in rows) == 3_000
         assert sum(Decimal(row["money"] or 0) for row in rows) == Decimal("0.500000000001")
@@ -82,7 +82,7 @@ def test_nobody_sees_what_others_used(person: Person, stranger: Person) -> None:
 def test_pages_have_every_row_once(person: Person) -> None:
     for day in range(1, 8):
         call(person, datetime(2026, 10, day, 12, tzinfo=UTC))
-    seen, page = [], person.caller.get("usage/?page_size=3")
+    seen, page = [], person.caller.get("me/usage/?page_size=3")
     while True:
         seen += [row["key"] for row in page["results"]]
         if page["next"] is None:
@@ -101,7 +101,7 @@ def test_pages_have_every_row_once(person: Person) -> None:
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_words(person: Person, query: dict[str, str], code: str) -> None:
-    refused = person.caller.get(f"usage/?{urlencode(query)}", expect=400)
+    refused = person.caller.get(f"me/usage/?{urlencode(query)}", expect=400)
     assert refused["code"] == code and refused["detail"]
 
 
@@ -242,10 +242,51 @@ def test_money_keeps_two_digits_that_say_something(amount: str, shown: str) -> N
         assert dollars(Decimal(amount)) == shown
 
 
-def test_side_by_side_sums_agree_for_every_kind(person: Person, stranger: Person) -> None:
-    call(person)
-    call(stranger, cost="0.25")
-    zone = ZoneInfo("UTC")
-    mine = between(ModelCall.objects.filter(person__in=[person.user, stranger.user]), zone, date(2026, 1, 1), None)
-    by_person = {row["name"]: row["money"] for row in summed(mine, "person", zone)}
-    assert by_person == {person.username: Decimal("0.5"), stranger.username: Decimal("0.25")}
+def test_administrators_programs_have_the_sums_of_everybody(person: Person, stranger: Person) -> None:
+    def sums(by: str) -> dict[str | None, dict[str, Any]]:
+        answer = client.get(f"/api/v1/usage/?by={by}&page_size=200").json()
+        return {row["key"]: row for row in answer["results"]}
+
+    client = Client()
+    client.force_login(User.objects.create_superuser(uuid4().hex))
+    group = PeopleGroup.objects.create(name=uuid4().hex)
+    private = Persona.objects.create(owner=stranger.user, name="A secret")
+    call(person, cache_written=9, reasoning=5)
+    call(stranger, cost="0.25", group=group, persona=private, token_id=uuid4())
+    assert sums("user")[str(person.user.pk)] == {
+        "key": str(person.user.pk),
+        "name": person.username,
+        "calls": 1,
+        "input": 1_000,
+        "cached": 600,
+        "cache_written": 9,
+        "output": 50,
+        "reasoning": 5,
+        "money": "0.5",
+        "unpriced": 0,
+    }
+    of_group, of_persona, key = sums("group"), sums("persona"), str(group.pk)
+    assert (of_group[key]["name"], of_group[key]["money"]) == (group.name, "0.25")
+    assert of_persona[str(private.pk)]["name"] is None and of_persona[None]["calls"] >= 1
+    assert person.caller.get("usage/?by=user", expect=403)["code"] == "missing_scope"
+    client.force_login(person.user)
+    assert client.get("/api/v1/usage/").status_code == 403
+    client.force_login(User.objects.create_superuser(uuid4().hex))
+    group.delete()
+    of_group = sums("group")
+    assert (of_group[key]["name"], of_group[key]["money"]) == (None, "0.25")  # its id stays
+
+
+def test_sums_are_a_table_for_spreadsheets_too(person: Person) -> None:
+    call(person, datetime(2026, 9, 5, tzinfo=UTC))
+    call(person, datetime(2026, 9, 6, tzinfo=UTC), cost=None)
+    client = Client()
+    client.force_login(person.user)
+    answer = client.get("/api/v1/me/usage/?from=2026-09-01&to=2026-09-30&format=csv")
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(StringIO(answer.content.decode())))
+    assert [(row["key"], row["money"], row["unpriced"]) for row in rows] == [
+        ("2026-09-06", "", "1"),
+        ("2026-09-05", "0.5", "0"),
+    ]
+    assert client.get("/api/v1/me/usage/?by=x&format=csv").json()["code"] == "invalid"

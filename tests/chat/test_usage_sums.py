@@ -13,13 +13,14 @@ from django.db.models.functions import TruncDate
 from django.test import override_settings
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import PeopleGroup, User
 from chat.background.tasks import sum_usage
-from chat.models import ModelCall, PersonSum, UsageDay, UsageSum
-from chat.usage.services import midnight
-from chat.usage.sums import OF_CALLS, SETTLED, Figures, Used
+from chat.models import Conversation, ModelCall, PersonSum, UsageDay, UsageSum
+from chat.usage.services import OF_CALLS, Figures, midnight
+from chat.usage.sums import KINDS, SETTLED, Used
 from llm.models import Model, Provider
 from personas.models import Persona
+from projects.models import Project
 
 pytestmark = pytest.mark.django_db
 SHOWN = 30  # days
@@ -53,7 +54,10 @@ def called(person: User, model: Model, at: datetime, **fields: Any) -> None:
 def used(people: list[User], models: list[Model]) -> list[Model]:
     """Calls of forty days, of all kinds, today's among them; one day is without."""
     persona = Persona.objects.create(owner=people[0], name="x")
-    now = timezone.now()
+    project = Project.objects.create(owner=people[0], name="Bridge")
+    place = Conversation.objects.create(owner=people[0])
+    group, token = PeopleGroup.objects.create(name=uuid4().hex), uuid4()
+    now, purposes = timezone.now(), ModelCall.Purpose.values
     for number in range(120):
         at = now - timedelta(days=number // 3, minutes=number * 7)
         called(
@@ -62,8 +66,17 @@ def used(people: list[User], models: list[Model]) -> list[Model]:
             at,
             cost=Decimal(number) / 1_000_000 if number % 2 else None,
             persona=persona if number % 3 else None,
+            project=project if number % 4 else None,
+            conversation=place if number % 7 else None,
+            group=group if number % 6 else None,
+            token_id=token if number % 8 == 0 else None,
             number=1 + number % 4 // 3,
-            purpose=("answer", "run", "title")[number % 3],
+            purpose=purposes[number % len(purposes)],
+            input=70 + number,
+            cached_input=number % 50,
+            cache_written=number % 20,
+            output=30 + number,
+            reasoning=number % 30,
         )
     ModelCall.objects.filter(created__date=(now - timedelta(days=9)).date()).delete()
     return models
@@ -86,14 +99,14 @@ def first_day() -> Any:
 
 
 def used_since() -> Used:
-    return Used(first_day(), timezone.get_default_timezone())
+    return Used(first_day(), None, timezone.get_default_timezone())
 
 
 def last_day() -> Any:
     return UsageDay.objects.aggregate(last=Max("day"))["last"]
 
 
-BY = [("day_id",), ("model_id", "provider_name", "model_name"), ("persona_id",)]
+BY = list(KINDS.values())
 
 
 @pytest.mark.parametrize("summed", [False, True])
@@ -104,8 +117,10 @@ def test_figures_are_those_of_the_calls_before_and_after_days_are_summed(used: l
     found = {names: used_since().by(*names) for names in BY}
     assert found == {names: from_calls(*names) for names in BY}
     assert len(found["day_id",]) >= SHOWN - 2
-    assert used_since().by_person() == from_calls("person_id")
-    assert len(used_since().by_person()) == 3
+    total = used_since().total()
+    for kind in KINDS:
+        assert sum((line.figures for line in used_since().lines(kind)), Figures()) == total
+    assert len(found["person_id",]) == 3
     zone = timezone.get_default_timezone()
     calls = ModelCall.objects.filter(created__gte=midnight(first_day(), zone)).order_by()
     counted = calls.values_list(TruncDate("created", tzinfo=zone)).annotate(Count("person", distinct=True))
@@ -124,8 +139,8 @@ def test_what_is_summed_stays_when_its_model_its_persona_or_its_people_go(
         person.delete()
     assert used_since().by("day_id") == days
     assert {names: used_since().by(*names) for names in BY} == {names: from_calls(*names) for names in BY}
-    assert used_since().by_person() == from_calls("person_id")
-    assert used_since().by_person().keys() == {None}
+    assert used_since().by("person_id") == from_calls("person_id")
+    assert used_since().by("person_id").keys() == {None}
     assert {name for _pk, _provider, name in used_since().by(*BY[1])} == {"small", "large"}
     assert used_since().people().items() >= {day: count for day, count in seen.items() if day <= last_day()}.items()
 
@@ -159,7 +174,7 @@ def elsewhere() -> Iterator[ZoneInfo]:
 def test_another_time_zone_has_other_days(people: list[User], models: list[Model], elsewhere: ZoneInfo) -> None:
     at = datetime.now(UTC).replace(hour=12) - timedelta(days=4)
     called(people[0], models[0], at)
-    UsageDay.objects.create(day=at.date(), zone="UTC", people=1, by_person=True)
+    UsageDay.objects.create(day=at.date(), zone="UTC", people=1, by_person=True, whole=True)
     UsageSum.objects.create(day_id=at.date(), calls=5, answers=5, input=1, output=1)
     assert used_since().by("day_id") == from_calls("day_id")  # a sum of other days says nothing of these
     sum_usage()
@@ -171,13 +186,13 @@ def test_another_time_zone_has_other_days(people: list[User], models: list[Model
 def test_a_day_of_which_nobodys_own_sums_were_kept_is_summed_anew(people: list[User], models: list[Model]) -> None:
     called(people[0], models[0], timezone.now() - timedelta(days=3))
     sum_usage()
-    UsageDay.objects.update(by_person=False)  # as the version before leaves it
+    UsageDay.objects.update(whole=False)  # as the version before leaves it
     PersonSum.objects.all().delete()
     assert used_since().by("day_id") == from_calls("day_id")
-    assert used_since().by_person() == from_calls("person_id")
+    assert used_since().by("person_id") == from_calls("person_id")
     sum_usage()
     assert PersonSum.objects.get().person == people[0]
-    assert used_since().by_person() == from_calls("person_id")
+    assert used_since().by("person_id") == from_calls("person_id")
 
 
 def test_ids_of_models_lead_to_them(people: list[User], models: list[Model]) -> None:

@@ -42,24 +42,31 @@ def faults(page: Page) -> list[str]:
     return light + [f"dark: {each}" for each in violations(page, rules=COLOURS)]
 
 
+def too_wide(page: Page, size: ViewportSize) -> list[str]:
+    page.set_viewport_size(ZOOMED)
+    found = [f"too wide at 400 %: {each}" for each in page.evaluate(TOO_WIDE, ZOOMED["width"])]
+    page.set_viewport_size(size)
+    return found
+
+
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_no_page_breaks_a_rule_of_wcag(
     visit: OpenBrowser, product: Product, person: Person, size: ViewportSize
 ) -> None:
     opened = visit(viewport=size)
     opened.expected.append("404")  # the page that is not there is one of them
-    opened.page.goto(product.url + "/login/")
-    found = {"login": faults(opened.page)}
+    page = opened.page
+    found = {}
+    for name in ("login", "login/forgotten", "login/sign-up"):
+        page.goto(f"{product.url}/{name}/")
+        found[name] = faults(page) + too_wide(page, size)
     page = opened.sign_in()
     for name, path in furnished(product, person).items():
         page.goto(product.url + path)
         if name == "summary":
             page.locator("details.summary > summary").click()
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
-        found[name] = faults(page)
-        page.set_viewport_size(ZOOMED)
-        found[name] += [f"too wide at 400 %: {each}" for each in page.evaluate(TOO_WIDE, ZOOMED["width"])]
-        page.set_viewport_size(size)
+        found[name] = faults(page) + too_wide(page, size)
     assert {name: each for name, each in found.items() if each} == {}
 
 

@@ -171,7 +171,7 @@ def test_a_call_is_shown_readable_and_runs_once_it_is_allowed(page: Page, guarde
     expect(waits).to_have_count(1)
     assert guarded.lines() == []
     Keys(page).open("Allow once", back=True)  # from the message field
-    expect(answer(page)).to_contain_text("You allowed this call.")
+    expect(answer(page)).to_contain_text("You allowed this.")
     expect_complete(page)
     assert page.evaluate(FOCUSED), "the focus is somewhere"
     expect(answer(page)).to_contain_text("So be it.")
@@ -189,7 +189,7 @@ def test_a_refusal_in_one_tab_is_seen_in_the_other(visit: OpenBrowser, guarded: 
     ready(other)
     asked.get_by_role("button", name="Refuse").click()
     for tab in (page, other):
-        expect(answer(tab)).to_contain_text("You refused this call. It did not run.")
+        expect(answer(tab)).to_contain_text("You refused this. It was not done.")
         expect(answer(tab)).to_contain_text("So be it.")
         expect_complete(tab)
     assert guarded.lines() == []
@@ -203,7 +203,7 @@ def test_a_call_is_allowed_without_scripts(visit: OpenBrowser, guarded: Diary) -
     asked.get_by_role("button", name="Allow once").click()
     while answer(page).get_attribute("data-status") == "pending":
         page.reload()
-    expect(answer(page)).to_contain_text("You allowed this call.")
+    expect(answer(page)).to_contain_text("You allowed this.")
     expect(answer(page)).to_contain_text("So be it.")
 
 
@@ -211,6 +211,6 @@ def test_a_stop_while_a_call_waits_says_that_it_did_not_run(page: Page, guarded:
     expect(begin_call(guarded, page)).to_be_visible()
     field(page).press("Escape")
     expect(answer(page)).to_have_attribute("data-status", "stopped")
-    expect(answer(page)).to_contain_text("The answer ended before this call was allowed. It did not run.")
+    expect(answer(page)).to_contain_text("The answer ended before this was allowed. It was not done.")
     expect(page.get_by_role("form", name="Permission for a tool")).to_have_count(0)
     assert guarded.lines() == []

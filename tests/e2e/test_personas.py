@@ -37,7 +37,7 @@ def test_the_count_follows_what_is_written(page: Page) -> None:
     count = page.locator("#count")
     expect(count).to_contain_text("≈ 0 tokens")
     page.get_by_label("Instructions", exact=True).fill("word " * 500)
-    expect(count).to_contain_text("≈ 500 tokens · 1 % of the 128,000 of scripted · estimated")
+    expect(count).to_contain_text("≈ 500 tokens · under 1 % of what scripted can read at once")
     page.get_by_label("Instructions", exact=True).fill("One")
     expect(count).to_contain_text("≈ 1 token ·")
 

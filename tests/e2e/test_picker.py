@@ -77,7 +77,9 @@ def test_a_file_that_would_cross_the_line_cannot_be_chosen_and_says_by_how_much(
     expect(choice(sheet, "more.txt").get_by_role("button")).to_be_enabled()
     choose(sheet, "most.txt")
     expect(choice(sheet, "more.txt").get_by_role("button")).to_be_disabled()
-    expect(choice(sheet, "more.txt").locator(".why-not")).to_have_text(f"{2 * size - line:,} tokens over the line")
+    expect(choice(sheet, "more.txt").locator(".why-not")).to_have_text(
+        f"Too long by {-(-100 * (2 * size - line) // line):,} %"
+    )
     expect(choice(sheet, "little.txt").get_by_role("button")).to_be_enabled()
 
 

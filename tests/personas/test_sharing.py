@@ -12,6 +12,7 @@ from accounts.models import May, PeopleGroup, Role, User
 from core.errors import ProductError
 from personas import services
 from personas.models import Persona, PersonaShare
+from personas.sharing.roles import role_of
 from personas.sharing.services import change_share, groups_to_choose, hand_over, remove_share, share
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +53,7 @@ def code(act: Callable[..., object], **given: object) -> str:
 
 def allowed(user: User, persona: Persona) -> dict[str, str]:
     """What comes of each act, by its code; empty where it would be carried out."""
-    found = services.role_of(user, persona)
+    found = role_of(user, persona)
     assert Persona.objects.visible_to(user).filter(pk=persona.pk).exists() == (found is not None)
     assert Persona.objects.editable_by(user).filter(pk=persona.pk).exists() == (found in (Role.EDITOR, Role.OWNER))
     fields = {"instructions": uuid4().hex}
@@ -83,7 +84,7 @@ def test_of_several_roles_the_strongest_counts(
     for role in of_groups:
         group = group_of(binh, olga)
         share(user=olga, persona=persona, group=group.pk, role=role)
-    assert services.role_of(binh, persona) == expected
+    assert role_of(binh, persona) == expected
     edits = "" if expected in (Role.EDITOR, Role.OWNER) else "not_owner" if expected else "not_found"
     owns = "" if expected == Role.OWNER else edits or "not_owner"
     assert allowed(binh, persona) == {
@@ -147,7 +148,7 @@ def test_owners_hand_over_and_keep_it_as_owners(olga: User, binh: User, persona:
     assert code(hand_over, user=binh, persona=persona, share=row.pk) == "not_owner"
     handed = hand_over(user=olga, persona=persona, share=row.pk)
     assert (handed.owner, handed.name) == (binh, "Legal (2)")
-    assert services.role_of(olga, handed) == Role.OWNER
+    assert role_of(olga, handed) == Role.OWNER
     group = share(user=binh, persona=handed, group=group_of(binh).pk)
     assert code(hand_over, user=binh, persona=handed, share=group.pk) == "not_found"
 

@@ -1,8 +1,8 @@
 """A model server that does what a test's script says, over real HTTP, in OpenAI's and Anthropic's protocols.
 
 A script is `{"steps": [step, ...]}` or one step (`script.Step` lists the fields). It is chosen by the model's name
-(`scripted:NAME`, registered with `set_script` or `POST /control/scripts/NAME`) or by a line `script: {json}` in the
-newest user message that has one. Without a script the answer is `DEFAULT_TEXT`.
+(`scripted:NAME` or NAME itself, registered with `set_script` or `POST /control/scripts/NAME`) or by a line
+`script: {json}` in the newest user message that has one. Without a script the answer is `DEFAULT_TEXT`.
 """
 
 import asyncio

@@ -160,10 +160,11 @@ def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> 
         return Chosen("title", 0, _title(messages))
     model = str(body.get("model", ""))
     summarises = SUMMARY_FORM in str(body.get("system") or message_text(messages[0] if messages else {}))
-    if summarises and not model.startswith(MODEL_PREFIX):
+    name = model.removeprefix(MODEL_PREFIX)
+    by_name = name != model or name in scripts
+    if summarises and not by_name:
         return _summary(message_text(messages[-1]))
-    if model.startswith(MODEL_PREFIX):
-        name = model.removeprefix(MODEL_PREFIX)
+    if by_name:
         if name not in scripts:
             raise LookupError(name)
         # What a user message says right after a tool's result is a reminder, not the question.

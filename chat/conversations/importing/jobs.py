@@ -34,6 +34,7 @@ from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right
 from core.requests import get_or_404
 from files.services import require_room
+from files.storage import unavailable
 
 STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
@@ -48,8 +49,8 @@ logger = logging.getLogger(__name__)
 
 
 def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
-    """Raises `right_missing` (403), `file_too_large` (413), `storage_full` (429), and `import_running` (429) while one
-    is under way."""
+    """Raises `right_missing` (403), `file_too_large` (413), `storage_full` (429), `storage_unavailable` (503), and
+    `import_running` (429) while one is under way."""
     require(user, May.UPLOAD)
     if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
         most = f"{settings.MAX_UPLOAD_BYTES / 1_000_000:,.0f} MB"
@@ -59,7 +60,10 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
     with transaction.atomic():
         _require_turn(user)
         require_room(user, size)
-        blob = default_storage.save(f"{PLACE}/{pk}", content)
+        try:
+            blob = default_storage.save(f"{PLACE}/{pk}", content)
+        except OSError as error:
+            raise unavailable(error) from error
         job = Import.objects.create(pk=pk, owner=user, name=name[:255] or "export", blob=blob, size=size)
         record(user=user, action="conversation.imported", row=job, changes={"bytes": size})
         transaction.on_commit(partial(enqueue, "chat.tasks.import_conversations", job.pk))

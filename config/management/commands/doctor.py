@@ -11,9 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import redis
 from django.conf import settings
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import DatabaseError, connection, models
 from kombu.exceptions import KombuError
@@ -63,6 +66,7 @@ def findings() -> Iterator[Finding]:
         _encodings,
         _readers,
         _programs,
+        _storage,
         _redis,
         _broker,
         _mail,
@@ -199,6 +203,25 @@ def _broker() -> Iterator[Finding]:
 
 
 _MEND_MAIL = "Correct EMAIL_URL, as in smtps://user:password@mail.example.org:465."
+
+
+def _storage() -> Iterator[Finding]:
+    """An object is written, read and deleted."""
+    where = settings.STORAGE_URL.partition("?")[0].rpartition("@")[2] or str(settings.MEDIA_ROOT)  # without keys
+    content = uuid4().hex.encode()
+    try:
+        name = default_storage.save(f"doctor/{uuid4()}", ContentFile(content))
+        with default_storage.open(name) as stored:
+            whole = stored.read() == content
+        default_storage.delete(name)
+    except OSError as error:
+        mend = "Set STORAGE_URL, and the keys of the bucket, to a place that this process may write and read."
+        yield Finding("fail", "Storage of files", f"{where} cannot be written and read ({error})", mend)
+        return
+    if whole:
+        yield Finding("ok", "Storage of files", f"{where} can be written and read")
+    else:
+        yield Finding("fail", "Storage of files", f"{where} gives back something else", "Look at its server.")
 
 
 def _mail() -> Iterator[Finding]:

@@ -1,0 +1,98 @@
+"""What one process counts for Prometheus: it tells its own numbers, and whoever reads them adds up.
+
+A web process tells them at `/metrics`, a worker at a port of its own (`METRICS_PORT`). So nothing is shared: no files
+that outlive a process, as Prometheus' client has for forks, and no trip to Redis for each token. Labels are names of
+views, models, servers and codes; no text, person or address is one.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from hmac import compare_digest
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from django.conf import settings
+from django.db import connection
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_created_metrics, make_wsgi_app
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+LONG = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+REQUESTS = Histogram(
+    "glasshouse_request_seconds",
+    "Requests, and how long until each was answered, or its stream began.",
+    ["view", "method", "status"],
+    buckets=SHORT,
+)
+STREAMS = Gauge("glasshouse_open_streams", "Sockets and streams of events that are open at this process.")
+WRITTEN = Gauge("glasshouse_turns_written", "Answers that this process is writing now.")
+TURNS = Counter("glasshouse_turns_ended", "Answers that have ended here, by status.", ["status"])
+FIRST_TOKEN = Histogram(
+    "glasshouse_first_token_seconds", "From asking to the first token, by model.", ["model"], buckets=LONG
+)
+STOPS = Histogram("glasshouse_stop_seconds", "From asking to stop to the end of the answer.", buckets=SHORT)
+TOKENS = Counter("glasshouse_tokens", "Tokens of answers as providers count them.", ["model", "kind"])
+CALLS = Counter(
+    "glasshouse_model_calls",
+    "Calls of models, by server, model and outcome: answered, or the code of the error.",
+    ["server", "model", "outcome"],
+)
+
+logger = logging.getLogger(__name__)
+
+
+class _Pool(Collector):
+    """The process's pool of connections to the database."""
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        return ()  # else it would be collected once when this module loads, and the pool opened before its time
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        name, meaning = "glasshouse_database_connections", "Connections of this process, and who waits for one."
+        family = GaugeMetricFamily(name, meaning, labels=["state"])
+        pool = connection.pool  # type: ignore[attr-defined]  # the stubs know no pool
+        found = pool.get_stats() if pool is not None else {}
+        for state in ("pool_size", "pool_available", "requests_waiting"):
+            family.add_metric([state], found.get(state, 0))
+        yield family
+
+
+REGISTRY.register(_Pool())
+
+
+def may_read(authorization: str) -> bool:
+    """Whether the header has the scrape token (`METRICS_TOKEN`); never while there is none."""
+    scheme, _, token = authorization.partition(" ")
+    wanted = settings.METRICS_TOKEN
+    return bool(wanted) and scheme.lower() == "bearer" and compare_digest(token.strip().encode(), wanted.encode())
+
+
+def serve() -> None:
+    """Tells the numbers of a worker at `METRICS_PORT`, on a thread, to whoever has the scrape token."""
+    if not settings.METRICS_PORT:
+        return
+    try:
+        server = make_server("", settings.METRICS_PORT, _guarded, handler_class=_Quiet)
+    except OSError as error:
+        logger.error("METRICS_PORT %s cannot be opened, so numbers are missing: %s", settings.METRICS_PORT, error)
+        return
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+
+
+_told: Callable[..., Iterable[bytes]] = make_wsgi_app()
+
+
+def _guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    if may_read(environ.get("HTTP_AUTHORIZATION", "")):
+        return _told(environ, start_response)
+    start_response("401 Unauthorized", [("Content-Type", "text/plain"), ("WWW-Authenticate", "Bearer")])
+    return iter([b"Send the scrape token, METRICS_TOKEN, as a bearer token.\n"])
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: it is asked every few seconds."""

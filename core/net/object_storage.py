@@ -1,0 +1,63 @@
+"""Django's storage in a bucket of S3, or of what speaks its protocol (MinIO, Garage, Ceph, SeaweedFS)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from storages.backends.s3 import S3Storage
+
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 30, 3
+IN_MEMORY = 5_000_000  # bytes of an object that is read; more wait on disk
+
+
+class StorageAway(OSError):
+    """The server of the bucket does not answer, or refuses."""
+
+
+class ObjectStorage(S3Storage):  # type: ignore[misc]
+    """Without `access_key` and `secret_key` those of the environment, or of the machine's role, are used."""
+
+    def __init__(self, **options: Any) -> None:
+        style = {"addressing_style": "path"} if options.get("endpoint_url") else {}
+        config = Config(
+            s3=style,
+            signature_version="s3v4",
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=READ_SECONDS,
+            retries={"max_attempts": ATTEMPTS, "mode": "standard"},
+            # Servers other than Amazon's often know no checksums but those of the protocol's first version.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        own = {"default_acl": None, "file_overwrite": True, "max_memory_size": IN_MEMORY, "client_config": config}
+        super().__init__(**own, **options)
+
+    def _save(self, name: str, content: Any) -> str:
+        with _told():
+            return str(super()._save(name, content))
+
+    def _open(self, name: str, mode: str = "rb") -> Any:
+        with _told():
+            return super()._open(name, mode)
+
+    def exists(self, name: str) -> bool:
+        with _told():
+            return bool(super().exists(name))
+
+    def delete(self, name: str) -> None:
+        with _told():
+            super().delete(name)
+
+    def listdir(self, name: str) -> Any:
+        with _told():
+            return super().listdir(name)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise StorageAway(f"{type(error).__name__}: {error}") from error

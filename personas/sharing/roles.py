@@ -1,0 +1,51 @@
+"""Who may see, change and own a persona: by themselves, by their groups, or since everybody has it."""
+
+from uuid import UUID
+
+from accounts.models import EDITING, Role, User, strongest
+from core.errors import NotFound, ProductError
+from core.permissions import has_right
+from core.requests import get_or_404
+from personas.models import Persona, PersonaShare
+
+
+def visible_persona(user: User, pk: UUID | str) -> Persona:
+    """Raises `NotFound` for a persona that is not there or that this user may not use."""
+    rows = Persona.objects.visible_to(user).select_related("owner", "budget_profile", "model__provider")
+    return get_or_404(rows, pk, "persona")
+
+
+def role_of(user: User, persona: Persona) -> Role | None:
+    """The strongest that this person has by themselves and by their groups; None where they do not see it."""
+    if persona.owner_id == user.pk:
+        return Role.OWNER
+    mine = getattr(persona, "mine", None)  # of a list, with one query for all
+    if mine is None:
+        mine = PersonaShare.objects.of(user).filter(persona=persona)
+    given = {share.role for share in mine}
+    return strongest(given | ({Role.READER} if persona.visibility == Persona.Visibility.WORKSPACE else set()))
+
+
+def may_change(user: User, persona: Persona) -> bool:
+    return role_of(user, persona) in EDITING or has_right(user, "change", persona)
+
+
+def may_own(user: User, persona: Persona) -> bool:
+    return role_of(user, persona) == Role.OWNER or has_right(user, "change", persona)
+
+
+def require_editor(*, user: User, persona: Persona) -> None:
+    """Raises `NotFound` for who does not see it, and `not_owner` (403)."""
+    if may_change(user, persona):
+        return
+    if role_of(user, persona) is None:
+        raise NotFound("persona")
+    sentence = "You can use this persona but not change it. Duplicate it and change the copy, or ask its owner."
+    raise ProductError("not_owner", sentence, status=403)
+
+
+def require_owner(*, user: User, persona: Persona) -> None:
+    """One of its owners, or an administrator with the right to change personas. Raises as `require_editor`."""
+    require_editor(user=user, persona=persona)
+    if not may_own(user, persona):
+        raise ProductError("not_owner", "Only the owner of this persona can do this. Ask them.", status=403)

@@ -1,0 +1,85 @@
+"""Files in a bucket, on a server that speaks S3's protocol."""
+
+import logging
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from django.core.files.storage import default_storage
+from moto.server import ThreadedMotoServer
+from pytest_django.fixtures import Settings
+
+from chat.conversations.importing.jobs import sweep
+from config import service_urls
+from config.embedded.paths import StartError
+from config.management.commands.doctor import _storage
+from files import storage
+from files.models import File
+from tests.application import Application
+from tests.chat.documents import upload
+from tests.conftest import Person
+from tests.product import free_port
+
+KEYS = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """Its address; it has a bucket `ours`."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    running = ThreadedMotoServer("127.0.0.1", free_port())
+    running.start()
+    address = f"http://127.0.0.1:{running._port}"
+    boto3.client("s3", endpoint_url=address, region_name="us-east-1", **KEYS).create_bucket(Bucket="ours")
+    yield address
+    running.stop()
+
+
+@pytest.fixture
+def bucket(s3: str, settings: Settings) -> None:
+    use(settings, s3)
+
+
+def use(settings: Settings, s3: str) -> None:
+    settings.STORAGE_URL = f"s3://key:secret@ours/workspace?endpoint={s3}&region=us-east-1"
+    settings.STORAGES = {**settings.STORAGES, "default": service_urls.storage(settings.STORAGE_URL)}
+
+
+def test_a_file_is_stored_read_given_back_and_deleted_there(
+    bucket: None, application: Application, person: Person
+) -> None:
+    name = upload(person, "far.md", b"# Far away\n\nFrom a bucket.")
+    assert name["status"] == "ready"
+    file = File.objects.get(pk=name["id"])
+    with storage.local_path(file) as path:
+        assert path.read_bytes() == b"# Far away\n\nFrom a bucket."
+    assert person.caller.http.get(f"files/{file.pk}/content/").content == b"# Far away\n\nFrom a bucket."
+    assert storage.sweep(file.sha256[:2]) == 0 and default_storage.exists(str(file.blob))
+    sweep()
+    assert person.caller.http.delete(f"files/{file.pk}/").status_code == 204
+    assert not default_storage.exists(str(file.blob))
+
+
+def test_doctor_uses_it_and_says_nothing_of_its_keys(bucket: None, s3: str, settings: Settings) -> None:
+    [found] = _storage()
+    assert (found.state, found.detail) == ("ok", "ours/workspace can be written and read")
+    use(settings, s3.replace("127.0.0.1", "127.0.0.1:1/"))
+    [found] = _storage()
+    assert found.state == "fail" and "secret" not in found.detail
+
+
+def test_a_server_that_is_away_is_told_in_words(application: Application, person: Person, settings: Settings) -> None:
+    use(settings, "http://127.0.0.1:1")
+    answer = person.caller.http.post("files/", files={"file": ("a.txt", b"text")})
+    assert (answer.status_code, answer.json()["code"]) == (503, "storage_unavailable")
+
+
+@pytest.mark.parametrize("url", ["ftp://ours", "s3://", "s3://ours?acl=public-read", "file://srv/files", "file:///"])
+def test_an_address_of_another_kind_is_refused(url: str) -> None:
+    with pytest.raises(StartError, match="STORAGE_URL"):
+        service_urls.storage(url)
+
+
+def test_a_directory_is_named_by_its_path() -> None:
+    assert service_urls.uploads("file:///srv/our%20files") == "/srv/our files"
+    assert service_urls.storage("file:///srv/files") == service_urls.storage("")
