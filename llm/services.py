@@ -172,14 +172,17 @@ def available(model: Model, after: Model | None = None, allowed: Collection[UUID
     return next((row for row in rows if outage_of(row) is None), rows[0] if rows else None)
 
 
-async def with_fallbacks(model: Model, ask: Callable[[Model, float | None], Awaitable[Said]]) -> Said:
-    """What `ask` returns of the model or, where that is not available, of a fallback. Raises the last one's error.
+async def with_fallbacks(
+    model: Model, ask: Callable[[Model, float | None], Awaitable[Said]], allowed: Collection[UUID] | None = None
+) -> Said:
+    """What `ask` returns of the model or, where that is not available, of a fallback, of those that are `allowed` as in
+    `available`. Raises the last one's error.
 
     `ask` also gets the seconds of silence after which the next one is to be asked; None where there is none.
     """
-    asked = await on_database(available, model) or model
+    asked = await on_database(available, model, None, allowed) or model
     while True:
-        following = await on_database(available, model, asked)
+        following = await on_database(available, model, asked, allowed)
         try:
             return await ask(asked, PATIENCE if following is not None else None)
         except ModelError as error:

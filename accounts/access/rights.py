@@ -3,6 +3,11 @@ protocol and tools ask here, and nowhere else.
 
 Nobody is exempt, superusers neither: who may change groups can put themselves into one. What a person may change in the
 admin is another matter, see `core.permissions`.
+
+What is asked of a model for a person goes to those that they may use, fallbacks too: answers, runs, titles, and
+summaries that the conversation's model writes. What an administrator names for all is the workspace's own choice, which
+nobody needs a right to: a budget profile's model for summaries, those that judge citations and read pages, and what
+stands in for them.
 """
 
 import math

@@ -5,6 +5,7 @@ import logging
 from functools import partial
 from uuid import UUID
 
+from accounts.access.rights import NO_RIGHTS, Rights, rights_of
 from chat.models import Conversation, ModelCall, Turn
 from chat.models.conversation_state import list_changed
 from chat.models.summary import marks_on
@@ -40,12 +41,12 @@ def claim(conversation_id: UUID) -> UUID | None:
 
 async def write(turn_id: UUID) -> None:
     """Asks the turn's model for a title. When it has none to give, the automatic one stays."""
-    turn, texts = await on_database(_turn, turn_id)
-    if turn is None or turn.model is None:
+    turn, texts, rights = await on_database(_turn, turn_id)
+    if turn is None or turn.model is None or not rights.uses_model(turn.model.pk):
         return
     try:
         async with asyncio.timeout(TIMEOUT):
-            said = await with_fallbacks(turn.model, partial(_ask, turn, texts))
+            said = await with_fallbacks(turn.model, partial(_ask, turn, texts), rights.models)
     except (ProductError, TimeoutError) as error:
         logger.info("no title for conversation %s: %s", turn.conversation_id, error or "it took too long")
         return
@@ -80,9 +81,10 @@ async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -
     return "" if said.unread else said.text
 
 
-def _turn(turn_id: UUID) -> tuple[Turn | None, Texts]:
+def _turn(turn_id: UUID) -> tuple[Turn | None, Texts, Rights]:
     related = ("conversation", "user_message", "answer", "model__provider")
-    return Turn.objects.select_related(*related).filter(pk=turn_id).first(), rules_at().texts
+    turn = Turn.objects.select_related(*related).filter(pk=turn_id).first()
+    return turn, rules_at().texts, rights_of(turn.conversation.owner_id) if turn is not None else NO_RIGHTS
 
 
 def _store(conversation: Conversation, title: str) -> bool:

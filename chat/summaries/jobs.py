@@ -6,7 +6,7 @@ bounds until the next turn asks again.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
@@ -71,8 +71,8 @@ async def run(job_id: UUID) -> UUID | None:
     try:
         with background.heartbeat(SummaryJob.objects.live().filter(pk=job.pk)):
             async with asyncio.timeout(TIMEOUT):
-                writer = await on_database(_writer, job)
-                await with_fallbacks(writer, partial(_carry_out, job))
+                writer, allowed = await on_database(_writer, job)
+                await with_fallbacks(writer, partial(_carry_out, job), allowed)
     except asyncio.CancelledError:
         await asyncio.shield(on_database(fail, job.pk, "summary_interrupted", "The server stopped while writing it."))
         raise
@@ -163,12 +163,13 @@ def decided_for(job: SummaryJob) -> TurnContext:
     return base_context(user=owner, model=model or model_for(scope.persona, owner), scope=scope)
 
 
-def _writer(job: SummaryJob) -> Model:
-    """The model that an administrator named for summaries while it is usable, else the conversation's."""
+def _writer(job: SummaryJob) -> tuple[Model, Collection[UUID] | None]:
+    """The model that an administrator named for summaries while it is usable, with any fallback, since it is the
+    workspace's choice; else the conversation's, with those that its person may use."""
     decided = decided_for(job)
     chosen = decided.profile.summary_model_id
     named = Model.objects.usable().filter(pk=chosen).first() if chosen else None
-    return named or decided.model
+    return (named, None) if named is not None else (decided.model, decided.rights.models)
 
 
 def store(work: Work, written: Summary, told: Sequence[writing.Piece], *, last: bool) -> Summary | None:

@@ -12,8 +12,9 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils.translation import override
 
+from accounts.models import PeopleGroup
 from chat.conversations import titles
-from chat.models import Message, StepReasoning, Summary, Turn
+from chat.models import Message, ModelCall, StepReasoning, Summary, SummaryJob, Turn
 from chat.summaries.services import summarise_now
 from core.background import submit
 from core.errors import ModelError
@@ -264,6 +265,26 @@ def test_titles_and_summaries_are_written_by_the_fallback_too(person: Person, ma
     summarise_now(user=person.user, conversation=conversation)
     summary = until(lambda: Summary.objects.filter(conversation=conversation).first(), "the summary is written")
     assert summary.model_name == other.name
+
+
+def test_a_fallback_that_one_may_not_use_is_never_asked(person: Person, make: Make) -> None:
+    model = make(url=DOWN, fallback=make())
+    everyone, full = PeopleGroup.objects.filter(everyone=True), PeopleGroup.of_everyone()
+    everyone.get().allowed_models.set([model])
+    everyone.update(all_models=False)
+    try:
+        turn = asked(person, model)
+        assert (turn.status, turn.answer.error_code, turn.fallback_reason) == ("failed", "provider_unreachable", "")
+        Message.objects.filter(pk=turn.answer_id).update(parts=[{"type": "text", "text": "Said."}])
+        submit(titles.write(turn.pk)).result(WAIT)
+        conversation = past(person.user, 30, words=300, model=model)
+        summarise_now(user=person.user, conversation=conversation)
+        jobs = SummaryJob.objects.filter(conversation=conversation, status="failed")
+        until(jobs.first, "the summary fails")
+        assert not ModelCall.objects.filter(person=person.user).exists()
+    finally:
+        everyone.update(all_models=full.all_models)
+        everyone.get().allowed_models.clear()
 
 
 @pytest.mark.parametrize("pieces", [0, 2])
