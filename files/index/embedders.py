@@ -1,11 +1,12 @@
 """What turns texts into vectors of length 1: the bundled word vectors, or any OpenAI-compatible `/embeddings`."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from core.background import submit
 from core.crypto import LOST, is_lost
 from core.errors import ModelError
 from files.models import Embedder
+from llm.models.workspace import Kept
 from llm.providers import OPENAI_URL, errors
 
 Vector = npt.NDArray[np.float32]
@@ -40,6 +42,15 @@ def active_embedder() -> Embedder:
     if not Embedder.objects.filter(active=True).exists():
         Embedder.objects.filter(name=BUNDLED_NAME).update(active=True)
     return Embedder.objects.get(active=True)
+
+
+def embedders_of(ids: Collection[UUID], version: UUID | None) -> list[Embedder]:
+    """The rows of these as they were at this version of the workspace or later."""
+    rows = _KEPT.at(version)
+    return [rows[pk] for pk in sorted(ids) if pk in rows]
+
+
+_KEPT = Kept(lambda: Embedder.objects.in_bulk())
 
 
 def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> Client:

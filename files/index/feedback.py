@@ -8,14 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from django.db import connection
 from django.db.models import QuerySet
 
-from files.index.embedders import Vector
 from files.index.language import readable
 from files.index.ranking import Collection, Postings, Words, idf_of, postings, saturated
-from files.models import Chunk, Embedder, File
+from files.models import Chunk, File
 
 FEWEST = 100  # visible chunks; among fewer, the best ones are nearly all there are
 BEST, WORDS = 5, 20  # chunks that are listened to, and words that they add
@@ -40,9 +38,9 @@ class Added:
 
 
 def listened_to(best: Iterable[int]) -> list[Chunk]:
-    """The rows of the best chunks, with the names and languages of their files, and with their vectors."""
+    """The rows of the best chunks, with the names and languages of their files."""
     rows = Chunk.objects.filter(pk__in=list(best)).select_related("file")
-    names = ("heading", "table_head", "text", "embedder", "embedding", "file__name", "file__language")
+    names = ("heading", "table_head", "text", "file__name", "file__language")
     return list(rows.only(*names))
 
 
@@ -95,11 +93,3 @@ def _candidates(
     for pk, lexeme, frequency in found:
         weights[languages[pk], lexeme] += counts[pk] * saturated(frequency, lengths[pk], average)
     return dict(sorted(weights.items(), key=lambda each: (-each[1], each[0]))[:CANDIDATES])
-
-
-def middle(best: Iterable[Chunk], embedder: Embedder) -> Vector | None:
-    """The direction in which the best chunks lie; None where they have no vectors."""
-    vectors = [np.asarray(chunk.embedding, dtype=np.float32) for chunk in best if chunk.embedder_id == embedder.pk]
-    mean = np.mean(vectors, axis=0) if vectors else np.zeros(1, dtype=np.float32)
-    length = float(np.linalg.norm(mean))
-    return mean / np.float32(length) if length else None

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from django.core.exceptions import EmptyResultSet
 from django.db import connection, transaction
-from django.db.models import Aggregate, BinaryField, F, Func, IntegerField, QuerySet, Sum, TextField, Value
+from django.db.models import Aggregate, BinaryField, F, Func, IntegerField, QuerySet, TextField, Value
 from django.db.models.functions import Cast
 from pgvector import Vector as PgVector
 from pgvector.django import CosineDistance, HalfVectorField
 
-from files.index.embedders import Vector
+from files.index.embedders import Vector, embedders_of
 from files.index.indexing import LARGEST_INDEXED
 from files.index.language import SIMPLE, readable
 from files.models import Chunk, Embedder, File, Posting
@@ -34,8 +35,26 @@ LOOKED_AT = 8
 ENTRY = np.dtype([("chunk", ">i8"), ("frequency", ">u2"), ("length", ">u2")])
 
 TWO_DISTANCES = """
-SELECT id, embedding <=> %s::vector, embedding <=> %s::vector FROM files_chunk
-WHERE id = ANY(%s) AND embedder_id = %s AND embedding IS NOT NULL
+WITH middle AS MATERIALIZED (
+    SELECT avg(embedding) AS vector FROM files_chunk WHERE id = ANY(%(best)s) AND embedder_id = %(embedder)s
+)
+SELECT id, embedding <=> %(vector)s::vector, embedding <=> middle.vector FROM files_chunk, middle
+WHERE id = ANY(%(chunks)s) AND embedder_id = %(embedder)s AND embedding IS NOT NULL AND middle.vector IS NOT NULL
+"""
+
+ASKED = """
+WITH searched AS (
+    SELECT language, sum(indexed_chunks) AS chunks, sum(indexed_words) AS words FROM files_file
+    WHERE id IN ({seen}) AND indexed_chunks > 0 GROUP BY language
+)
+SELECT language, chunks, words, query.at, query.lexeme, query.positions[1],
+    (SELECT version FROM llm_workspaceversion),
+    ARRAY(SELECT id FROM files_embedder AS one WHERE EXISTS (SELECT FROM files_chunk WHERE embedder_id = one.id))
+FROM searched LEFT JOIN LATERAL (
+    SELECT given.at, found.lexeme, found.positions
+    FROM unnest(%s::text[]) WITH ORDINALITY AS given (text, at),
+        unnest(to_tsvector(language::regconfig, given.text)) AS found
+) AS query ON true
 """
 
 Words = Mapping[str, Mapping[str, int]]
@@ -50,31 +69,50 @@ class Collection:
     words: int
     languages: tuple[str, ...]
 
-    @classmethod
-    def of(cls, files: QuerySet[File]) -> "Collection":
-        seen = File.objects.filter(pk__in=files.values("pk"), indexed_chunks__gt=0).order_by()
-        rows = list(seen.values_list("language").annotate(Sum("indexed_chunks"), Sum("indexed_words")))
-        return cls(sum(row[1] for row in rows), sum(row[2] for row in rows), tuple(sorted(row[0] for row in rows)))
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is searched in, the words of each query, and the `embedders` that any chunk has a vector of."""
+
+    collection: Collection
+    words: list[Words]
+    embedders: list[Embedder]
 
 
-def words_of(query: str, languages: Group[str]) -> Words:
-    """For each language the lexemes of the query with their first position, which is the same word in every language.
+def asked(files: QuerySet[File], queries: Sequence[str]) -> Asked:
+    """All that a search knows before it ranks, in one statement. `queries` are what PostgreSQL can store."""
+    try:
+        seen, given = files.order_by().values("pk").query.sql_with_params()
+    except EmptyResultSet:
+        return Asked(Collection(0, 0, ()), [{} for _ in queries], [])
+    with connection.cursor() as cursor:
+        cursor.execute(ASKED.format(seen=seen), [*given, [readable(query) for query in queries]])
+        rows = cursor.fetchall()
+    sizes = {row[0]: (int(row[1]), int(row[2])) for row in rows}
+    languages = tuple(sorted(sizes))
+    chunks, words = (sum(size[at] for size in sizes.values()) for at in (0, 1))
+    collection = Collection(chunks, words, languages)
+    found: list[list[tuple[int, str, str]]] = [[] for _ in queries]
+    for language, _, _, at, lexeme, position, *_ in rows:
+        if at is not None:
+            found[at - 1].append((position, language, lexeme))
+    version, ids = rows[0][6:] if rows else (None, [])
+    return Asked(collection, [_words(each, languages) for each in found], embedders_of(ids, version) if ids else [])
+
+
+def _words(found: list[tuple[int, str, str]], languages: Group[str]) -> Words:
+    """For each language the lexemes of the query with their first position, which is the same word in every language;
+    `found` are these as (position, language, lexeme).
 
     The stop words of the language that has most of them in the query are no words for `simple` either, which has none:
     where a few of its chunks stand among many English ones, “what is the” would seem rare and important.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT name, lexeme, positions FROM unnest(%s::text[]) name, unnest(to_tsvector(name::regconfig, %s))",
-            [list(languages), readable(query)],
-        )
-        rows = sorted(cursor.fetchall(), key=lambda row: min(row[2]))
     words: dict[str, dict[str, int]] = {name: {} for name in languages}
     kept: dict[str, set[int]] = defaultdict(set)
-    for name, lexeme, positions in rows:
-        kept[name].update(positions)
+    for position, name, lexeme in sorted(found):
+        kept[name].add(position)
         if len(words[name]) < MAX_TERMS:
-            words[name][lexeme] = min(positions)
+            words[name][lexeme] = position
     stemmed = [kept[name] for name in languages if name != SIMPLE]
     if SIMPLE in words and stemmed:
         wanted = min(stemmed, key=len)
@@ -181,13 +219,16 @@ def nearest(
 
 
 def two_cosines(
-    embedder: Embedder, vectors: tuple[Vector, Vector], chunks: Group[int]
+    embedder: Embedder, vector: Vector, best: Group[int], chunks: Group[int]
 ) -> dict[int, tuple[float, float]]:
-    """The cosines to both vectors, of those of the chunks that have a vector of this embedder."""
-    one, other = (PgVector(vector).to_text() for vector in vectors)
+    """The cosines to the vector and to the direction in which the `best` chunks lie, of those of the chunks that have a
+    vector of this embedder; none where none of the best has one."""
+    given: dict[str, Any] = {"vector": PgVector(vector).to_text(), "embedder": embedder.pk}
     with connection.cursor() as cursor:
-        cursor.execute(TWO_DISTANCES, [one, other, list(chunks), embedder.pk])
-        return {chunk: (1 - near, 1 - towards) for chunk, near, towards in cursor.fetchall()}
+        cursor.execute(TWO_DISTANCES, {**given, "best": list(best), "chunks": list(chunks)})
+        found = cursor.fetchall()
+    # Vectors that lie opposite to each other have no middle: to that no cosine is a number.
+    return {chunk: (1 - near, 1 - towards) for chunk, near, towards in found if not math.isnan(towards)}
 
 
 def _cosines(rows: "QuerySet[Chunk, tuple[int, float]]") -> dict[int, float]:

@@ -20,13 +20,13 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 from django.db import connection
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import QuerySet
 
 from core.errors import ModelError
 from files.index import feedback, ranking
 from files.index.embedders import HURRIED, Vector, client_of
 from files.index.language import UNSPACED_RUN, readable
-from files.index.ranking import Collection, Words
+from files.index.ranking import Asked, Words
 from files.models import Chunk, Embedder, File, FileText
 
 log = logging.getLogger(__name__)
@@ -105,19 +105,20 @@ def search(*, query: str, files: QuerySet[File], limit: int = 10) -> list[Hit]:
 
 def search_many(*, queries: Sequence[str], files: QuerySet[File], limit: int = 10) -> list[Hit]:
     """Several phrasings of one question: a chunk counts with the best of its scores."""
-    collection = Collection.of(files)
-    asked = [cleaned for query in queries if _WORD.search(cleaned := _cleaned(query))]
+    cleaned = [each for query in queries if _WORD.search(each := _cleaned(query))]
     limit = min(limit, MAX_LIMIT)
-    if not (asked and collection.chunks and limit > 0):
+    if not (cleaned and limit > 0):
+        return []
+    asked = ranking.asked(files, cleaned)
+    if not asked.collection.chunks:
         return []
     scores: dict[int, float] = {}
     cosines: dict[int, float] = {}
     lexemes: dict[str, set[str]] = defaultdict(set)
-    for query in asked:
-        words = ranking.words_of(query, collection.languages)
+    for query, words in zip(cleaned, asked.words, strict=True):
         for language, found in words.items():
             lexemes[language].update(found)
-        for chunk, (score, cosine) in _mixed(query, words, files, collection).items():
+        for chunk, (score, cosine) in _mixed(query, words, files, asked).items():
             scores[chunk] = max(score, scores.get(chunk, 0.0))
             cosines[chunk] = max(cosine, cosines.get(chunk, 0.0))
     best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:limit]
@@ -129,11 +130,12 @@ def _cleaned(query: str) -> str:
     return query[:MAX_QUERY].replace("\0", " ").encode(errors="replace").decode()
 
 
-def _mixed(query: str, words: Words, files: QuerySet[File], collection: Collection) -> dict[int, tuple[float, float]]:
+def _mixed(query: str, words: Words, files: QuerySet[File], asked: Asked) -> dict[int, tuple[float, float]]:
     """(score, cosine) by chunk id, of the union of the two pools."""
+    collection = asked.collection
     entries = ranking.postings(files, words, collection)
     bm25 = ranking.scored(entries, collection, {})
-    meanings = _meanings(query, files, collection.chunks, bm25.best(POOL))
+    meanings = _meanings(query, files, asked, bm25.best(POOL))
     scores = _scores(bm25, meanings)
     if collection.chunks >= feedback.FEWEST and scores:
         order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: feedback.BEST]
@@ -142,7 +144,7 @@ def _mixed(query: str, words: Words, files: QuerySet[File], collection: Collecti
         added = feedback.added(words, entries, counts, best, files, collection)
         bm25 = ranking.scored(added.entries, collection, added.weights)
         for meaning in meanings:
-            meaning.look_again(best, bm25.best(POOL))
+            meaning.look_again(counts, bm25.best(POOL))
         scores = _scores(bm25, meanings)
     cosines = {chunk: cosine for meaning in meanings for chunk, cosine in meaning.cosines.items()}
     return {chunk: (1 / (1 + math.exp(-score)), cosines.get(chunk, 0.0)) for chunk, score in scores.items()}
@@ -157,21 +159,20 @@ class _Meaning:
     cosines: dict[int, float]
     pulled: dict[int, float]
 
-    def look_again(self, best: Sequence[Chunk], also: Sequence[int]) -> None:
-        middle = feedback.middle(best, self.embedder)
-        if middle is None:
+    def look_again(self, best: Group[int], also: Sequence[int]) -> None:
+        both = ranking.two_cosines(self.embedder, self.vector, best, {*self.cosines, *also})
+        if not both:
             return
-        both = ranking.two_cosines(self.embedder, (self.vector, middle), {*self.cosines, *also})
         self.cosines = {at: near for at, (near, _) in both.items()}
         # A cosine to the sum of both, but for its length, which changes no order.
         self.pulled = {at: near + feedback.PULL * towards for at, (near, towards) in both.items()}
 
 
-def _meanings(query: str, files: QuerySet[File], visible: int, also: Sequence[int]) -> list[_Meaning]:
+def _meanings(query: str, files: QuerySet[File], asked: Asked, also: Sequence[int]) -> list[_Meaning]:
     """Of the nearest chunks and of those in `also`, by embedder: while `reembed` is under way there are chunks of two,
     whose cosines do not compare."""
     found: list[_Meaning] = []
-    for embedder in Embedder.objects.filter(Exists(Chunk.objects.filter(embedder=OuterRef("pk")))):
+    for embedder in asked.embedders:
         try:
             vector = client_of(embedder, timeout=HURRIED).embed([query])[0]
         except ModelError as error:
@@ -179,7 +180,7 @@ def _meanings(query: str, files: QuerySet[File], visible: int, also: Sequence[in
             continue
         if vector is None:
             continue
-        cosines = ranking.nearest(files, embedder, vector, also, count=POOL, visible=visible)
+        cosines = ranking.nearest(files, embedder, vector, also, count=POOL, visible=asked.collection.chunks)
         found.append(_Meaning(embedder, vector, cosines, cosines))
     return found
 

@@ -108,17 +108,18 @@ def _row(name: str, value: float, unit: str, limit: float) -> Row:
 
 
 def _rankings(queries: list[str], files: QuerySet[File]) -> Iterator[tuple[str, Callable[[str], object]]]:
-    collection = ranking.Collection.of(files)
+    visible = Chunk.objects.filter(file__in=files).count()
     embedder = active_embedder()
     client = client_of(embedder)
 
     def words(query: str) -> object:
-        return ranking.bm25(files, ranking.words_of(query, collection.languages), collection)
+        asked = ranking.asked(files, [query])
+        return ranking.bm25(files, asked.words[0], asked.collection)
 
     def vectors(query: str) -> object:
         vector = client.embed([query])[0]
         assert vector is not None
-        return ranking.nearest(files, embedder, vector, count=POOL, visible=collection.chunks)
+        return ranking.nearest(files, embedder, vector, count=POOL, visible=visible)
 
     yield "words alone", words
     yield "vectors alone", vectors
