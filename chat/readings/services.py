@@ -7,7 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from itertools import accumulate, groupby
-from uuid import UUID
 
 from django.core.files.base import ContentFile
 from django.db import transaction
@@ -22,11 +21,10 @@ from audit.services import record
 from chat.citations import judging
 from chat.models import Conversation, Reading, ReadingFile, ReadingPart
 from chat.models.conversation_state import visible_conversation
-from chat.models.queries import join_line
 from chat.readings import asking, checking, planning
+from chat.readings.admission import require_turn
 from chat.readings.layout import FileRead, Layout, layout_of
 from chat.readings.planning import Budget, Passage, Plan
-from chat.usage.limits import require_within
 from core.background import enqueue
 from core.errors import NotFound, ProductError
 from core.i18n import dollars
@@ -41,7 +39,6 @@ from llm.types.model_call import Usage
 from personas.services import model_for, rules_at
 from personas.texts import Texts
 
-AT_ONCE = 3  # readings of one person under way
 MOST_FILES = 50  # of one reading
 MOST_NAMES = 255  # characters of the names of all
 LONGEST_NAME = 60  # characters of a file's name above the notes on it
@@ -169,7 +166,7 @@ def start_reading(*, user: User, asked: Asked, calls: int) -> Reading:
     ends, token = [each.end for each in divided.passages], origin().token_id
     lengths = list(accumulate(map(len, divided.texts), initial=0))
     with transaction.atomic():
-        _require_turn(user, token)
+        require_turn(user, token)
         reading = Reading.objects.create(
             person=user,
             conversation=asked.conversation,
@@ -231,7 +228,7 @@ def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: boo
     found = plan_again(reading=reading, only_answer=only_answer)
     _require_agreed(found, calls)
     with transaction.atomic():
-        _require_turn(user, reading.token_id or origin().token_id)
+        require_turn(user, reading.token_id or origin().token_id)
         again = Reading.objects.exclude(status__in=Reading.LIVE).filter(pk=reading.pk)
         state = {"status": Reading.Status.QUEUED, "code": "", "detail": "", "finished": None}
         fields = {**state, **_agreed(found), "asked": 0, "tries": 0, "only_answer": only_answer}
@@ -489,15 +486,6 @@ def as_json(found: Planned) -> dict[str, object]:
 def _takes(each: Planned | FileCost) -> dict[str, object]:
     cost = None if each.cost is None else f"{each.cost:f}"
     return {"input": each.usage.input, "output": each.usage.output, "cost": cost}
-
-
-def _require_turn(user: User, token: UUID | None) -> None:
-    User.objects.select_for_update(no_key=True).get(pk=user.pk)  # two at once come one after the other
-    join_line(user.pk)
-    require_within(user.pk, token, None)
-    if Reading.objects.live().filter(person=user).count() >= AT_ONCE:
-        detail = f"{AT_ONCE} files are being read for you. Wait until one is done, or stop one."
-        raise ProductError("readings_running", detail, status=429, retry_after=30)
 
 
 def _hand_over(reading: Reading) -> None:

@@ -1,0 +1,21 @@
+"""Whether a person may have something read now."""
+
+from uuid import UUID
+
+from accounts.models import User
+from chat.models import Reading
+from chat.models.queries import join_line
+from chat.usage.limits import require_within
+from core.errors import ProductError
+
+AT_ONCE = 3  # readings of one person under way
+
+
+def require_turn(user: User, token: UUID | None) -> None:
+    """In the transaction in which it begins. Raises `readings_running` and `limit_reached` (429)."""
+    User.objects.select_for_update(no_key=True).get(pk=user.pk)  # two at once come one after the other
+    join_line(user.pk)
+    require_within(user.pk, token, None)
+    if Reading.objects.live().filter(person=user).count() >= AT_ONCE:
+        detail = f"{AT_ONCE} files are being read for you. Wait until one is done, or stop one."
+        raise ProductError("readings_running", detail, status=429, retry_after=30)
