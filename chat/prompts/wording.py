@@ -236,8 +236,8 @@ def name_of(source: SourceEntry) -> str:
 def state_of(source: SourceEntry) -> str:
     """How it is there, and why, in words."""
     words = str(STATES[source["state"]])
-    if source["state"] == "shortened" and source.get("cut_from"):
-        words = _("shortened to %(percent)s") % {"percent": percent(source["tokens"] or 0, source["cut_from"])}
+    if source["state"] == "shortened" and (whole := source.get("cut_from")):
+        words = _("shortened to %(percent)s") % {"percent": percent(source["tokens"] or 0, whole)}
     if source["state"] == "stubbed" and source["kind"] == "file":
         words = _("only named")
     if reason := source.get("reason"):

@@ -15,6 +15,7 @@ from chat.citations.support import Reason
 from chat.models import Reading, ReadingPart
 from chat.readings import services
 from chat.readings.pages import ReadingView
+from chat.usage.services import Figures
 from core.requests import MoneyField, SentenceField, pages, posts, valid
 
 
@@ -94,7 +95,7 @@ class CoverageSerializer(serializers.Serializer[Any]):
     files = FileReadSerializer(many=True)
 
 
-class ReadingSpentSerializer(serializers.Serializer[dict[str, Any]]):
+class ReadingSpentSerializer(serializers.Serializer[Figures]):
     calls = serializers.IntegerField()
     input = serializers.IntegerField()
     output = serializers.IntegerField()

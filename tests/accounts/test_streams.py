@@ -11,15 +11,18 @@ import redis
 from django.conf import settings
 from django.db.models import QuerySet
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 from websockets.exceptions import ConnectionClosed
 
 from accounts import realtime
-from accounts.models import ApiToken, Session, User
+from accounts.models import ApiToken, OpenIDIdentity, Session, User
 from accounts.services import revoke_tokens
 from chat.models import Turn
 from chat.turns.services import stop_turn
+from tests.accounts.openid_browser import row_of, sign_in
+from tests.accounts.openid_provider import providing
 from tests.application import Application
 from tests.chat.ag_ui import run_input
 from tests.conftest import Person
@@ -69,9 +72,11 @@ class Opened:
             assert not any(end in line for line in lines for end in ENDS), kind
 
 
-def by_session(person: Person) -> tuple[Client, dict[str, str]]:
-    client = Client()
-    client.force_login(person.user)
+def by_session(person: Person, client: Client | None = None) -> tuple[Client, dict[str, str]]:
+    """Of a `client` that is signed in already, or of a new one."""
+    if client is None:
+        client = Client()
+        client.force_login(person.user)
     session = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
     return client, {"Cookie": f"{session}; {settings.CSRF_COOKIE_NAME}={CSRF}", "X-CSRFToken": CSRF}
 
@@ -121,6 +126,20 @@ def test_everything_open_ends_with_the_session(
         end(person, browser)
         opened.cut_off()
     assert Turn.objects.filter(conversation_id=opened.place).count() < 2
+
+
+def test_everything_open_ends_when_the_provider_signs_out(application: Application, person: Person) -> None:
+    with providing() as there, ExitStack() as stack:
+        row = row_of(there)
+        OpenIDIdentity.objects.create(user=person.user, issuer=row.issuer, subject=there.person["sub"])
+        there.person["sid"] = "one"
+        browser, headers = by_session(person, sign_in(there, row)[0])
+        opened = Opened(application, person, headers, stack)
+        token = {"logout_token": there.logout_token(sub=there.person["sub"], sid="one")}
+        assert Client().post(reverse("openid-sign-out", args=[row.pk]), token).status_code == 200
+        opened.cut_off()
+        row.delete()
+    assert browser.get("/settings/").status_code == 302
 
 
 @pytest.mark.parametrize("end", OF_TOKENS.values(), ids=OF_TOKENS)

@@ -222,20 +222,27 @@ def test_a_program_of_openais_protocol_waits_for_eight(application: Application,
     assert found.count <= 8, [each.shortened for each in found.before]
 
 
+def only(*names: str) -> Following:
+    return Following(**{name: name in names for name in Following._fields})
+
+
 def test_what_may_follow_in_a_conversation_is_told_from_its_rows(owner: User, model: Model) -> None:
     turn = queued(owner, model, titled=True)
     place = turn.conversation
-    assert following(uuid4()) == Following(*[False] * 6)
-    assert following(place.pk) == Following(False, False, False, False, False, line=True)
+    assert following(uuid4()) == only()
+    assert following(place.pk) == only("line")
     NextMessage.objects.create(conversation=place, text="And then?")
-    assert following(place.pk) == Following(True, False, False, False, False, True)
+    assert following(place.pk) == only("line", "message")
     task = create_task(actor=Actor(owner), new=NewTask("A task"))
     Run.objects.create(owner=owner, task=task, conversation=place, status="waiting", heartbeat=timezone.now())
     SummaryJob.objects.create(conversation=place)
     Task.objects.filter(pk=task.pk).update(draft=Task.Draft.DUE)
     Conversation.objects.update(titled=False)
-    assert following(place.pk) == Following(*[True] * 6)
-    assert following(Conversation.objects.create(owner=owner).pk) == Following(False, False, False, True, True, True)
+    assert following(place.pk) == only("message", "run", "summary", "draft", "title", "line")
+    assert following(Conversation.objects.create(owner=owner).pk) == only("draft", "title", "line")
+    Conversation.objects.filter(pk=place.pk).update(leaf=turn.answer_id)
+    Turn.objects.filter(pk=turn.pk).update(status=Turn.Status.INTERRUPTED)
+    assert following(place.pk) == only("message", "run", "summary", "draft", "title", "interrupted")
 
 
 def test_an_answer_ends_once(owner: User, model: Model) -> None:

@@ -22,8 +22,8 @@ from chat.turns import rights
 from core.errors import NotFound
 from files.models import File
 from llm.models import Model, Provider
-from personas import services as personas
 from personas.models import Persona, PersonaShare
+from personas.sharing import roles as persona_roles
 from projects.models import Invitation, Membership, Project, ProjectFile, roles
 from tests.config.addresses import addresses
 
@@ -197,7 +197,7 @@ def test_what_the_role_says_is_what_happens(place: Place, who: str) -> None:
     own, of_groups, expected = PEOPLE[who]
     person = place.person(own, of_groups)
     order = [None, *Role]
-    assert personas.role_of(person, place.persona) == expected == role_in(place.project, person)
+    assert persona_roles.role_of(person, place.persona) == expected == role_in(place.project, person)
     client, wrong = Client(raise_request_exception=False), []
     client.force_login(person)
     filled = dict(place.addresses())

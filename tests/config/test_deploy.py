@@ -1,0 +1,88 @@
+"""What `deploy/` names is what there is: variables, commands, queues, values of the chart, times."""
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+from django.conf import settings
+
+from core.background import QUEUES
+from tests.config.test_operations import ELSEWHERE, READ
+
+DEPLOY = Path(settings.BASE_DIR) / "deploy"
+CHART = DEPLOY / "helm" / "glasshouse"
+OF_OTHERS = {
+    "PIP_DISABLE_PIP_VERSION_CHECK",
+    "PATH",
+    "HOME",
+    "PYTHONUNBUFFERED",
+    "PYTHONDONTWRITEBYTECODE",
+    "DOMAIN",
+    "UPSTREAM",
+}
+BESIDE = 120  # seconds that DRAIN_SECONDS is by default
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+COMPOSE: Any = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+VALUES: Any = yaml.safe_load((CHART / "values.yaml").read_text())
+TEMPLATES = "".join(path.read_text() for path in sorted((CHART / "templates").iterdir()))
+UNIT_TEXTS = "".join(unit.read_text() for unit in UNITS)
+CONTAINER = (DEPLOY / "Containerfile").read_text()
+
+
+def test_every_variable_is_one_of_the_settings() -> None:
+    known = set(READ.findall((settings.BASE_DIR / "config" / "settings.py").read_text())) | ELSEWHERE | OF_OTHERS
+    named = {
+        *re.findall(r"^([A-Z_]+)=", (DEPLOY / "glasshouse.env.example").read_text(), re.M),
+        *re.findall(r"^Environment=([A-Z_]+)=", UNIT_TEXTS, re.M),
+        *re.findall(r"(?:^ENV|^   ) ?(?:.*?\s)??([A-Z_]+)=", CONTAINER, re.M),
+        *VALUES["env"],
+        *re.findall(r"\{name: ([A-Z_]+),", TEMPLATES),
+        *(name for each in COMPOSE["services"].values() for name in each.get("environment", {})),
+    }
+    assert {"SECRET_KEY", "DRAIN_SECONDS", "METRICS_PORT", "DATA_DIR"} <= named
+    assert named - known == set()
+
+
+def test_every_command_starts_something_and_all_queues_have_a_worker_everywhere() -> None:
+    compose = " ".join(str(each.get("command", "")) for each in COMPOSE["services"].values())
+    chart = re.sub(r'[" ]+', " ", TEMPLATES)
+    for text in (compose, chart, UNIT_TEXTS):
+        assert set(re.findall(r"-Q (\w+)", text)) == set(QUEUES)
+        modules = {*re.findall(r"python -m ([\w.]+)", text), *re.findall(r"-A ([\w.]+)", text)}
+        assert modules == {"config.web", "config", "config.beat"}
+        assert all(importlib.util.find_spec(module) for module in modules)
+    commands = {path.stem for path in Path(settings.BASE_DIR).glob("*/management/commands/*.py")}
+    assert set(re.findall(r"manage\.py (\w+)", compose + TEMPLATES + CONTAINER)) <= commands | {
+        "migrate",
+        "collectstatic",
+    }
+
+
+def test_whoever_stops_a_process_waits_until_it_has_drained() -> None:
+    waits = [int(each) for each in re.findall(r"TimeoutStopSec=(\d+)", UNIT_TEXTS)]
+    waits += [
+        int(each["stop_grace_period"][:-1]) for each in COMPOSE["services"].values() if "stop_grace_period" in each
+    ]
+    assert len(waits) == len(UNITS) + 5 and min(waits) > BESIDE == settings.DRAIN_SECONDS == VALUES["drainSeconds"]
+
+
+def test_the_chart_uses_the_values_that_it_has() -> None:
+    for used in set(re.findall(r"\.Values((?:\.\w+)+)", TEMPLATES)):
+        found = VALUES
+        for name in used.split(".")[1:]:
+            found = found[name]
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == _version()
+
+
+def test_the_image_has_all_apps_and_is_not_run_by_root() -> None:
+    roots = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
+    copied = set(re.findall(r"^COPY (\w+) ", CONTAINER, re.M))
+    assert copied == {*roots, "locale", "static", "templates"}
+    assert re.findall(r"^USER (\S+)", CONTAINER, re.M) == ["10001"]
+
+
+def _version() -> str:
+    return str(tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text())["project"]["version"])
