@@ -7,6 +7,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from chat.models import Turn
+from chat.realtime.events import FRAMES
 from tests.conftest import Person
 from tests.product import Caller, Product
 from tests.sockets import socket_of
@@ -105,7 +106,7 @@ def test_somebody_elses_turn_is_not_found_and_closes_with_4403(
     product: Product, person: Person, stranger: Person
 ) -> None:
     turn = person.caller.ask("Mine.", {"text": "secret answer"})
-    for frame in (
+    frames: list[dict[str, Any]] = [
         {"type_": "subscribe", "turn": turn["id"], "after_seq": 0},
         {"type_": "stop", "turn": turn["id"]},
         {"type_": "watch", "conversation": turn["conversation"]},
@@ -113,7 +114,10 @@ def test_somebody_elses_turn_is_not_found_and_closes_with_4403(
         {"type_": "subscribe", "turn": "nonsense"},
         {"type_": "continue", "message": turn["message"]},
         {"type_": "regenerate", "message": turn["message"]},
-    ):
+        {"type_": "mark", "message": turn["message"], "mark": "pinned"},
+    ]
+    assert {frame["type_"] for frame in frames} == {*FRAMES} - {"ping"}
+    for frame in frames:
         with socket_of(product, stranger) as socket:
             socket.send(**frame)
             assert socket.receive()["code"] == "not_found"
