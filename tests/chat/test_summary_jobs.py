@@ -186,8 +186,8 @@ def test_a_turn_full_of_tool_results_is_no_reason_to_summarise(application: Appl
     result = {"section": "current", "source": "r", "role": "tool", "tokens": 1_400, "state": "full"}
     assert call["used"] + result["tokens"] > 1_500  # the ceiling
     heavy: Any = {**call, "used": call["used"] + 1_400, "messages": [*call["messages"], result]}
-    assert due.job_after(context, heavy, ended.user_message_id, "Found.") is None
-    assert due.job_after(context, heavy, ended.user_message_id, f"Found: {FILLER * 5}") is not None
+    assert due.job_after(context, heavy, ended, "Found.") is None
+    assert due.job_after(context, heavy, ended, f"Found: {FILLER * 5}") is not None
 
 
 def test_a_file_that_only_its_name_is_sent_of_counts_as_that(
