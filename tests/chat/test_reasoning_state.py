@@ -188,6 +188,17 @@ def test_a_program_that_runs_the_tools_itself_does_not_cost_the_model_what_it_th
 
 
 @pytest.mark.product
+def stop_what_goes_on(person: Person, place: str) -> None:
+    """An interrupted answer goes on by itself, and its model hangs again."""
+
+    def is_idle() -> bool:
+        for turn in Turn.objects.filter(conversation=place, status__in=Turn.LIVE):
+            person.caller.http.post(f"turns/{turn.pk}/stop/")
+        return bool(person.caller.get(f"conversations/{place}/")["state"] == "idle")
+
+    until(is_idle, "nothing is written any more")
+
+
 def test_conversations_go_on_after_a_worker_was_killed_between_two_calls(
     product: Product, workspace: Workspace, person: Person
 ) -> None:
@@ -209,6 +220,7 @@ def test_conversations_go_on_after_a_worker_was_killed_between_two_calls(
     workspace.model.forget()
     for name, (model, where, turn) in begun.items():
         assert person.caller.ended(turn["id"], seconds=90)["status"] == "interrupted"
+        stop_what_goes_on(person, where)
         answered(person, where, model)
         refused = [each for each in workspace.model.requests() if each.status == 400]
         # The new worker has to find out the protocol of this one again.

@@ -177,7 +177,7 @@ def test_a_text_is_written_with_its_preview_and_the_built_in_one_brought_back(ad
     expect(page.get_by_text("There is no placeholder {when} in this text.")).to_be_visible()
     page.get_by_label("Text").fill(mine)
     expect(page.locator("mark")).to_have_text(mine)
-    expect(page.get_by_text("estimated")).to_be_visible()
+    expect(page.get_by_text("≈")).to_be_visible()
     no_fault(admin)
     admin.press(page.get_by_role("button", name="Save", exact=True))
     expect(page.locator(".lead")).to_contain_text(f"by {person.username}")
@@ -206,7 +206,7 @@ def test_a_project_is_made_with_members_and_a_file_and_handed_over(admin: Look, 
     )
     for number, each in enumerate(names):
         admin.press(page.get_by_text("Add another Member"))
-        choose(admin, page.locator("#memberships-group .select2-selection").nth(number), each)
+        choose(admin, page.locator("#memberships-group .field-user .select2-selection").nth(number), each)
     no_fault(admin)
     admin.press(page.get_by_role("button", name="Save", exact=True))
     row = page.get_by_role("row").filter(has_text=name)
