@@ -192,7 +192,7 @@ def stop_what_goes_on(person: Person, place: str) -> None:
     """An interrupted answer goes on by itself, and its model hangs again."""
 
     def is_idle() -> bool:
-        for turn in Turn.objects.filter(conversation=place, status__in=Turn.LIVE):
+        for turn in Turn.objects.filter(conversation_id=place, status__in=Turn.LIVE):
             person.caller.http.post(f"turns/{turn.pk}/stop/")
         return bool(person.caller.get(f"conversations/{place}/")["state"] == "idle")
 
