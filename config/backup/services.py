@@ -80,9 +80,9 @@ def restore(source: Path, say: Say) -> None:
     _begin(manifest, rows, kept)
     say(f"{objects.copy_in(source / 'objects'):,} objects are copied into the storage.")
     if "migrated" not in _done():
-        say("The tables are made.")
         call_command("migrate", interactive=False, verbosity=0)
         _note("migrated")
+        say("The tables are made.")
     if "stripped" not in _done():
         with transaction.atomic():
             _note("stripped", [[each.name, each.of, each.definition, each.key] for each in tables.strip([STATE])])
