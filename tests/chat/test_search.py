@@ -245,7 +245,7 @@ def test_an_excerpt_has_the_words_of_an_answer_and_not_its_marks() -> None:
 
 
 def read_by(user: User, query: str) -> int:
-    """How many messages the index gives to a search."""
+    """How many messages the index gives to a search, each time that the plan asks it."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
         given = "SELECT pg_stat_get_xact_tuples_returned('message_owned_words'::regclass)"
@@ -263,7 +263,8 @@ def test_what_others_wrote_is_not_read_by_a_search(user: User, query: str, own: 
         past(User.objects.create_user(name), 10, parts=text)
     saying(user, "everywhere third")
     saying(user, "everywhere")
-    assert read_by(user, query) == own
+    # By its statistics the planner asks the index once, or once for each of the two conversations of this person.
+    assert read_by(user, query) in (own, 2 * own)
     assert len(search(user=user, query=query).hits) == own
 
 
