@@ -88,21 +88,8 @@ def with_a_million() -> list[dict[str, Any]]:
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
     wanted = wanted or [
-        *(
-            "context",
-            "rendering",
-            "traces",
-            "plan",
-            "replay",
-            "files",
-            "page",
-            "looks",
-            "turn",
-            "hanging",
-            "shares",
-            "search",
-        ),
-        *("messages", "retrieval"),
+        *("context", "rendering", "traces", "plan", "replay", "files", "page", "looks", "turn", "hanging", "shares"),
+        *("search", "messages", "retrieval"),
     ]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
