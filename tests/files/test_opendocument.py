@@ -75,6 +75,9 @@ def test_a_chart_gives_its_numbers_and_a_picture_what_it_is_said_to_show(read: R
     assert result.notes == ["Pictures that were left out: 1."]
 
 
+HEAD = r"\ansi\ansicpg1252\uc1{\fonttbl{\f0\fcharset0 A;}{\f1\fcharset204 B;}{\f2\fcharset128 C;}}"
+
+
 def rich(body: str) -> str:
     return "".join(text_of(f"{{\\rtf1{HEAD}\\f0 {body}}}".encode("latin-1")))
 
