@@ -10,8 +10,8 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
+from django.db.models.functions import Now
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from accounts.models.workspace import workspace_at
@@ -61,7 +61,7 @@ def unread() -> list[UUID]:
     """Some of those that nobody is reading; a file whose reader died twice is marked failed."""
     dead = silent(_at(File.Status.PROCESSING))
     _give_up(dead.filter(attempt__gte=MAX_READS))
-    dead.update(status=File.Status.UPLOADED, heartbeat=timezone.now() - STALE_AFTER)
+    dead.update(status=File.Status.UPLOADED, heartbeat=Now() - STALE_AFTER)
     return _first(silent(_at(File.Status.UPLOADED), UNCLAIMED_AFTER))
 
 
@@ -132,6 +132,9 @@ def _outcome(file: File) -> bool:
         return _fail(file, error.code, error.sentence)
     except FileNotFoundError:
         return _fail(file, "lost", LOST)
+    except storage.Unavailable as error:
+        logger.warning("file %s waits: %s", file.pk, error)
+        return _put_back(file)
     return _store(file, extracted)
 
 
@@ -148,6 +151,13 @@ def _recogniser(file: File) -> Recogniser:
 def _recognising(file: File, number: int, count: int) -> None:
     """What is said of the file while pages of it are recognised, each of which takes seconds."""
     claimed(file).filter(status=File.Status.PROCESSING).update(error=f"Recognising text: page {number} of {count}.")
+
+
+def _put_back(file: File) -> bool:
+    """It waits for the sweeper, and this was none of the times that it may be read. Returns that there is no text."""
+    ours = claimed(file).filter(status=File.Status.PROCESSING)
+    ours.update(status=File.Status.UPLOADED, attempt=F("attempt") - 1, heartbeat=Now())
+    return False
 
 
 @transaction.atomic
@@ -189,7 +199,7 @@ def _store(file: File, extracted: Extracted) -> bool:
             error="\n".join(extracted.notes),
             encoding=extracted.encoding,
             chunker=chunking.VERSION,
-            heartbeat=timezone.now() if chunks else None,  # without one, the sweeper has nothing to do here
+            heartbeat=Now() if chunks else None,  # without one, the sweeper has nothing to do here
         )
         if done:
             if extracted.shown:

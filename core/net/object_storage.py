@@ -39,8 +39,12 @@ class ObjectStorage(S3Storage):  # type: ignore[misc]
             return str(super()._save(name, content))
 
     def _open(self, name: str, mode: str = "rb") -> Any:
+        """What is read is here when this returns: later nobody would say in words that the server is away."""
         with _told():
-            return super()._open(name, mode)
+            found = super()._open(name, mode)
+            if "r" in mode:
+                _ = found.file
+            return found
 
     def exists(self, name: str) -> bool:
         with _told():
