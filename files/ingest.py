@@ -53,6 +53,8 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
             if file and _read(file):
                 yield file.pk
             wanted = _next_waiting()
+    except storage.Unavailable as error:  # the others would fare no better
+        logger.warning("files wait to be read: %s", error)
     finally:
         _slots.release()
 
@@ -111,10 +113,16 @@ def _next_waiting() -> UUID | None:
 
 
 def _read(file: File) -> bool:
-    """Whether the file has text now. What is not the file's fault is logged, and the sweeper tries again."""
+    """Whether the file has text now. What is not the file's fault is logged, and the sweeper tries again.
+
+    Raises `storage.Unavailable`; the file is put back then.
+    """
     try:
         with heartbeat(claimed(file)):
             return _outcome(file)
+    except storage.Unavailable:
+        _put_back(file)
+        raise
     except Exception:
         logger.exception("file %s could not be read", file.pk)
         return False
@@ -132,9 +140,6 @@ def _outcome(file: File) -> bool:
         return _fail(file, error.code, error.sentence)
     except FileNotFoundError:
         return _fail(file, "lost", LOST)
-    except storage.Unavailable as error:
-        logger.warning("file %s waits: %s", file.pk, error)
-        return _put_back(file)
     return _store(file, extracted)
 
 
@@ -153,11 +158,10 @@ def _recognising(file: File, number: int, count: int) -> None:
     claimed(file).filter(status=File.Status.PROCESSING).update(error=f"Recognising text: page {number} of {count}.")
 
 
-def _put_back(file: File) -> bool:
-    """It waits for the sweeper, and this was none of the times that it may be read. Returns that there is no text."""
+def _put_back(file: File) -> None:
+    """It waits for the sweeper, and this was none of the times that it may be read."""
     ours = claimed(file).filter(status=File.Status.PROCESSING)
     ours.update(status=File.Status.UPLOADED, attempt=F("attempt") - 1, heartbeat=Now())
-    return False
 
 
 @transaction.atomic

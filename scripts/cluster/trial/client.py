@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -35,8 +35,10 @@ class Client:
         self._session, self._url = session, f"{company.url}/api/v1/"
         self.asked: list[Asked] = []
 
-    async def call(self, method: str, path: str, body: Any = None, *, what: str = "", data: Any = None) -> Any:
-        """The JSON of an answer of 2xx, else None. `data`: a form instead of JSON."""
+    async def call(
+        self, method: str, path: str, body: Any = None, *, what: str = "", data: Any = None, sent: Sequence[float] = ()
+    ) -> Any:
+        """The JSON of an answer of 2xx, else None. `data`: a form instead of JSON, all of it `sent` at that time."""
         begun, status, found, code = time.monotonic(), 0, None, ""
         given: dict[str, Any] = {"data": data} if data is not None else {"json": body} if method != "GET" else {}
         try:
@@ -48,6 +50,7 @@ class Client:
                     code, found = str((found or {}).get("code", "")) if isinstance(found, dict) else "", None
         except BROKEN:
             status = 0
+        begun = sent[-1] if sent else begun
         self.asked.append(Asked(what or f"{method} {path}", begun, time.monotonic() - begun, status, code))
         return found
 
