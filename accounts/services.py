@@ -20,6 +20,7 @@ from accounts.models import AdminRecord, ApiToken, May, Session, User
 from accounts.models.workspace import all_languages, workspace_at
 from audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
+from core.holds import is_held
 from core.permissions import has_right, require_right, require_store
 
 MAX_NAME = 100
@@ -287,8 +288,16 @@ def require_deletable(user: AbstractUser, person: User) -> None:
     require_right(user, "delete", person)
     require_rank(user, person)
     require_another_admin(person)
-    if person.legal_hold:
-        sentence = "This person is under a legal hold. Take that away first."
+    require_no_hold(person)
+
+
+def require_no_hold(person: User) -> None:
+    """Raises `legal_hold` (409) where a hold keeps the person or something that would go with them."""
+    if is_held(person):
+        sentence = (
+            "This person, a conversation of theirs, or one that has a file of theirs, is under a legal hold. "
+            "Take that away first."
+        )
         raise ProductError("legal_hold", sentence, status=409)
 
 

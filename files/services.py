@@ -19,6 +19,7 @@ from accounts.models import Limit, May, User
 from audit.services import record
 from core.background import enqueue
 from core.errors import NotFound, ProductError
+from core.holds import require_free
 from core.locks import lock
 from core.requests import get_or_404
 from files import ingest, passwords, storage
@@ -112,9 +113,10 @@ def clean_name(name: str) -> str:
 
 
 def delete(*, user: User, file: File) -> None:
-    """The text and chunks go with the row, the bytes with the last row that has them."""
+    """The text and chunks go with the row, the bytes with the last row that has them. Raises `legal_hold` (409)."""
     _require_owner(user, file)
     with transaction.atomic():
+        require_free(file)
         # Locked first: a worker that is adding rows to the file gets done before they are collected for deletion.
         if File.objects.select_for_update().filter(pk=file.pk).exists():
             transaction.on_commit(partial(storage.release, file.sha256))

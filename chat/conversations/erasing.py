@@ -21,6 +21,7 @@ from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation,
 from chat.readings import services as readings
 from chat.realtime.event_stream import forget
 from core.errors import ProductError
+from core.holds import free
 from core.permissions import require_store
 from files.models import File
 from files.services import delete as delete_file
@@ -97,13 +98,9 @@ def hold(*, user: AbstractUser, conversation: Conversation, held: bool) -> None:
         record(user=user, action="conversation.held" if held else "conversation.released", row=conversation)
 
 
-def is_held(conversation: Conversation) -> bool:
-    return conversation.legal_hold or conversation.owner.legal_hold
-
-
 def _free() -> QuerySet[Conversation]:
     """What is under no legal hold."""
-    return Conversation.objects.filter(legal_hold=False, owner__legal_hold=False).select_related("owner")
+    return free(Conversation.objects.select_related("owner"))
 
 
 @transaction.atomic

@@ -16,11 +16,12 @@ from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
 from audit.services import record
-from chat.conversations.erasing import erase, is_held, require_lasting
+from chat.conversations.erasing import erase, require_lasting
 from chat.models import Conversation, Message, Tag, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
 from core.errors import NotFound, ProductError
+from core.holds import is_held
 from core.requests import get_or_404, identifier
 from llm.models import Model
 from personas.models import Persona

@@ -27,6 +27,7 @@ from chat.realtime.event_stream import threaded
 from chat.turns.admission import admit, tokens_given
 from chat.turns.submit import begin_answers
 from core.errors import ProductError
+from core.holds import free
 from files import services
 from files.models import File
 from llm.models import Model
@@ -167,13 +168,12 @@ def forget_old() -> None:
     if not days:
         return
     before = timezone.now() - timedelta(days=days)
-    free = Conversation.objects.filter(legal_hold=False, owner__legal_hold=False)
-    ended = free.filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
+    ended = free(Conversation.objects.all()).filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
     old = ended.filter(updated__lt=before)
     while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH]):
         images = list(File.objects.filter(attachments__message__conversation__in=batch).distinct())
         Conversation.objects.filter(pk__in=batch).delete()
         unused = File.objects.filter(pk__in=[file.pk for file in images], attachments=None, project_entries=None)
-        for file in unused.select_related("owner"):
+        for file in free(unused).select_related("owner"):
             if is_picture(file.name, file.sha256):
                 services.delete(user=file.owner, file=file)

@@ -15,6 +15,7 @@ from django.utils import timezone
 from accounts.models import User
 from accounts.realtime import News, tell
 from core.errors import ProductError
+from core.holds import require_free
 from projects.models import codes
 from projects.models.task import CodeSeries, Task, TaskChange
 from projects.planner import drafts
@@ -141,7 +142,10 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
 
 @transaction.atomic
 def delete(*, actor: Actor, task: Task) -> None:
-    """With its checklist. The tasks below stay, without a parent; the history stays, and no code is given again."""
+    """With its checklist. The tasks below stay, without a parent; the history stays, and no code is given again.
+
+    Raises `legal_hold` (409).
+    """
     check_person(actor, "deletes")
     row = _locked(actor, task)
     for child in row.children.exclude(level=Task.Level.ITEM).select_related("parent"):
@@ -257,6 +261,7 @@ def _write(actor: Actor, row: Task, changes: Mapping[str, Any]) -> None:
 
 
 def _remove(actor: Actor, rows: Sequence[Task]) -> None:
+    require_free(*rows)
     _record(actor, [(row, "deleted", row.title, "") for row in rows])
     Task.objects.filter(pk__in=[row.pk for row in rows]).delete()
 
