@@ -14,13 +14,13 @@ from django.utils import timezone
 
 from accounts.access.authentication import token_digest
 from accounts.access.delegation import is_last_admin, require_held, require_rank
+from accounts.access.holds import is_held
 from accounts.access.rights import require
 from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
 from accounts.models import AdminRecord, ApiToken, May, Session, User
 from accounts.models.workspace import all_languages, workspace_at
 from audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
-from core.holds import is_held
 from core.permissions import has_right, require_right, require_store
 
 MAX_NAME = 100

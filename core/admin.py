@@ -35,7 +35,6 @@ from audit.origin import origin
 from audit.services import record
 from audit.words import WORDS
 from core import i18n
-from core.holds import require_free
 
 HISTORY_PAGE = 100  # acts of a row on a page of its history
 MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
@@ -242,7 +241,6 @@ class RowAdmin(ModelAdmin):
 
     @transaction.atomic
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        require_free(obj)
         record(user=acting(request), action=f"{self.kind}.deleted", row=obj, name=self._name(obj))
         obj.delete()
 

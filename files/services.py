@@ -13,13 +13,13 @@ from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
+from accounts.access.holds import require_free
 from accounts.access.rights import require
 from accounts.limits.holding import most_at_once
 from accounts.models import Limit, May, User
 from audit.services import record
 from core.background import enqueue
 from core.errors import NotFound, ProductError
-from core.holds import require_free
 from core.locks import lock
 from core.requests import get_or_404
 from files import ingest, passwords, storage

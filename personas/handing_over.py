@@ -5,9 +5,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.access.delegation import require_rank
+from accounts.access.holds import require_movable
 from accounts.models import User
 from core.errors import ProductError
-from core.holds import require_movable
 from core.locks import lock
 from core.permissions import require_right
 from personas.models import Persona

@@ -11,11 +11,11 @@ from django.db import transaction
 from django.db.models import Max, Q
 from django.utils import timezone
 
+from accounts.access.holds import require_free
 from accounts.access.rights import models_of, require
 from accounts.models import May, User, Workspace
 from audit.services import changed, record, record_saved, stored
 from core.errors import ProductError
-from core.holds import require_free
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
 from core.requests import get_or_404

@@ -8,10 +8,10 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from accounts.access.delegation import require_rank
+from accounts.access.holds import require_movable
 from accounts.models import User
 from audit.services import record
 from core.errors import ProductError
-from core.holds import require_movable
 from core.permissions import require_right
 from files.models import File
 from personas.handing_over import hand_over_personas

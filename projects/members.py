@@ -5,11 +5,11 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import require_movable
 from accounts.models import PeopleGroup, Role, User
 from accounts.realtime import News, tell
 from audit.services import record
 from core.errors import ProductError
-from core.holds import require_movable
 from core.permissions import has_right, require_right
 from core.requests import identifier, or_404
 from projects.handing_over import files_of_project

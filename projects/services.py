@@ -10,11 +10,11 @@ from django.db import transaction
 from django.db.models import F, Max, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import require_free
 from accounts.models import User
 from accounts.realtime import News, tell
 from audit.services import changed_fields, record
 from core.errors import NotFound, ProductError
-from core.holds import require_free
 from core.permissions import has_right, require_right
 from core.requests import identifier, or_404
 from core.text import unix_lines

@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import free
 from accounts.models import PeopleGroup, User
 from accounts.models.workspace import workspace_at
 from audit.services import record
@@ -21,7 +22,6 @@ from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation,
 from chat.readings import services as readings
 from chat.realtime.event_stream import forget
 from core.errors import ProductError
-from core.holds import free
 from core.permissions import require_store
 from files.models import File
 from files.services import delete as delete_file

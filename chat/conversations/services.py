@@ -12,6 +12,7 @@ from django.db import models, transaction
 from django.db.models import Count, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import is_held
 from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
@@ -21,7 +22,6 @@ from chat.models import Conversation, Message, Tag, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
 from core.errors import NotFound, ProductError
-from core.holds import is_held
 from core.requests import get_or_404, identifier
 from llm.models import Model
 from personas.models import Persona

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.access.holds import free
 from accounts.models import User
 from accounts.models.workspace import workspace_at
 from chat.models import Attachment, Conversation, Message, Turn
@@ -27,7 +28,6 @@ from chat.realtime.event_stream import threaded
 from chat.turns.admission import admit, tokens_given
 from chat.turns.submit import begin_answers
 from core.errors import ProductError
-from core.holds import free
 from files import services
 from files.models import File
 from llm.models import Model

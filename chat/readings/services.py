@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import free, require_free
 from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
@@ -27,7 +28,6 @@ from chat.readings.layout import FileRead, Layout, layout_of
 from chat.readings.planning import Budget, Passage, Plan
 from core.background import enqueue
 from core.errors import NotFound, ProductError
-from core.holds import free, require_free
 from core.i18n import dollars
 from core.permissions import has_right
 from core.requests import get_or_404

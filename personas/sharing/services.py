@@ -4,11 +4,11 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import require_movable
 from accounts.access.rights import require
 from accounts.models import May, PeopleGroup, Role, User, strongest
 from audit.services import record
 from core.errors import NotFound, ProductError
-from core.holds import require_movable
 from core.locks import lock
 from core.permissions import has_right
 from core.requests import get_or_404, identifier

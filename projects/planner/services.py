@@ -12,10 +12,10 @@ from django.db import models, transaction
 from django.db.models import F, Max
 from django.utils import timezone
 
+from accounts.access.holds import require_free
 from accounts.models import User
 from accounts.realtime import News, tell
 from core.errors import ProductError
-from core.holds import require_free
 from projects.models import codes
 from projects.models.task import CodeSeries, Task, TaskChange
 from projects.planner import drafts

@@ -8,9 +8,9 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
+from accounts.access.holds import require_free, require_movable
 from accounts.models import User
 from core.errors import NotFound, ProductError
-from core.holds import require_free, require_movable
 from core.permissions import Action, has_right, require_right
 from core.requests import get_or_404
 from core.text import unix_lines

@@ -20,6 +20,7 @@ from django.db.models import F
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
+from accounts.access.holds import free, require_free
 from accounts.access.rights import require
 from accounts.models import May, User
 from accounts.realtime import News, tell
@@ -31,7 +32,6 @@ from chat.models import Attachment, Conversation, Import, Message
 from chat.models.words import title_from
 from core.background import claim, enqueue, silent
 from core.errors import NotFound, ProductError
-from core.holds import free, require_free
 from core.permissions import Action, has_right
 from core.requests import get_or_404
 from files.services import require_room
