@@ -13,6 +13,7 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils.module_loading import import_string
+from redis.exceptions import RedisError
 
 from accounts.models.workspace import workspace_at
 from accounts.webhooks.services import emit
@@ -34,6 +35,9 @@ READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = "Reading it was cut off twice. Try again; if that fails too, upload it in parts."
 LOST = "Its bytes are gone from the storage. Upload it again."
 
+# What says that the storage, or Redis with the passwords of files, is away: no fault of the file, and no reading of it.
+AWAY = (storage.Unavailable, RedisError)
+
 logger = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(SLOTS)
 
@@ -53,7 +57,7 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
             if file and _read(file):
                 yield file.pk
             wanted = _next_waiting()
-    except storage.Unavailable as error:  # the others would fare no better
+    except AWAY as error:  # the others would fare no better
         logger.warning("files wait to be read: %s", error)
     finally:
         _slots.release()
@@ -115,12 +119,12 @@ def _next_waiting() -> UUID | None:
 def _read(file: File) -> bool:
     """Whether the file has text now. What is not the file's fault is logged, and the sweeper tries again.
 
-    Raises `storage.Unavailable`; the file is put back then.
+    Raises what is `AWAY`; the file is put back then.
     """
     try:
         with heartbeat(claimed(file)):
             return _outcome(file)
-    except storage.Unavailable:
+    except AWAY:
         _put_back(file)
         raise
     except Exception:
