@@ -19,7 +19,7 @@ from scripts.cluster.trial.client import Client
 from tests.scripted_model import expected_text
 
 ANSWERS = 20
-SHORT, LONG = {"tokens": 120, "interval": 0.1, "ttft": 0.2}, {"tokens": 400, "interval": 0.1, "ttft": 0.2}
+SHORT, LONG = {"tokens": 120, "interval": 0.1, "ttft": 0.2}, {"tokens": 250, "interval": 0.1, "ttft": 0.2}
 UPLOADS, RUNS, APPROVALS = 2, 2, 2
 UPLOAD_BYTES, UPLOAD_PIECES, UPLOAD_SECONDS = 400_000, 40, 8.0
 EXCHANGES, SUMMARY_SECONDS = 12, 8.0  # that a summary is written of, and how long that takes
