@@ -2,7 +2,9 @@
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 
 import boto3
 import pytest
@@ -15,6 +17,7 @@ from chat.conversations.importing.jobs import sweep
 from config import service_urls
 from config.embedded.paths import StartError
 from config.management.commands.doctor import _storage
+from core.net.object_storage import ObjectStorage
 from files import ingest, storage
 from files.models import File
 from tests.application import Application
@@ -90,6 +93,19 @@ def test_a_server_that_is_away_uses_up_none_of_the_times_that_a_file_may_be_read
     File.objects.filter(pk=file.pk).update(heartbeat=timezone.now() - timedelta(seconds=11))
     assert file.pk in ingest.unread()
     assert list(ingest.read_waiting(file.pk)) == [file.pk]
+
+
+def test_threads_have_connections_of_their_own_and_share_what_is_dear_to_make() -> None:
+    there = ObjectStorage(bucket_name="ours", endpoint_url="http://127.0.0.1:1", access_key="key", secret_key="secret")
+    gate = Barrier(2)
+
+    def connected(_: int) -> tuple[int, int]:
+        gate.wait()
+        return id(there.connection), id(there._create_session())
+
+    with ThreadPoolExecutor(2) as threads:
+        connections, sessions = zip(*threads.map(connected, range(2)), strict=True)
+    assert len(set(connections)) == 2 and len(set(sessions)) == 1
 
 
 @pytest.mark.parametrize("url", ["ftp://ours", "s3://", "s3://ours?acl=public-read", "file://srv/files", "file:///"])
