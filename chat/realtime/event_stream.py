@@ -23,6 +23,7 @@ from channels.db import database_sync_to_async
 from django.db import transaction
 from django.http import StreamingHttpResponse
 from django.utils.translation import override
+from redis.exceptions import OutOfMemoryError
 
 from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn, tell_group
@@ -40,16 +41,9 @@ PAUSE, LONGEST_PAUSE = 0.0005, 0.010  # seconds between two reads: for each turn
 GATHERED = 0.005  # seconds after what was appended before
 UNANSWERED = 5.0  # seconds over its time after which a blocked read is given up, and for a write
 RETRY_FOR = 20.0  # seconds that a write waits for a Redis that is away, for example restarting
-SOON = 1.0  # seconds after which whoever writes sees to other things, too, and writes again
 QUEUED = "QUEUED"  # the type of what is said of a turn that no worker has room for
 # A Redis that is full takes nothing either, until there is room again.
-CONNECTION_ERRORS = (
-    redis.ConnectionError,
-    redis.TimeoutError,
-    redis.exceptions.OutOfMemoryError,
-    ConnectionError,
-    TimeoutError,
-)
+CONNECTION_ERRORS = (redis.ConnectionError, redis.TimeoutError, OutOfMemoryError, ConnectionError, TimeoutError)
 
 # On a pool of threads, not on the one that Channels shares between all sockets of a process; and the connection goes
 # back to its pool at once, where Django would keep it until the socket or the stream of events is closed.

@@ -61,6 +61,8 @@ from llm.types.tools import Tool
 
 LEFT_AFTER = 0.02  # seconds; of a worker that is killed before, the stream alone knows that it has asked the model
 
+SOON = 1.0  # seconds after which events that Redis has not taken are given to it again, with those since
+
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
 WRITTEN.set_function(lambda: len(_running))
@@ -334,7 +336,7 @@ class _Run:
             self._unpublished += self.answer.drain()
             try:
                 if self._unpublished:
-                    await event_stream.append(self.turn.pk, self._unpublished, event_stream.SOON)
+                    await event_stream.append(self.turn.pk, self._unpublished, SOON)
                 self._unpublished = []
             except event_stream.CONNECTION_ERRORS:
                 if finished:

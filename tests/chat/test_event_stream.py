@@ -19,7 +19,6 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from chat.conversations.services import create_conversation
 from chat.models import Turn
-from chat.realtime import event_stream
 from chat.realtime.event_stream import BATCH, _reader, append, events_of, follow, text_of
 from chat.realtime.events import Event, EventType, Written, written
 from chat.turns import runner
@@ -330,7 +329,7 @@ def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long that lasts; meanwhile its row gets what it says."""
-    monkeypatch.setattr(event_stream, "SOON", 0.01)
+    monkeypatch.setattr(runner, "SOON", 0.01)
     there, port, turn = settings.STREAMS_URL, free_port(), Turn()
     settings.STREAMS_URL = f"redis://127.0.0.1:{port}/0"
 
