@@ -294,6 +294,12 @@ LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
 LOG_FORMAT = env.str("LOG_FORMAT", default="plain")  # or json
 if LOG_FORMAT not in ("plain", "json"):
     raise paths.StartError("LOG_FORMAT must be plain or json.")
+# Whom errors, and whom traces are sent; what of them, and what not, is said in core/logs/sentry.py and tracing.py.
+SENTRY_DSN = service_urls.sentry(env.str("SENTRY_DSN", default=""))
+OTEL_EXPORTER_OTLP_ENDPOINT = service_urls.otlp(env.str("OTEL_EXPORTER_OTLP_ENDPOINT", default=""))
+OTEL_EXPORTER_OTLP_HEADERS = env.str("OTEL_EXPORTER_OTLP_HEADERS", default="")
+OTEL_TRACES_SAMPLER_ARG = env.float("OTEL_TRACES_SAMPLER_ARG", default=1.0)  # the share of traces that is sent
+_handlers = ["console", *(["sentry"] if SENTRY_DSN else [])]
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -301,11 +307,14 @@ LOGGING = {
         "plain": {"()": "core.logs.lines.Formatter", "format": "%(levelname)s %(name)s: %(message)s"},
         "json": {"()": "core.logs.lines.JsonFormatter"},
     },
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "stream": "ext://sys.stderr"}},
-    "root": {"handlers": ["console"], "level": LOG_LEVEL},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "stream": "ext://sys.stderr"},
+        **({"sentry": {"class": "core.logs.sentry.Handler", "dsn": SENTRY_DSN}} if SENTRY_DSN else {}),
+    },
+    "root": {"handlers": _handlers, "level": LOG_LEVEL},
     "loggers": {
-        "django": {"handlers": ["console"], "level": LOG_LEVEL, "propagate": False},
-        "django.server": {"handlers": ["console"], "level": LOG_LEVEL, "propagate": False},
+        "django": {"handlers": _handlers, "level": LOG_LEVEL, "propagate": False},
+        "django.server": {"handlers": _handlers, "level": LOG_LEVEL, "propagate": False},
         "daphne": {"level": "WARNING"},
         "celery": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},

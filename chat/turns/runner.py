@@ -9,6 +9,7 @@ from functools import partial
 from uuid import UUID
 
 from django.db import DatabaseError
+from opentelemetry.trace import SpanKind
 
 from accounts.access.rights import rights_of
 from chat.citations.judging import checked
@@ -37,6 +38,7 @@ from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_even
 from chat.usage.asking import Charge
 from core.background import completed, first_on_database, on_database, persistently
 from core.errors import ModelError, ProductError
+from core.logs import tracing
 from core.logs.context import knowing
 from core.logs.metrics import FIRST_TOKEN, STOPS, TOKENS, TURNS, WRITTEN
 from llm import agent_loop
@@ -92,7 +94,7 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     turn = claimed[0]
     said = {"request_id": turn.request_id, "user_id": turn.conversation.owner_id, "turn_id": turn.pk}
     try:
-        with knowing(said):
+        with knowing(said), tracing.span("answer", SpanKind.CONSUMER, turn_id=str(turn.pk), request_id=turn.request_id):
             await _Run(*claimed).carry_out()
     finally:
         _running.discard(task)
@@ -392,8 +394,9 @@ class _Run:
         return state
 
     def _count(self, ending: Ending) -> None:
-        """For Prometheus."""
+        """For Prometheus, and whoever gets traces."""
         TURNS.labels(ending.status).inc()
+        tracing.note(status=ending.status, code=ending.code)
         if not self.reports:
             return
         model = self.context.model.name
