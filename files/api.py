@@ -65,7 +65,7 @@ class RereadSerializer(serializers.Serializer[dict[str, Any]]):
         allow_blank=True,
         trim_whitespace=False,
         write_only=True,
-        help_text="Of a protected PDF or Office file. It is kept for this reading only.",
+        help_text="Of a protected PDF, file of Office or LibreOffice, or ZIP. It is kept for this reading only.",
     )
 
 

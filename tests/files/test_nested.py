@@ -1,5 +1,6 @@
 """Files in other files, and files behind a password."""
 
+import base64
 import gzip
 import io
 import struct
@@ -30,10 +31,40 @@ def test_a_pdf_whose_password_is_wrong_says_so(read: Read) -> None:
     assert refusal(read, samples.protected_pdf(), password="guess").code == "wrong_password"
 
 
+# Made by Info-ZIP in the old way, and by pyzipper in WinZip's, with the password "tëst 1".
+PKZIP = (
+    "P)h>@3IGWJ005Lad0mU&qf#0G000gE000F5003bwba-^7C!8Dh$kKA#dye52gnBJYgUUExPBw0~2T)4~2#epNQW^jN01f~E08mQ-0v-bj00{s90F"
+    "*j;U5nqNQW^jN01f~E00jU500000009610HlEc0001CE_8TwP)h{{000000RRC2GXMYpO#lD@000"
+)
+WINZIP = (
+    "P)h>@6aWDLV*r#od0hYi001-q0021v000F53jkp*ba-?DnFjy@06|3q2ms2c8aEPGxZm4Nn>w4i*T2Rx^HjkHw~1rv{ig0^C=*j#YB>f^l^ADNf!"
+    "4)Td6JmLiz-k{0Rj{Q6aWDLV*r#od0hYi001-q0021v000F53jhEB00000004ji00000VJ>udbOD(M00IC(MFR)`P)h{{000000RRC2J^%m!VgLX"
+    "D000"
+)
+
+
+@pytest.mark.parametrize(("packed", "said"), [(PKZIP, "An old secret."), (WINZIP, "The secret clause. " * 3)])
+def test_an_archive_opens_with_its_password(read: Read, packed: str, said: str) -> None:
+    content = base64.b85decode(packed)
+    assert refusal(read, content).code == "encrypted"
+    assert refusal(read, content, password="tëst 2").code == "wrong_password"
+    assert read(content, password="tëst 1").text == f"# a.txt\n\n{said.strip()}"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_text_of_libreoffice_opens_with_its_password(read: Read, whole: bool) -> None:
+    plain = samples.open_document("text", "<office:text><text:p>The secret clause.</text:p></office:text>")
+    content = samples.locked_open_document(plain, "tëst 1", whole=whole)
+    assert refusal(read, content).code == "encrypted"
+    assert refusal(read, content, password="tëst 2").code == "wrong_password"
+    result = read(content, password="tëst 1")
+    assert (result.media_type, result.text) == ("application/vnd.oasis.opendocument.text", "The secret clause.")
+
+
 def test_what_cannot_be_opened_with_a_password_is_said_otherwise(read: Read) -> None:
     made = bytearray(samples.archive({"a.txt": "words"}))
     for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        made[made.index(mark) + at] |= 1
+        made[made.index(mark) + at] |= 0x41  # PKWARE's own encryption
     assert refusal(read, bytes(made), password="any").code == "protected"
 
 

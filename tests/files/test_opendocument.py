@@ -75,14 +75,6 @@ def test_a_chart_gives_its_numbers_and_a_picture_what_it_is_said_to_show(read: R
     assert result.notes == ["Pictures that were left out: 1."]
 
 
-def test_a_protected_text_of_libreoffice_says_so(read: Read) -> None:
-    made = samples.open_document("text", "<text:p>x</text:p>")
-    assert (
-        refusal(read, samples.with_member(made, "META-INF/manifest.xml", "<m><encryption-data/></m>")).code
-        == "protected"
-    )
-
-
 HEAD = r"\ansi\ansicpg1252\uc1{\fonttbl{\f0\fcharset0 A;}{\f1\fcharset204 B;}{\f2\fcharset128 C;}}"
 
 

@@ -123,17 +123,23 @@ def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> 
 
 @contextmanager
 def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]]:
-    """The file and its media type; of one that Office protects what the password opens, held in memory."""
+    """The file and its media type; of one that a password protects what it opens, held in memory."""
     try:
         kind = media_type(path, name)
     except ExtractionError as error:
         if error.code != "encrypted" or not password:
             raise
-        with memory.opened(memory.decrypted(path, password)) as opened:
+        with memory.opened(_opened_by(path, password)) as opened:
             yield opened, media_type(opened, name)
     else:
         if kind in (DOC, PPT, XLS) and password:  # which say only inside whether it is protected
-            with memory.opened(memory.decrypted(path, password)) as opened:
+            with memory.opened(_opened_by(path, password)) as opened:
                 yield opened, kind
         else:
             yield path, kind
+
+
+def _opened_by(path: Path, password: str) -> bytes:
+    # Not imported before it is needed: few files are protected.
+    content: bytes = importlib.import_module("files.extraction.nested.unlocking").unlocked(path, password)
+    return content

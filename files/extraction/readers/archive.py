@@ -14,6 +14,7 @@ MAX_MEMBERS = 10_000
 MAX_UNPACKED = 400_000_000  # bytes of all members together
 MAX_RATIO = 200  # unpacked : packed; office documents stay below 50
 SMALL = 20_000_000  # bytes that may unpack at any ratio
+MANIFEST, PACKAGE = "META-INF/manifest.xml", "encrypted-package"  # of an OpenDocument
 _ENCRYPTED = 0x1
 _HEAD = 4_096
 _ENTITIES = re.compile(rb"<!(?:ENTITY|DOCTYPE[^>]*\[)")
@@ -22,33 +23,40 @@ Element = Any  # lxml's own class for elements is private
 
 
 class Archive:
-    """A checked archive. Raises `bomb`, `protected` or `damaged`."""
+    """A checked archive. Raises `bomb` or `damaged`, and `encrypted` unless members may be `locked`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, locked: bool = False) -> None:
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, ValueError, OSError) as error:
             raise ExtractionError("damaged") from error
-        members = self._zip.infolist()
-        unpacked = sum(member.file_size for member in members)
-        packed = sum(member.compress_size for member in members)
-        if len(members) > MAX_MEMBERS or unpacked > MAX_UNPACKED:
+        self.members = self._zip.infolist()
+        unpacked = sum(member.file_size for member in self.members)
+        packed = sum(member.compress_size for member in self.members)
+        if len(self.members) > MAX_MEMBERS or unpacked > MAX_UNPACKED:
             raise ExtractionError("bomb")
         if unpacked > SMALL and unpacked > MAX_RATIO * min(max(packed, 1), path.stat().st_size):
             raise ExtractionError("bomb")
-        if any(member.flag_bits & _ENCRYPTED for member in members):
-            raise ExtractionError("protected")
-        self.names = {member.filename for member in members}
+        if not locked and any(member.flag_bits & _ENCRYPTED for member in self.members):
+            raise ExtractionError("encrypted")
+        self.names = {member.filename for member in self.members}
 
-    def open(self, name: str) -> IO[bytes]:
+    def open(self, name: str, password: bytes = b"") -> IO[bytes]:
         """Python's reader never gives more bytes than the directory promised, so the check above holds for them."""
         if name not in self.names:
             raise ExtractionError("damaged")
-        return self._zip.open(name)
+        return self._zip.open(name, pwd=password or None)
 
     def head(self, name: str) -> bytes:
         with self.open(name) as member:
             return member.read(_HEAD)
+
+    def is_open_document(self) -> bool:
+        return MANIFEST in self.names and self.said().startswith("application/vnd.oasis.opendocument.")
+
+    def said(self) -> str:
+        """The media type that it gives itself, or nothing."""
+        return self.head("mimetype").strip().decode("ascii", "replace") if "mimetype" in self.names else ""
 
     def refuse_entities(self) -> None:
         """No program that writes documents writes XML entities; those who do want them to multiply."""

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from files.extraction.readers.archive import Archive
+from files.extraction.readers.archive import MANIFEST, Archive
 from files.extraction.readers.result import ExtractionError
 from files.extraction.text import encodings, rtf
 
@@ -46,7 +46,6 @@ _PDF_MARK = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1
 _ZIP = b"PK\x03\x04"
 _COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Word 97 and its kin; and what Office wraps a protected file in
 _PROTECTED = "EncryptedPackage".encode("utf-16-le")
-_MANIFEST = "META-INF/manifest.xml"
 _PARTS = {
     "word/document.xml": DOCX,
     "ppt/presentation.xml": PPTX,
@@ -112,7 +111,7 @@ _BY_NAME = {
 
 
 def media_type(path: Path, name: str) -> str:
-    """Raises `unsupported` for what no extractor reads, `encrypted` for a protected Office file."""
+    """Raises `unsupported` for what no extractor reads, `encrypted` for what Office, LibreOffice or ZIP protects."""
     with path.open("rb") as source:
         head = source.read(_HEAD)
     for pattern, kind in _IMAGE_MARKS:
@@ -146,13 +145,13 @@ def _in_archive(path: Path) -> str:
     for part, kind in _PARTS.items():
         if part in archive.names:
             return kind
-    said = archive.head("mimetype").strip().decode("ascii", "replace") if "mimetype" in archive.names else ""
+    said = archive.said()
     if said == EPUB:
         return EPUB
     for kind in OPEN_DOCUMENTS:
         if said in (kind, f"{kind}-template"):
-            if b"encryption-data" in archive.head(_MANIFEST):
-                raise ExtractionError("protected")
+            if MANIFEST in archive.names and archive.tree(MANIFEST).find(".//{*}encryption-data") is not None:
+                raise ExtractionError("encrypted")
             return kind
     if "Index.zip" in archive.names or any(
         name.startswith("Index/") and name.endswith(".iwa") for name in archive.names
