@@ -9,7 +9,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from storages.backends.s3 import S3Storage
 
-CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 30, 3
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 2, 10, 2  # somebody waits, and is told to try again
 IN_MEMORY = 5_000_000  # bytes of an object that is read; more wait on disk
 
 

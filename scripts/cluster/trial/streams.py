@@ -5,6 +5,7 @@ import json
 import re
 import statistics
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 import aiohttp
@@ -19,6 +20,7 @@ COUNT, WITHIN = 300, 1.0  # streams, and the seconds in which they begin
 SAID = f"{COUNT} streams at 50 tokens/s over 2 web processes and 3 workers"
 SCRIPT = {"tokens": 250, "interval": 0.02, "ttft": 0.1}  # 50 tokens a second, for five seconds
 AT_ONCE = 20  # conversations that are made side by side
+WHOLE = "complete"
 LATEST = 1.0  # seconds, of 99 in a hundred events
 DATA = re.compile(rb"^data: (\{.*\})$", re.M)
 
@@ -38,20 +40,21 @@ async def tried(company: Company, session: aiohttp.ClientSession) -> tuple[str, 
     before, begun = _cpu(processes), time.monotonic()
     pieces = await asyncio.gather(*(_stream(company, session, each, n) for n, each in enumerate(places)))
     spent, took = _cpu(processes) - before, time.monotonic() - begun
-    good, in_order, delays = 0, 0, list[float]()
+    ends, in_order, delays = Counter[str](), 0, list[float]()
     for each in pieces:
-        whole, ordered, late = _looked_at(each)
-        good, in_order, delays = good + whole, in_order + ordered, delays + late
+        end, ordered, late = _looked_at(each)
+        ends[end], in_order, delays = ends[end] + 1, in_order + ordered, delays + late
+    others = "".join(f", {count} {end}" for end, count in ends.items() if end != WHOLE)
     delays.sort()
     middle, last = statistics.median(delays or [0.0]), delays[int(0.99 * len(delays))] if delays else 0.0
     load = psutil.getloadavg()[0]
     tokens = COUNT * SCRIPT["tokens"]
     said = (
-        f"{good} complete, {in_order} in order; an event's delay p50 {middle:.2f} s, "
+        f"{ends[WHOLE]} {WHOLE}{others}, {in_order} in order; an event's delay p50 {middle:.2f} s, "
         f"p99 {last:.2f} s; {took:.0f} s in all; {spent / tokens * 1e6:.0f} µs of processor a token in all our "
         f"processes (load of the machine {load:.0f})"
     )
-    return said, good == in_order == COUNT and last <= LATEST
+    return said, ends[WHOLE] == in_order == COUNT and last <= LATEST
 
 
 async def _stream(company: Company, session: aiohttp.ClientSession, place: str, number: int) -> list[Piece]:
@@ -66,8 +69,8 @@ async def _stream(company: Company, session: aiohttp.ClientSession, place: str, 
     return found
 
 
-def _looked_at(pieces: Sequence[Piece]) -> tuple[bool, bool, list[float]]:
-    """Whether the answer is whole, whether its events came in order, and the delay of each with text, in seconds."""
+def _looked_at(pieces: Sequence[Piece]) -> tuple[str, bool, list[float]]:
+    """How the answer came to its end, whether its events came in order, and the delay of each with text, in seconds."""
     arrivals, at = list[tuple[int, float]](), 0
     for when, data in pieces:
         at += len(data)
@@ -80,9 +83,10 @@ def _looked_at(pieces: Sequence[Piece]) -> tuple[bool, bool, list[float]]:
         events.append((arrivals[number][1], json.loads(match[1])))
     texts = [(when, event) for when, event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
     numbers = [event["seq"] for _, event in events if "seq" in event]
-    finished = bool(events) and events[-1][1]["type"] == "RUN_FINISHED"
-    whole = finished and "".join(str(event["delta"]) for _, event in texts) == expected_text(SCRIPT)
-    return whole, numbers == list(range(1, len(numbers) + 1)), [when - float(str(event["ts"])) for when, event in texts]
+    said = "".join(str(event["delta"]) for _, event in texts)
+    last = str(events[-1][1]["type"]) if events else "nothing"
+    end = WHOLE if last == "RUN_FINISHED" and said == expected_text(SCRIPT) else f"with {len(said)} characters, {last}"
+    return end, numbers == list(range(1, len(numbers) + 1)), [when - float(str(event["ts"])) for when, event in texts]
 
 
 def _cpu(processes: Sequence[psutil.Process]) -> float:
