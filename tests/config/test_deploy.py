@@ -11,6 +11,9 @@ import yaml
 from django.conf import settings
 
 from core.background import QUEUES
+from scripts.cluster.nginx import site
+from scripts.cluster.product import command
+from scripts.cluster.trial.faults import FAULTS
 from tests.config.test_operations import ELSEWHERE, READ
 
 DEPLOY = Path(settings.BASE_DIR) / "deploy"
@@ -90,6 +93,17 @@ def test_whoever_serves_static_files_may_read_what_another_has_collected() -> No
     options = import_module("config.settings").STORAGES["staticfiles"]["OPTIONS"]
     assert options == {"file_permissions_mode": 0o644, "directory_permissions_mode": 0o755}
     assert "compileall -q /srv/glasshouse\n" in CONTAINER  # of packages some modules are of Python 2, and fail it
+
+
+def test_the_cluster_starts_what_the_units_start_behind_the_proxy_of_its_file() -> None:
+    units = ("web@", "turns@", "background@", "beat")
+    commands = [" ".join(command(f"glasshouse-{unit}", "8001")) for unit in units]
+    said = re.findall(r"^ExecStart=/opt/glasshouse/.venv/bin/(.+)$", UNIT_TEXTS, re.M)
+    assert all(any(each.replace("%i", "8001").replace("%%", "%") in line for line in commands) for each in said)
+    assert [line.startswith("nice -n 10 ") for line in commands] == [False, False, True, False]
+    there = site(8443, 8080, (1001, 1002), (Path("/c.pem"), Path("/k.pem")))
+    assert "server 127.0.0.1:1002 max_fails" in there and "listen 127.0.0.1:8443 ssl" in there and "/k.pem" in there
+    assert len({each.name for each in FAULTS}) == len({each.said for each in FAULTS}) == len(FAULTS)
 
 
 def _version() -> str:
