@@ -9,7 +9,8 @@ NODE_CHECKS := scripts/node/node_modules/.installed
 NODE_BIN := scripts/node/node_modules/.bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test coverage fuzz bench bench-peers screenshots messages lock sbom audit cluster \ test-cluster cluster-packages check-deploy chromium
+.PHONY: help setup run lint test coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium \
+        cluster test-cluster cluster-packages
 
 help:
 	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
