@@ -142,3 +142,22 @@ def uploads(url: str) -> str:
     """The directory that a STORAGE_URL names; empty where it names none."""
     parts = urlsplit(url)
     return unquote(parts.path) if parts.scheme == "file" else ""
+
+
+def sentry(url: str) -> str:
+    """The DSN that Sentry says of a project, `https://KEY@sentry.example.org/4`, or none."""
+    parts = urlsplit(url)
+    number = parts.path.rpartition("/")[2]
+    if url and not (parts.scheme in ("http", "https") and parts.username and parts.hostname and number.isdecimal()):
+        raise StartError("SENTRY_DSN must be the DSN of a project in Sentry, as in https://KEY@sentry.example.org/4.")
+    return url
+
+
+def otlp(url: str) -> str:
+    """The base address of a server that takes traces by OpenTelemetry's protocol over HTTP, or none."""
+    parts = urlsplit(url)
+    if url and not (parts.scheme in ("http", "https") and parts.hostname):
+        raise StartError(
+            "OTEL_EXPORTER_OTLP_ENDPOINT must start with http:// or https://, as in http://collector.example.org:4318."
+        )
+    return url

@@ -37,6 +37,7 @@ from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from core.logs import tracing
 from core.logs.context import knowing, known
 
 STALE_AFTER = timedelta(seconds=30)  # without a heartbeat, whoever was at work is gone
@@ -44,6 +45,7 @@ UNCLAIMED_AFTER = timedelta(seconds=10)  # what waits longer has been lost by th
 
 QUEUES = ("turns", "background")
 EVERY = 5.0  # seconds
+LATE = 5.0  # seconds that beat and the broker may take longer than the interval of a task
 BLOCK = 2.5  # seconds that a read waits in Redis for something to come
 HEARD_WITHIN = 20.0  # seconds; who has not been heard of for so long is gone
 _REMEMBERED = 86_400  # seconds
@@ -173,13 +175,34 @@ async def persistently(work: Callable[[], Result], *, seconds: float = 60.0, apa
 
 
 class Job(Task):  # type: ignore[type-arg]  # generic in its stubs alone
-    """A task of Celery whose lines of the log say what those of the request say that has led to it."""
+    """A task of Celery whose lines of the log say what those of the request say that has led to it. One of the schedule
+    notes that it is run."""
 
     abstract = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with knowing(getattr(self.request, "said", None) or {}):
+        with knowing(getattr(self.request, "said", None) or {}), tracing.job(self.name):
+            note_run(self.name)
             return super().__call__(*args, **kwargs)
+
+
+def key_of(task: str) -> str:
+    """Of the note that somebody has run a task of the schedule, see `chat.background.schedule`."""
+    return f"schedule:{task}"
+
+
+def interval_of(task: str) -> int:
+    """Milliseconds that the note stays; 0 for a task that is not of the schedule."""
+    found = [float(str(each["schedule"])) for each in settings.CELERY_BEAT_SCHEDULE.values() if each["task"] == task]
+    return round((found[0] + LATE) * 1000) if found else 0
+
+
+def note_run(task: str) -> None:
+    if interval := interval_of(task):
+        try:
+            streams().set(key_of(task), "run", px=interval)
+        except (RedisError, OSError):
+            logger.info("Redis is away; %s is not noted", task)
 
 
 def enqueue(task: str, *args: object) -> None:

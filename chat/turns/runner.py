@@ -9,6 +9,7 @@ from functools import partial
 from uuid import UUID
 
 from django.db import DatabaseError
+from opentelemetry.trace import SpanKind
 
 from accounts.access.rights import rights_of
 from chat.citations.judging import checked
@@ -37,6 +38,7 @@ from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_even
 from chat.usage.asking import Charge
 from core.background import completed, first_on_database, on_database, persistently
 from core.errors import ModelError, ProductError
+from core.logs import tracing
 from core.logs.context import knowing
 from core.logs.metrics import FIRST_TOKEN, STOPS, TOKENS, TURNS, WRITTEN
 from llm import agent_loop
@@ -57,7 +59,7 @@ from llm.services import (
 from llm.types.model_call import HandedOver, Message, ParametersLeftOut, StepFinished
 from llm.types.tools import Tool
 
-LEFT_AFTER = 0.02  # seconds; a worker that is killed before has, as far as its row knows, not asked the model yet
+LEFT_AFTER = 0.02  # seconds; of a worker that is killed before, the stream alone knows that it has asked the model
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
@@ -92,7 +94,7 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     turn = claimed[0]
     said = {"request_id": turn.request_id, "user_id": turn.conversation.owner_id, "turn_id": turn.pk}
     try:
-        with knowing(said):
+        with knowing(said), tracing.span("answer", SpanKind.CONSUMER, turn_id=str(turn.pk), request_id=turn.request_id):
             await _Run(*claimed).carry_out()
     finally:
         _running.discard(task)
@@ -392,8 +394,9 @@ class _Run:
         return state
 
     def _count(self, ending: Ending) -> None:
-        """For Prometheus."""
+        """For Prometheus, and whoever gets traces."""
         TURNS.labels(ending.status).inc()
+        tracing.note(status=ending.status, code=ending.code)
         if not self.reports:
             return
         model = self.context.model.name
@@ -467,7 +470,9 @@ async def recover(turn_id: UUID) -> UUID | None:
     last, payload = last_event(INTERRUPTED, {})
     answer.emit(last, **payload)
     events = answer.drain()
-    outcome = Outcome(answer.parts, answer.seq, calls=turn.report.get("calls", []))
+    calls = turn.report.get("calls", [])
+    told = [event.wire() for event in await event_stream.read(turn.pk, 0) if event.type == EventType.CONTEXT_REPORT]
+    outcome = Outcome(answer.parts, answer.seq, calls=calls, unreported=[each["used"] for each in told[len(calls) :]])
     if not await on_database(store.end, turn, INTERRUPTED, outcome):
         return None
     TURNS.labels(INTERRUPTED.status).inc()

@@ -7,9 +7,9 @@ import redis
 from django.contrib.auth.models import AnonymousUser
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseServerError, JsonResponse
 from django.shortcuts import render
-from django.views.defaults import server_error
+from django.template.loader import render_to_string
 
 from accounts.models.workspace import workspace_as_last_read
 from config.http.problems import Request, foreseen, is_api, json_problem, page_problem
@@ -66,11 +66,16 @@ def not_found(request: HttpRequest, exception: Any) -> HttpResponse:
 
 def failed(request: HttpRequest) -> HttpResponse:
     """What was raised outside of views, which Django handles here, is told in words where it is foreseen: no connection
-    to the database was free for whom a middleware wanted to look up."""
+    to the database was free for whom a middleware wanted to look up. Else the number is told that finds it in
+    the log."""
     raised = sys.exc_info()[1]
     error = foreseen(raised) if isinstance(raised, Exception) else raised
     if not isinstance(error, ProductError):
-        return server_error(request)
+        number = getattr(request, "request_id", "")
+        if not (is_api(request.path) or getattr(request, "htmx", False)):
+            return HttpResponseServerError(render_to_string("500.html", {"request_id": number}))
+        detail = f"Something went wrong here. If it happens again, tell your administrator the number {number}."
+        error = ProductError("internal_error", detail, status=500)
     # To look again, for the page that says so, would wait as long again.
     request.user, request.workspace = AnonymousUser(), workspace_as_last_read()  # type: ignore[attr-defined]
     return json_problem(request, error) if is_api(request.path) else page_problem(cast("Request", request), error)

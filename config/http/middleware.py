@@ -6,7 +6,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
@@ -17,6 +17,7 @@ from django.urls import reverse
 from django.utils import timezone, translation
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation.trans_real import get_supported_language_variant, parse_accept_lang_header
+from opentelemetry.trace import INVALID_SPAN, Span
 
 from accounts.access.authentication import bearer
 from accounts.access.login import hold_of
@@ -28,6 +29,7 @@ from audit.origin import How, Origin, acting
 from config.http import problems
 from config.http.problems import Request
 from core.errors import ProductError
+from core.logs import tracing
 from core.logs.context import learn
 from core.logs.metrics import REQUESTS
 
@@ -64,13 +66,24 @@ class RequestIdMiddleware:
         request.request_id = given if plain else uuid.uuid4().hex
         request.began = f"{time.time():.3f}"
         learn(request_id=request.request_id)
+        method = request.method if request.method in METHODS else ""
         began = time.monotonic()
-        response = self.get_response(request)
-        view = request.resolver_match.view_name if request.resolver_match else ""
-        labels = (view, request.method if request.method in METHODS else "", f"{response.status_code // 100}xx")
-        REQUESTS.labels(*labels).observe(time.monotonic() - began)
+        with _traced(request, method) as span:
+            response = self.get_response(request)
+            view = request.resolver_match.view_name if request.resolver_match else ""
+            span.update_name(f"{method} {view}")
+            span.set_attribute("http.response.status_code", response.status_code)
+            if response.status_code >= 500:
+                tracing.fail(span, str(response.status_code))
+        REQUESTS.labels(view, method, f"{response.status_code // 100}xx").observe(time.monotonic() - began)
         response["X-Request-ID"] = request.request_id
         return response
+
+
+def _traced(request: Request, method: str) -> AbstractContextManager[Span]:
+    if request.path in WATCHED or request.path.startswith(settings.STATIC_URL):
+        return nullcontext(INVALID_SPAN)
+    return tracing.of_request(method, request.request_id, request.headers.get("traceparent", ""))
 
 
 class OriginMiddleware:

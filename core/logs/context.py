@@ -4,11 +4,14 @@ It is known to all that happens inside a request, and goes along with the jobs t
 of the web server, the worker and the call of the model.
 """
 
+import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 NAMES = ("request_id", "user_id", "turn_id")
+_ID_OF_TRACE = re.compile(r"[0-9a-f]{32}")
 
 _known: ContextVar[dict[str, str] | None] = ContextVar("what the log knows", default=None)
 
@@ -36,3 +39,11 @@ def learn(**of: object) -> None:
     mine = _known.get()
     if mine is not None:
         mine.update({name: str(value) for name, value in of.items() if value})
+
+
+def trace_of(request_id: str) -> tuple[int, int]:
+    """The ids of a request's trace and of its first span, in which the trace's is the request's where that has its form
+    (32 hexadecimal digits, hyphens aside), as those have that we make."""
+    plain, digest = request_id.replace("-", "").lower(), hashlib.blake2b(request_id.encode(), digest_size=24).digest()
+    own = int(plain, 16) if _ID_OF_TRACE.fullmatch(plain) else 0
+    return own or int.from_bytes(digest[8:]), int.from_bytes(digest[:8])

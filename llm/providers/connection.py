@@ -19,6 +19,7 @@ from aiohttp import ClientResponse
 from yarl import URL
 
 from core.errors import ModelError
+from core.logs import tracing
 from core.net.fetch import system_tls
 from llm.providers import errors
 
@@ -112,7 +113,7 @@ class Connection:
     async def _sent(self, url: URL, body: bytes | None, secrets: Mapping[str, str]) -> ClientResponse:
         """Servers close connections that wait: a call that finds its one closed is sent again, by another."""
         proxy = self._proxy(url)
-        headers = {"Accept": "application/json", "User-Agent": "Glasshouse", **secrets}
+        headers = {"Accept": "application/json", "User-Agent": "Glasshouse", **tracing.headers(), **secrets}
         if body is not None:
             headers["Content-Type"] = "application/json"
         while True:

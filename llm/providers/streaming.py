@@ -17,8 +17,10 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from aiohttp import ClientResponse
+from opentelemetry.trace import SpanKind
 
 from core.errors import ModelError
+from core.logs import tracing
 from core.logs.metrics import CALLS
 from llm.providers import errors
 from llm.providers.connection import FAILURES, Connection, failure, whole
@@ -326,8 +328,12 @@ class HttpClient(ABC):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         """Yields the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once."""
         reader, began, outcome = self._reader(), time.monotonic(), "given up"
+        asked = {"gen_ai__operation__name": "chat", "gen_ai__request__model": request.model}
+        call = tracing.begin(f"chat {request.model}", SpanKind.CLIENT, **asked, server__address=self._server.host)
         try:
-            response, left_out = await self._opened(request)
+            with tracing.inside(call):
+                response, left_out = await self._opened(request)
+            call.add_event("answers")
             logger.info("asked %s: it answers after %.2f s", request.model, time.monotonic() - began)
             try:
                 await _expect_stream(response, self._api_key)
@@ -354,6 +360,7 @@ class HttpClient(ABC):
             raise
         finally:
             CALLS.labels(self._server.host, request.model, outcome).inc()
+            tracing.end(call, "" if outcome == "answered" else outcome)
 
     async def _opened(self, request: ModelRequest) -> tuple[ClientResponse, tuple[str, ...]]:
         """The response, and what was left out of the request for its model's sake."""

@@ -88,13 +88,15 @@ def with_a_million() -> list[dict[str, Any]]:
 def main(wanted: list[str]) -> None:
     """`wanted`: names of tables; none means all."""
     wanted = wanted or [
-        *("context", "rendering", "plan", "replay", "files", "page", "looks", "turn", "hanging", "shares", "search"),
-        *("messages", "retrieval"),
+        *("context", "rendering", "traces", "plan", "replay", "files", "page", "looks", "turn", "hanging", "shares"),
+        *("search", "messages", "retrieval"),
     ]
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
     if "rendering" in wanted:
         show("Rendering (400,000 hostile characters)", separately("scripts.bench.rendering"))
+    if "traces" in wanted:
+        show("Traces (what the spans of a turn cost)", separately("scripts.bench.traces"))
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
     if "messages" in wanted:

@@ -213,7 +213,7 @@ def test_a_worker_killed_before_it_sends_is_made_up_for(person: Person) -> None:
 
 def test_without_beat_any_worker_makes_up_for_it(person: Person) -> None:
     place = left_behind(person)
-    background.streams().delete(schedule.key_of("chat.tasks.sweep_turns"))
+    background.streams().delete(background.key_of("chat.tasks.sweep_turns"))
     background.submit(schedule.look()).result()
     assert asked(person.caller, str(place.pk), 2)[1] == "Second."
 

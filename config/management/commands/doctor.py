@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import redis
+import requests
 from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
@@ -30,6 +31,7 @@ from config.http.health import missing_migrations
 from core import background
 from core.crypto import is_lost
 from core.errors import ModelError, ProductError
+from core.logs import tracing
 from files.extraction.confinement import CALLS, FILES
 from files.extraction.outside import photos, recognition
 from files.extraction.process import layers_that_hold
@@ -70,6 +72,8 @@ def findings() -> Iterator[Finding]:
         _redis,
         _broker,
         _mail,
+        _errors,
+        _traces,
     ):
         yield from check()
     reached = _database()
@@ -236,6 +240,34 @@ def _mail() -> Iterator[Finding]:
         yield Finding("fail", "Mail", f"{where} does not let us in ({reason})", _MEND_MAIL)
     else:
         yield Finding("ok", "Mail", f"{where} takes mails, from {settings.DEFAULT_FROM_EMAIL}")
+
+
+def _errors() -> Iterator[Finding]:
+    """Whether Sentry lets us in, by an envelope with nothing in it."""
+    if settings.SENTRY_DSN:
+        parts = urlsplit(settings.SENTRY_DSN)
+        host, (place, _, number) = parts.netloc.rpartition("@")[2], parts.path.rpartition("/")
+        url = f"{parts.scheme}://{host}{place}/api/{number}/envelope/?sentry_version=7&sentry_key={parts.username}"
+        yield _taken("Errors", host, url, b"{}\n", {}, "Correct SENTRY_DSN; the project's settings in Sentry say it.")
+
+
+def _traces() -> Iterator[Finding]:
+    """Whether the collector lets us in, by a request with no spans."""
+    if settings.OTEL_EXPORTER_OTLP_ENDPOINT:
+        host = urlsplit(settings.OTEL_EXPORTER_OTLP_ENDPOINT).netloc.rpartition("@")[2]
+        head = {"Content-Type": "application/x-protobuf", **tracing.credentials()}
+        mend = "Correct OTEL_EXPORTER_OTLP_ENDPOINT, the address before /v1/traces, or OTEL_EXPORTER_OTLP_HEADERS."
+        yield _taken("Traces", host, tracing.address(), b"", head, mend)
+
+
+def _taken(subject: str, host: str, url: str, body: bytes, head: dict[str, str], mend: str) -> Finding:
+    try:
+        status = requests.post(url, body, headers=head, timeout=SECONDS).status_code
+    except requests.RequestException as error:
+        return Finding("fail", subject, f"{host} does not answer ({type(error).__name__})", mend)
+    if status in (400, 413, 429) or status < 300:  # it knows us, whatever it thinks of nothing
+        return Finding("ok", subject, f"{host} takes them")
+    return Finding("fail", subject, f"{host} does not take them ({status})", mend)
 
 
 def mail_to(address: str) -> Finding:

@@ -1,11 +1,11 @@
 {{- define "glasshouse.labels" -}}
 app.kubernetes.io/name: glasshouse
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "glasshouse.environment" -}}
 envFrom:
-  - secretRef: {name: {{ .Values.existingSecret }}}
+  - secretRef: {name: {{ .Values.existingSecret | quote }}}
 env:
   {{- range $name, $value := .Values.env }}
   - {name: {{ $name }}, value: {{ $value | quote }}}
