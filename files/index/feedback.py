@@ -22,7 +22,7 @@ CANDIDATES = 35  # of these words, before it is known how rare each is
 OWN_SHARE = 0.4  # of the query's own words in the weights
 PULL = 0.3  # of the best chunks' vectors, the query's being 1
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"\w(?:\S*\w)?")  # with what stands inside, such as a hyphen or a point
 
 
 @dataclass(frozen=True, slots=True)
