@@ -101,6 +101,19 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
     )
     keep_only_hashed_files = True
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)  # type: ignore[no-untyped-call]
+        self._urls: dict[str, str] = {}
+
+    def url(self, name: str | None, force: bool = False) -> str:
+        """Made once: the manifest does not change under a process, and a page asks for some fifty, mostly of icons."""
+        asked = str(name)
+        if force or settings.DEBUG:
+            return super().url(asked, force)
+        if asked not in self._urls:
+            self._urls[asked] = super().url(asked)
+        return self._urls[asked]
+
     def create_compressor(self, **options: Any) -> Compressor:
         return QuickCompressor(**options)  # type: ignore[no-untyped-call]
 
@@ -139,7 +152,7 @@ def collect_changed() -> None:
         with tempfile.TemporaryDirectory(dir=root, prefix=".new-") as directory:
             new = Path(directory)
             command = Command()
-            command.storage = HashedStaticFiles(location=new)  # type: ignore[no-untyped-call]
+            command.storage = HashedStaticFiles(location=new)
             call_command(command, interactive=False, verbosity=0)
             _move(new, root, last=(HashedStaticFiles.manifest_name, ORIGINALS_NAME))
     except OSError as error:

@@ -312,8 +312,11 @@ def no_user_message() -> ContextError:
 def file_too_long(file_id: str, title: str, *, tokens: int, room: int) -> ContextError:
     return ContextError(
         "file_too_long",
-        f"“{title or file_id}” is too long: it has {tokens:,} tokens and there is room for {max(room, 0):,}. "
-        "Remove it from the message, or choose a model that can read more. In a project it can be searched.",
+        f"“{title or file_id}” is too long by {too_long_by(tokens - room, room):,} %. Remove it from the message, or "
+        "choose a model that can read more. In a project it can be searched."
+        if room > 0
+        else f"There is no room left for “{title or file_id}”. Remove it from the message, or choose a model that can "
+        "read more. In a project it can be searched.",
         file=file_id,
         title=title,
         tokens=tokens,
@@ -327,16 +330,13 @@ def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system:
     limit, needed = room.input_limit, sum(sections.values())
     reserve = room.window - room.tools_tokens - limit
     part = _part_to_blame(sections, room.tools_tokens, reserve, room.window)
-    taken = {**sections, "tools": room.tools_tokens, "reserve": reserve}[part]
     name = "persona_as_system" if part == "system" and persona_is_system else part
+    over = too_long_by(needed - limit, limit)
     return ContextError(
         "context_too_long",
-        f"What must be sent has {needed:,} tokens and the model takes {max(limit, 0):,}. Of its window of "
-        f"{room.window:,} tokens {reserve:,} are kept free, for the answer above all: choose a model with a larger "
-        "window, or let an admin reserve less in the budget profile."
-        if part == "reserve"
-        else f"What must be sent has {needed:,} tokens and the model takes {max(limit, 0):,}. The largest part is "
-        f"{_PARTS[name]} with {taken:,}: {ADVICE[name]}.",
+        f"What must be sent is too long by {over:,} %. The largest part is {_PARTS[name]}: {ADVICE[name]}."
+        if limit > 0
+        else f"The model has no room for a question. The largest part is {_PARTS[name]}: {ADVICE[name]}.",
         sections=sections,
         needed=needed,
         limit=limit,
@@ -344,6 +344,11 @@ def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system:
         reserve=reserve,
         part=part,
     )
+
+
+def too_long_by(over: int, room: int) -> int:
+    """Percent of what there is room for, rounded up; it may be more than all of that."""
+    return -(-100 * over // max(1, room))
 
 
 def _part_to_blame(sections: dict[str, int], tools: int, reserve: int, window: int) -> str:
@@ -354,8 +359,9 @@ def _part_to_blame(sections: dict[str, int], tools: int, reserve: int, window: i
 
 
 _PARTS = {
+    "reserve": "what is kept free, for the answer above all",
     "system": "the system prompt",
-    "persona_as_system": "the persona's prompt, which stands in the system prompt's place,",
+    "persona_as_system": "the persona's prompt, which stands in the system prompt's place",
     "tools": "the definitions of the tools",
     "tasks": "the list of tasks",
     "summary": "the summary",

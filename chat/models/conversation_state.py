@@ -13,6 +13,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from accounts.models import User
@@ -71,12 +72,13 @@ def require_persona(conversation: Conversation, found: Standing) -> None:
 
 
 def visible_conversation(user: User, pk: object) -> Conversation:
-    """With `waits`: whether a next message does."""
+    """With `waits`: whether a next message does; and `asked`: the id of the model that was asked last."""
     related = ("persona__budget_profile", "project__persona__budget_profile", "owner", "leaf")
     rows = Conversation.objects.visible_to(user).select_related(*related).defer("leaf__parts", "leaf__tokens")
     # Asked along, since it is seldom so, and a page has few queries to spend.
     waits = Exists(NextMessage.objects.filter(conversation=OuterRef("pk")))
-    return get_or_404(rows.annotate(waits=waits), pk, "conversation")
+    asked = Coalesce("leaf__turn__model", "leaf__model")
+    return get_or_404(rows.annotate(waits=waits, asked=asked), pk, "conversation")
 
 
 def visible_message(user: User, pk: object) -> Message:

@@ -177,6 +177,8 @@ def _line(context: TurnContext, scope: ChatScope, summary: Summary | None) -> Do
 
 def chosen_files(*, user: User, ids: Sequence[UUID]) -> list[File]:
     """The person's files of these ids, in the order of the ids."""
+    if not ids:
+        return []
     found = {file.pk: file for file in File.objects.visible_to(user).filter(pk__in=ids)}
     return [found[pk] for pk in ids if pk in found]
 

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from chat.context.build import SourceEntry
-from chat.context.types import ADVICE
+from chat.context.types import ADVICE, too_long_by
 from chat.usage import limits
 from core.i18n import dollars, grouped, percent, translated
 from personas.texts import TEXTS
@@ -167,8 +167,19 @@ def _too_long(error: Mapping[str, Any]) -> str:
 
 
 def too_long(over: int, whole: int) -> str:
-    """By how much of what there is room for, rounded up; it may be more than all of that."""
-    return _("Too long by %(number)s %%") % {"number": grouped(-(-100 * over // max(1, whole)))}
+    """By how much of what there is room for."""
+    if whole <= 0:
+        return _("No room is left")
+    return _("Too long by %(number)s %%") % {"number": grouped(too_long_by(over, whole))}
+
+
+def freed(tokens: int, room: int, *, more: bool) -> str:
+    """What an offer gives, beside the `room` there is; `more`: it does not take something away, but adds room."""
+    if room <= 0:
+        return _("makes room")
+    if more:
+        return _("%(number)s %% more room") % {"number": grouped(max(1, 100 * tokens // room))}
+    return _("frees %(percent)s of the room") % {"percent": percent(tokens, room)}
 
 
 def fate_of(report: Mapping[str, Any], whole: str, *, names: bool = True) -> Fate:
@@ -253,4 +264,4 @@ def cost_ahead(plan: Mapping[str, Any]) -> str:
     if not Decimal(cost["at_most"]):
         return dollars(Decimal(0))
     amounts = {name: dollars(Decimal(cost[name])) for name in ("prompt", "answer_per_1000")}
-    return _("%(prompt)s + %(answer_per_1000)s per 1,000 tokens of answer") % amounts
+    return _("%(prompt)s + %(answer_per_1000)s per 1,000 tokens (some 700 words) of answer") % amounts

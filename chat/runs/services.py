@@ -87,7 +87,7 @@ def _begin(run: Run, persona: Persona | None) -> None:
             lock_tasks(run.owner)
             if Run.objects.filter(task=task, status__in=Run.OPEN).exists():
                 raise runs.run_open()
-            title = f"{task.code} {task.title}"[:MAX_TITLE]
+            title = task.title[:MAX_TITLE]
             run.conversation = create_conversation(user=run.owner, title=title, persona=persona, project=task.project)
             run.heartbeat = timezone.now()
             run.save(force_insert=True)

@@ -1,7 +1,7 @@
 """What would make a draft fit, or leave less of the conversation out: each with what it frees. And who
 would see more than an answer did."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NotRequired, TypedDict
 from uuid import UUID
@@ -12,7 +12,7 @@ from chat.models import Conversation, Turn
 from chat.models.conversation_state import ChatScope, scope_of
 from chat.prompts.preview import Draft, chosen_files, plan_ahead
 from chat.prompts.turn_context import base_context
-from chat.prompts.wording import NO_ROOM
+from chat.prompts.wording import NO_ROOM, freed
 from chat.summaries.services import would_free
 from files.services import tokens_of
 from llm.models import Model
@@ -58,6 +58,12 @@ def offers_again(turn: Turn, report: Mapping[str, Any]) -> list[Offer]:
             again = Offer(kind="again", id=str(other.pk), title=other.name, frees=frees, fits=True)
             return [{**again, "message": str(turn.answer_id)}]
     return []
+
+
+def in_words(found: Iterable[Offer], limit: int) -> list[dict[str, Any]]:
+    """For a page, each with `words`: what it frees of the `limit` of the plan or report that it was made for."""
+    more = ("model", "again")
+    return [{**each, "words": freed(each["frees"], limit, more=each["kind"] in more)} for each in found]
 
 
 def _without_room(report: Mapping[str, Any]) -> bool:

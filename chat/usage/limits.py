@@ -194,9 +194,15 @@ def _sentence(state: LimitState, *, only_reserved: bool) -> str:
     most = f"{limit.amount.normalize():,f}"
     match limit.unit, limit.per:
         case Limit.Unit.TOKENS, Limit.Per.DAY:
-            return f"The limit of {most} tokens a day is reached. It begins anew at {resets}; your text is kept."
+            return (
+                f"The limit of {most} tokens (pieces of words) a day is reached. It begins anew at {resets}; your "
+                "text is kept."
+            )
         case Limit.Unit.TOKENS, _:
-            return f"The limit of {most} tokens a month is reached. It begins anew at {resets}; your text is kept."
+            return (
+                f"The limit of {most} tokens (pieces of words) a month is reached. It begins anew at {resets}; your "
+                "text is kept."
+            )
         case Limit.Unit.MONEY, Limit.Per.DAY:
             return f"The limit of ${most} a day is reached. It begins anew at {resets}; your text is kept."
         case Limit.Unit.MONEY, _:

@@ -28,7 +28,7 @@ from chat.prompts import report as reports
 from chat.prompts.preview import Draft, chosen_files, plan_ahead
 from chat.prompts.wording import plan_line
 from chat.runs import views as run_views
-from chat.sending.offers import offers, offers_again
+from chat.sending.offers import in_words, offers, offers_again
 from chat.sending.services import next_view, remove_next, send_or_queue, send_queued, start_conversation
 from chat.turns.emitter import answer_of
 from chat.turns.services import asking, decide_call, shown, stop_turn
@@ -135,7 +135,7 @@ def report(request: Request, pk: UUID) -> HttpResponse:
         "conversation": turn.conversation,
         "spent": spent(ModelCall.objects.filter(turn=turn)),
         "so_far": spent(ModelCall.objects.filter(conversation=turn.conversation)),
-        "offers": offers_again(turn, panel.report) if panel is not None else (),
+        "offers": in_words(offers_again(turn, panel.report), panel.report["limit"]) if panel is not None else (),
     }
     return render(request, "chat/_context.html" if request.htmx else "chat/context.html", context)
 
@@ -155,13 +155,14 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
         return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path, "swapped": True})
     found = scope.conversation
     marks = marks_on(found.pk, found.leaf_id) if found is not None else NO_MARKS
+    found_offers = offers(user=request.user, scope=scope, draft=draft, plan=shown["planned"], model=model)
     context = {
         **shown,
         "panel": inspector.of_plan(shown["planned"], marks),
         "plan_url": request.path,
         "conversation": found,
         "so_far": spent(ModelCall.objects.filter(conversation=found)) if found else "",
-        "offers": offers(user=request.user, scope=scope, draft=draft, plan=shown["planned"], model=model),
+        "offers": in_words(found_offers, shown["planned"]["limit"]),
     }
     return render(request, "chat/_context.html", context)
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -139,7 +138,7 @@ def files_of(message: Message) -> list[File | dict[str, str]]:
 
 def titles_of(conversation: Conversation) -> dict[str, str]:
     ids = [pk for pk in conversation.documents if "/" not in pk]  # the others are addresses of pages
-    return {str(pk): name for pk, name in File.objects.filter(pk__in=ids).values_list("pk", "name")}
+    return {str(pk): name for pk, name in File.objects.filter(pk__in=ids).values_list("pk", "name")} if ids else {}
 
 
 def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
@@ -306,8 +305,7 @@ def choices(user: User, scope: ChatScope, *, all_models: bool) -> dict[str, Any]
 
     Unless `all_models`, the page offers the first of many models and the chosen one; the others are fetched."""
     persona = scope.persona
-    leaf = scope.conversation.leaf_id if scope.conversation else None
-    asked = Message.objects.filter(pk__in=[leaf]).values_list(Coalesce("turn__model", "model"), flat=True).first()
+    asked = getattr(scope.conversation, "asked", None)
     models = list(models_of(user))
     chosen = next((model for model in models if model.pk == asked), None)
     if chosen is None:

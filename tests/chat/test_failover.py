@@ -219,7 +219,7 @@ def test_a_fallback_that_is_too_small_for_the_prompt_leaves_the_reason_of_the_ch
     turn = ended(person, person.caller.ask("word " * 3_000, models=[str(model.pk)])["id"])
     assert (turn.status, turn.answer.error_code) == ("failed", "provider_unreachable")
     assert turn.model is not None and turn.answer.error_detail.startswith("The model's provider cannot be reached.")
-    assert f"“{turn.model.fallback}” cannot take its place (“What must be sent has" in turn.answer.error_detail
+    assert f"“{turn.model.fallback}” cannot take its place (“What must be sent is" in turn.answer.error_detail
     with override("vi"):
         assert "cannot" not in translated(turn.answer.error_detail)
 

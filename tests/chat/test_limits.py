@@ -94,7 +94,7 @@ def program(token: ApiToken) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("unit", "amount", "said"),
     [
-        ("tokens", 2_000, "The limit of 2,000 tokens a day is reached. It begins anew at "),
+        ("tokens", 2_000, "The limit of 2,000 tokens (pieces of words) a day is reached. It begins anew at "),
         ("money", "0.5", "The limit of $0.5 a day is reached. It begins anew at "),
         ("turns", 2, "The limit of 2 turns a day is reached. It begins anew at "),
     ],
@@ -302,7 +302,7 @@ def test_what_a_program_has_begun_counts_for_its_token_to_the_end(user: User, mo
     Conversation.objects.filter(pk=run.conversation_id).update(titled=True)
     advance(run.pk)  # by the worker, which knows of no token but the run's
     run.refresh_from_db()
-    assert (run.status, run.code) == ("waiting", "limit_reached") and "500 tokens a day" in run.detail
+    assert (run.status, run.code) == ("waiting", "limit_reached") and "500 tokens (pieces" in run.detail
 
 
 def test_no_title_is_asked_for_over_a_limit_until_the_next_answer(user: User) -> None:

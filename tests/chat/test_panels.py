@@ -375,7 +375,7 @@ def test_of_an_answer_that_did_not_see_everything_the_panel_offers_a_model_with_
     context = base_context(user=maker.user, model=offered, scope=ChatScope(turn.conversation))
     call = turn.report["calls"][0]
     more = context.room.input_limit - call["limit"] - call["tools_tokens"]
-    assert more > 0 and f"{more:,} tokens more room" in form.getparent().text_content()
+    assert more > 0 and f"{100 * more // call['limit']:,} % more room" in form.getparent().text_content()
     Turn.objects.filter(pk=turn.pk).update(status="running")
     assert asked_again(client, turn) == []
 

@@ -195,7 +195,7 @@ def test_the_plan_says_what_sending_costs_at_most(person: Person, priced: Model)
     assert plan["cost"]["longest_answer"] == longest and Decimal(plan["cost"]["answer_per_1000"]) == Decimal("0.015")
     prompt_cost = dollars(Decimal(plan["cost"]["prompt"]))
     panel = client.post(f"/c/{conversation}/plan/?panel", {"text": "How much?"}).content.decode()
-    assert f"{prompt_cost} + $0.015 per 1,000 tokens of answer" in panel
+    assert f"{prompt_cost} + $0.015 per 1,000 tokens (some 700 words) of answer" in panel
     most = dollars(Decimal(plan["cost"]["at_most"]), up=True)
     assert f"At most {most}, with {longest:,} tokens of answer" in panel and "If the model calls tools" in panel
 

@@ -124,7 +124,7 @@ def test_what_is_up_to_date_is_left_alone_and_what_has_changed_is_made_anew(tmp_
 
 
 def test_collectstatic_by_hand_leaves_nothing_to_do_for_the_start(tmp_path: Path, collected: Path) -> None:
-    storage = HashedStaticFiles(location=tmp_path)  # type: ignore[no-untyped-call]  # has no annotations
+    storage = HashedStaticFiles(location=tmp_path)  # has no annotations
     ours = FileSystemStorage(location=ROOT / "static")
     for _ in storage.post_process({"icons.svg": (ours, "icons.svg")}):
         pass
@@ -146,7 +146,7 @@ def test_a_directory_that_cannot_be_written_is_refused_with_what_to_do() -> None
 
 
 def test_a_file_that_was_not_collected_says_what_to_run(tmp_path: Path) -> None:
-    storage = HashedStaticFiles(location=tmp_path, base_url="/static/")  # type: ignore[no-untyped-call]
+    storage = HashedStaticFiles(location=tmp_path, base_url="/static/")
     with pytest.raises(ValueError, match=r"css/app\.css .* run: manage\.py collectstatic"):
         storage.url("css/app.css")
 

@@ -127,7 +127,7 @@ class Visit:
     def enter(self) -> Page:
         """By the form, with the person's password."""
         self.page.goto(self.product.url + "/")
-        self.page.get_by_label("Username").fill(self.person.username)
+        self.page.get_by_label("User name").fill(self.person.username)
         self.page.get_by_label("Password").fill(self.person.password)
         self.page.get_by_role("button", name="Sign in").click()
         return self._signed_in()

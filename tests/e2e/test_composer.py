@@ -242,7 +242,7 @@ def test_what_is_sent_after_the_session_ended_is_there_again_after_signing_in(vi
     expect(field(page)).to_have_value("Two, and long thought of")
     at = page.url
     page.get_by_role("alert").get_by_role("link", name="Sign in").click()
-    page.get_by_label("Username").fill(opened.person.username)
+    page.get_by_label("User name").fill(opened.person.username)
     page.get_by_label("Password").fill(opened.person.password)
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url(at)

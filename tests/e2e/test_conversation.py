@@ -14,7 +14,7 @@ def test_somebody_signs_in_and_out(visit: OpenBrowser) -> None:
     opened = visit()
     opened.page.goto(opened.product.url + "/")
     expect(opened.page.get_by_role("heading", name="Sign in")).to_be_visible()
-    opened.page.get_by_label("Username").fill(opened.person.username)
+    opened.page.get_by_label("User name").fill(opened.person.username)
     opened.page.get_by_label("Password").fill("wrong")
     opened.page.get_by_role("button", name="Sign in").click()
     expect(opened.page.get_by_role("alert")).to_contain_text("do not belong together")

@@ -155,7 +155,7 @@ def test_the_panel_says_what_came_from_the_cache_and_what_it_cost(make: Make, lo
     choose(page, model)
     field(page).fill("Hello")
     look.press(page.locator(".plan-line"))
-    expect(page.locator("#panel-cost")).to_contain_text("+ $0.025 per 1,000 tokens of answer")
+    expect(page.locator("#panel-cost")).to_contain_text("+ $0.025 per 1,000 tokens (some 700 words) of answer")
     look.check()
     look.press(page.locator("[data-close-panel]"))
     for text in ("A long story. " * 300, "And on?"):

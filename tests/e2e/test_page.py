@@ -60,7 +60,7 @@ def test_everything_is_done_with_the_keyboard(visit: OpenBrowser) -> None:
     opened = visit()
     page = opened.page
     page.goto(opened.product.url + "/")
-    expect(page.get_by_label("Username")).to_be_focused()
+    expect(page.get_by_label("User name")).to_be_focused()
     page.keyboard.type(opened.person.username)
     page.keyboard.press("Tab")
     page.keyboard.type(opened.person.password)

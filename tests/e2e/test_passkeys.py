@@ -31,7 +31,7 @@ def test_a_passkey_signs_in_without_a_password_and_as_the_second_factor(
 
     def with_password() -> None:
         page.goto("/login/?next=/settings/second-factor/")
-        page.get_by_label("Username").fill(person.username)
+        page.get_by_label("User name").fill(person.username)
         page.get_by_label("Password").fill(person.password)
         page.get_by_role("button", name="Sign in").click()
 

@@ -102,7 +102,7 @@ def test_an_upload_that_does_not_fit_is_named_with_its_size_and_room() -> None:
     room = 1_000 - 104 - 14 - 4
     assert error["code"] == "file_too_long"
     assert (error["file"], error["tokens"], error["room"]) == ("h", 900, room - 800)
-    assert all(part in error["message"] for part in ("Third.pdf", "900", "78"))
+    assert all(part in error["message"] for part in ("Third.pdf", "too long by 1,054 %"))
 
 
 def test_the_first_file_too_many_is_named_not_the_largest() -> None:
@@ -137,12 +137,16 @@ def test_context_too_long_tells_the_cost_of_every_section() -> None:
     ("request_", "part", "words"),
     [
         ({"system": {"tokens": 130}, "window": 4_300, "tools_tokens": 6_500}, "tools", "definitions of the tools"),
-        ({"system": {"tokens": 130}, "window": 700, "reserved_output": 1_024}, "reserve", "700 tokens 1,024 are kept"),
+        (
+            {"system": {"tokens": 130}, "window": 700, "reserved_output": 1_024},
+            "reserve",
+            "is what is kept free, for the answer",
+        ),
         ({"persona": {"tokens": 6_000, "replaces_system": True}}, "system", "the persona's prompt, which stands in"),
-        ({"system": {"tokens": 6_000}}, "system", "is the system prompt with 6,000: let an admin shorten it"),
+        ({"system": {"tokens": 6_000}}, "system", "too long by 502 %. The largest part is the system"),
         ({"project_files": [file("p", 2_000)]}, "project_files", "take some out of the project"),
         ({"tasks": {"tokens": 2_000}}, "tasks", "today's tasks"),
-        ({"reminder": {"tokens": 2_000}, "tools_tokens": 300}, "reminder", "is the reminder with 2,000"),
+        ({"reminder": {"tokens": 2_000}, "tools_tokens": 300}, "reminder", "is the reminder: shorten it"),
     ],
 )
 def test_context_too_long_names_the_part_that_is_to_blame(request_: dict[str, Any], part: str, words: str) -> None:
