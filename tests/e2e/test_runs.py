@@ -49,7 +49,7 @@ def test_a_run_that_waits_says_so_in_the_conversation_and_its_tab_and_the_compos
     page.goto(f"{product.url}/c/{run['conversation']}/")
     ready(page)
     expect(run_of(page)).to_contain_text("Which colour?")
-    expect(page).to_have_title(re.compile(r"^\(waiting\) D"))
+    expect(page).to_have_title(re.compile(r"^\(waiting\) Work"))
     person.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json={"title": OK})
     field(page).fill("Blue.")
     page.get_by_role("button", name="Send").click()
