@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from accounts.access.authentication import token_digest
 from accounts.access.delegation import is_last_admin, require_held, require_rank
+from accounts.access.holds import is_held
 from accounts.access.rights import require
 from accounts.access.sessions import close_sockets, end, end_sessions, group_of_token, public_name
 from accounts.models import AdminRecord, ApiToken, May, Session, User
@@ -287,8 +288,16 @@ def require_deletable(user: AbstractUser, person: User) -> None:
     require_right(user, "delete", person)
     require_rank(user, person)
     require_another_admin(person)
-    if person.legal_hold:
-        sentence = "This person is under a legal hold. Take that away first."
+    require_no_hold(person)
+
+
+def require_no_hold(person: User) -> None:
+    """Raises `legal_hold` (409) where a hold keeps the person or something that would go with them."""
+    if is_held(person):
+        sentence = (
+            "This person, a conversation of theirs, or one that has a file of theirs, is under a legal hold. "
+            "Take that away first."
+        )
         raise ProductError("legal_hold", sentence, status=409)
 
 

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
+from accounts.access.holds import require_free
 from accounts.access.rights import require
 from accounts.limits.holding import most_at_once
 from accounts.models import Limit, May, User
@@ -112,9 +113,10 @@ def clean_name(name: str) -> str:
 
 
 def delete(*, user: User, file: File) -> None:
-    """The text and chunks go with the row, the bytes with the last row that has them."""
+    """The text and chunks go with the row, the bytes with the last row that has them. Raises `legal_hold` (409)."""
     _require_owner(user, file)
     with transaction.atomic():
+        require_free(file)
         # Locked first: a worker that is adding rows to the file gets done before they are collected for deletion.
         if File.objects.select_for_update().filter(pk=file.pk).exists():
             transaction.on_commit(partial(storage.release, file.sha256))

@@ -5,6 +5,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.access.delegation import require_rank
+from accounts.access.holds import require_movable
 from accounts.models import User
 from core.errors import ProductError
 from core.locks import lock
@@ -14,10 +15,11 @@ from personas.sharing.names import NAMES, free_name
 
 
 def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:
-    """Raises `not_active`, `outranked` and `right_missing`."""
+    """Raises `not_active`, `outranked`, `right_missing` and `legal_hold` (409)."""
     require_right(user, "change", persona)
     if persona.owner is not None:
         require_rank(user, persona.owner)
+    require_movable(persona)
     if not to.is_active:
         raise ProductError("not_active", f"“{to}” is deactivated. Choose somebody who is active.", status=422)
 
@@ -25,9 +27,10 @@ def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:
 @transaction.atomic
 def hand_over_personas(*, person: User, to: User) -> int:
     """All of a person's, for a caller that has checked whether it may be; says how many. One whose name the new owner
-    sees already gets a number behind it."""
+    sees already gets a number behind it. Raises `legal_hold` (409)."""
     lock(NAMES)
     rows = list(Persona.objects.select_for_update().filter(owner=person).order_by("pk"))
+    require_movable(*rows)
     for persona in rows:
         name = persona.name
         if Persona.objects.visible_to(to).exclude(pk=persona.pk).filter(name__iexact=name).exists():

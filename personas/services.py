@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import Max, Q
 from django.utils import timezone
 
+from accounts.access.holds import require_free
 from accounts.access.rights import models_of, require
 from accounts.models import May, User, Workspace
 from audit.services import changed, record, record_saved, stored
@@ -334,6 +335,7 @@ def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = N
 @transaction.atomic
 def delete_reminder(*, user: User, reminder: Reminder) -> None:
     require_reminder(user=user, reminder=reminder)
+    require_free(reminder)
     reminder.personas.update(updated=timezone.now())
     record(user=user, action="reminder.deleted", row=reminder)
     reminder.delete()
@@ -350,9 +352,11 @@ def require_reminder(*, user: User, reminder: Reminder, persona: Persona | None 
 
 @transaction.atomic
 def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | None = None) -> None:
-    """Its conversations and projects go on without it; reminders that nobody else uses go with it."""
+    """Its conversations and projects go on without it; reminders that nobody else uses go with it. Raises
+    `legal_hold` (409)."""
     locked = _locked(user, persona, based_on)
     require_owner(user=user, persona=locked)
+    require_free(locked)
     record(user=user, action="persona.deleted", row=locked)
     reminders = [reminder.pk for reminder in locked.reminders.filter(scope=Reminder.Scope.PERSONA)]
     locked.delete()

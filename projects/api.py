@@ -294,7 +294,8 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
 
     @posts(ProjectSerializer, HandOverSerializer)
     def hand_over(self, project: Project, member: Any) -> Project:
-        """Makes a member the one whom it belongs to; you stay in it as an owner. For the owner."""
+        """Makes a member the one whom it belongs to, with your files that stand in no other project of yours; you stay
+        in it as an owner. For the owner."""
         return members.hand_over(user=self.person, project=project, member=member)
 
     @extend_schema(request=QuerySerializer, responses=HitsSerializer)

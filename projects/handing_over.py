@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from accounts.access.delegation import require_rank
+from accounts.access.holds import require_movable
 from accounts.models import User
 from audit.services import record
 from core.errors import ProductError
@@ -15,7 +16,7 @@ from core.permissions import require_right
 from files.models import File
 from personas.handing_over import hand_over_personas
 from personas.models import Persona
-from projects.models import Membership, Project
+from projects.models import Membership, Project, ProjectFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +39,17 @@ def owned_by(person: User) -> Owned:
 def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Owned, User]:
     """All projects and personas of a person, and those of their files that stand in these projects. `to`: a user name.
 
-    Conversations, tasks and other files stay. Raises `outranked`, `right_missing`, `unknown_person`, `not_active` and
-    `same_person`.
+    Conversations, tasks and other files stay. Raises `outranked`, `right_missing`, `unknown_person`, `not_active`,
+    `same_person` and `legal_hold` (409).
     """
     require_right(user, "change", Project)
     require_right(user, "change", Persona)
     require_rank(user, person)
     taker = _taker(person, to)
     with transaction.atomic():
-        projects = list(Project.objects.select_for_update().filter(owner=person).values_list("pk", flat=True))
+        rows = list(Project.objects.select_for_update().filter(owner=person))
+        require_movable(*rows)
+        projects = [row.pk for row in rows]
         files = _files(person).update(owner=taker)  # while the projects are still the person's
         Membership.objects.filter(project__in=projects, user=taker).delete()
         Project.objects.filter(pk__in=projects).update(owner=taker, updated=timezone.now())
@@ -59,19 +62,25 @@ def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Owned, User
 
 
 def hand_over_project(*, user: AbstractUser, project: Project, to: User) -> None:
-    """One project, with those files of its owner that stand in no other project of theirs. Raises as `hand_over`."""
+    """One project, with `files_of_project`. Raises as `hand_over`."""
     person = project.owner
     require_right(user, "change", project)
     require_rank(user, person)
+    require_movable(project)
     taker = _taker(person, to.get_username())
-    others = File.objects.filter(Q(project_entries__project__owner=person) & ~Q(project_entries__project=project))
-    own = File.objects.filter(owner=person, pk__in=project.entries.values("file")).exclude(pk__in=others)
     with transaction.atomic():
-        own.update(owner=taker)
+        files = files_of_project(project).update(owner=taker)
         Membership.objects.filter(project=project, user=taker).delete()
         Project.objects.filter(pk=project.pk).update(owner=taker, updated=timezone.now())
-        said = {"owner": [str(person.pk), str(taker.pk)]}
+        said = {"owner": [str(person.pk), str(taker.pk)], "files": files}
         record(user=user, action="project.handed_over", row=project, changes=said)
+
+
+def files_of_project(project: Project) -> QuerySet[File]:
+    """Its owner's files that stand in no other project of theirs: they go where it goes, so that it stays whole when
+    its owner leaves."""
+    others = ProjectFile.objects.filter(project__owner=project.owner_id).exclude(project=project).values("file")
+    return File.objects.filter(owner=project.owner_id, pk__in=project.entries.values("file")).exclude(pk__in=others)
 
 
 def _files(person: User) -> QuerySet[File]:

@@ -5,12 +5,14 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import require_movable
 from accounts.models import PeopleGroup, Role, User
 from accounts.realtime import News, tell
 from audit.services import record
 from core.errors import ProductError
 from core.permissions import has_right, require_right
 from core.requests import identifier, or_404
+from projects.handing_over import files_of_project
 from projects.models import Invitation, Membership, Project
 from projects.models.roles import require_owner, role_of
 
@@ -80,21 +82,24 @@ def remove_member(*, user: User, project: Project, member: object) -> None:
 def hand_over(*, user: User, project: Project, member: object) -> Project:
     """An owner makes a member the one whom the project belongs to; whom it belonged to stays in it as an owner.
 
-    Files stay with those whose they are. Raises `not_owner` (403), `NotFound` for who is no member by themselves, and
-    `not_active` (422).
+    The files of whom it belonged to go along where they stand in no other project of theirs; all others stay with those
+    whose they are. Raises `not_owner` (403), `NotFound` for who is no member by themselves, `not_active` (422) and
+    `legal_hold` (409).
     """
     if role_of(user, project) != Role.OWNER:
         raise ProductError("not_owner", "Only the owner of this project can do this. Ask them.", status=403)
     locked = Project.objects.select_for_update().get(pk=project.pk)
+    require_movable(locked)
     membership = _membership(project, member)
     taker = or_404(membership.user, "member")
     if not taker.is_active:
         raise ProductError("not_active", f"“{taker}” is deactivated. Choose somebody who is active.", status=422)
+    files = files_of_project(locked).update(owner=taker)
     membership.delete()
     Membership.objects.create(project=project, user_id=locked.owner_id, role=Role.OWNER)
     Invitation.objects.filter(project=project, person=taker).delete()
     Project.objects.filter(pk=project.pk).update(owner=taker, updated=timezone.now())
-    said = {"owner": [str(locked.owner_id), str(taker.pk)]}
+    said = {"owner": [str(locked.owner_id), str(taker.pk)], "files": files}
     record(user=user, action="project.handed_over", row=project, changes=said)
     return Project.objects.select_related("owner").get(pk=project.pk)
 

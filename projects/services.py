@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import F, Max, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import require_free
 from accounts.models import User
 from accounts.realtime import News, tell
 from audit.services import changed_fields, record
@@ -109,8 +110,12 @@ def _no_name() -> ProductError:
 
 @transaction.atomic
 def delete_project(*, user: User, project: Project) -> None:
-    """Instructions, memberships and the list of files go; files and conversations stay with those whose they are."""
+    """Instructions, memberships and the list of files go; files and conversations stay with those whose they are.
+
+    Raises `legal_hold` (409).
+    """
     require_owner(user=user, project=project, action="delete")
+    require_free(project)
     rows = Invitation.objects.filter(project=project).exclude(person=None)
     invited = list(rows.values_list("person_id", flat=True))
     record(user=user, action="project.deleted", row=project)

@@ -1,6 +1,7 @@
 """Where a text still is: every table of the database, and every key of Redis."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -25,6 +26,25 @@ def kept(marker: str) -> list[str]:
         for url in (settings.STREAMS_URL, settings.CACHES["default"]["LOCATION"])
         for each in held(str(url), marker)
     ]
+
+
+def dumped(marker: str) -> str:
+    """Every row of the database in which the text is."""
+    found = []
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            query = sql.SQL("SELECT row::text FROM {table} row WHERE row::text LIKE %s").format(
+                table=sql.Identifier(table)
+            )
+            cursor.execute(query, [f"%{marker}%"])
+            found += [row for (row,) in cursor.fetchall()]
+    return "\n".join(found)
+
+
+def stored(marker: str) -> list[str]:
+    """The files of the storage in which the text is, or whose name has it."""
+    files = [file for file in Path(settings.MEDIA_ROOT).rglob("*") if file.is_file()]
+    return [str(file) for file in files if marker in file.name or marker.encode() in file.read_bytes()]
 
 
 def held(url: str, marker: str) -> Iterator[str]:

@@ -41,7 +41,8 @@ class User(AbstractUser):
         "legal hold",
         default=False,
         db_default=False,
-        help_text="No conversation of theirs is erased, also none that they delete: it is hidden from them and kept.",
+        help_text="Nothing of theirs is erased: a conversation that they delete is hidden from them and kept; files, "
+        "tasks, projects, personas and prompts of theirs cannot be deleted or handed over.",
     )
 
     email_confirmed = models.BooleanField(

@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import free
 from accounts.models import PeopleGroup, User
 from accounts.models.workspace import workspace_at
 from audit.services import record
@@ -97,13 +98,9 @@ def hold(*, user: AbstractUser, conversation: Conversation, held: bool) -> None:
         record(user=user, action="conversation.held" if held else "conversation.released", row=conversation)
 
 
-def is_held(conversation: Conversation) -> bool:
-    return conversation.legal_hold or conversation.owner.legal_hold
-
-
 def _free() -> QuerySet[Conversation]:
     """What is under no legal hold."""
-    return Conversation.objects.filter(legal_hold=False, owner__legal_hold=False).select_related("owner")
+    return free(Conversation.objects.select_related("owner"))
 
 
 @transaction.atomic

@@ -12,11 +12,12 @@ from django.db import models, transaction
 from django.db.models import Count, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import is_held
 from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
 from audit.services import record
-from chat.conversations.erasing import erase, is_held, require_lasting
+from chat.conversations.erasing import erase, require_lasting
 from chat.models import Conversation, Message, Tag, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn

@@ -42,7 +42,8 @@ def counted_to_group() -> Any:
 
 
 class ModelCall(models.Model):
-    """What one model call took and cost, at the prices of its moment; the ledger of all usage. Rows are never changed.
+    """What one model call took and cost, at the prices of its moment; the ledger of all usage. Rows are never changed,
+    but for those of calls under way that the product itself makes (`chat.usage.asking`).
 
     `number` counts the calls of a turn from 1. Tokens are the provider's; where it said nothing, such as of a call that
     was cut off, our own, and then `counted` is true. `cached_input` and `cache_written` are parts of `input`,
@@ -60,6 +61,8 @@ class ModelCall(models.Model):
         CITATIONS = "citations", gettext_lazy("Check of citations")
         READING = "reading", gettext_lazy("Pages read")
         FULL_READ = "full_read", gettext_lazy("Reading of a whole file")
+
+    USED = ("input", "cached_input", "cache_written", "output", "reasoning", "counted", "cost")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     person = _named(settings.AUTH_USER_MODEL)
@@ -108,17 +111,18 @@ class ModelCall(models.Model):
     @classmethod
     def of(cls, model: Model, said: Usage, counted: Usage, **named: Any) -> Self:
         """A row, not stored yet, of what the provider `said`; where that is nothing, of what we `counted`."""
+        row = cls(**named, model_id=model.pk, model_name=model.name, provider_name=model.provider.name)
+        row.used(model, said, counted)
+        return row
+
+    def used(self, model: Model, said: Usage, counted: Usage) -> None:
+        """Sets the fields `USED`, as `of` does."""
         read = said if said.input else replace(counted, reasoning=said.reasoning)
         usage = replace(read, output=said.output or counted.output).sensible()
-        return cls(
-            **named,
-            **asdict(usage),
-            model_id=model.pk,
-            model_name=model.name,
-            provider_name=model.provider.name,
-            counted=(usage.input, usage.output) != (said.input, said.output),
-            cost=model.prices.cost(usage) if model.prices is not None else None,
-        )
+        for name, number in asdict(usage).items():
+            setattr(self, name, number)
+        self.counted = (usage.input, usage.output) != (said.input, said.output)
+        self.cost = model.prices.cost(usage) if model.prices is not None else None
 
 
 def total_cost(calls: Iterable[ModelCall]) -> Decimal | None:

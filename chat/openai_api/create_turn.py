@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.access.holds import free
 from accounts.models import User
 from accounts.models.workspace import workspace_at
 from chat.models import Attachment, Conversation, Message, Turn
@@ -167,13 +168,12 @@ def forget_old() -> None:
     if not days:
         return
     before = timezone.now() - timedelta(days=days)
-    free = Conversation.objects.filter(legal_hold=False, owner__legal_hold=False)
-    ended = free.filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
+    ended = free(Conversation.objects.all()).filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
     old = ended.filter(updated__lt=before)
     while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH]):
         images = list(File.objects.filter(attachments__message__conversation__in=batch).distinct())
         Conversation.objects.filter(pk__in=batch).delete()
         unused = File.objects.filter(pk__in=[file.pk for file in images], attachments=None, project_entries=None)
-        for file in unused.select_related("owner"):
+        for file in free(unused).select_related("owner"):
             if is_picture(file.name, file.sha256):
                 services.delete(user=file.owner, file=file)

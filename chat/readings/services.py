@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import free, require_free
 from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
@@ -271,8 +272,7 @@ def remove_reading(*, user: User, reading: Reading) -> None:
 
     Raises `reading_running` (409), and `legal_hold` (409) where its person or its conversation is under one.
     """
-    if user.legal_hold or (reading.conversation is not None and reading.conversation.legal_hold):
-        raise ProductError("legal_hold", "This is under a legal hold, so it cannot be removed.", status=409)
+    require_free(reading)
     with transaction.atomic():
         if reading.live:
             raise ProductError("reading_running", "This is being read. Stop it, then remove it.", status=409)
@@ -283,8 +283,7 @@ def remove_reading(*, user: User, reading: Reading) -> None:
 
 def erase_old(people: QuerySet[User], before: datetime) -> None:
     """Those of these people and of no conversation that ended before, and that no legal hold keeps."""
-    old = Reading.objects.exclude(status__in=Reading.LIVE).filter(conversation=None, person__legal_hold=False)
-    old = old.filter(person__in=people)
+    old = free(Reading.objects.all()).exclude(status__in=Reading.LIVE).filter(conversation=None, person__in=people)
     old.filter(Q(finished__lt=before) | Q(finished=None, created__lt=before)).delete()
 
 

@@ -59,7 +59,7 @@ from llm.services import (
 from llm.types.model_call import HandedOver, Message, ParametersLeftOut, StepFinished
 from llm.types.tools import Tool
 
-LEFT_AFTER = 0.02  # seconds; a worker that is killed before has, as far as its row knows, not asked the model yet
+LEFT_AFTER = 0.02  # seconds; of a worker that is killed before, the stream alone knows that it has asked the model
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
@@ -470,7 +470,9 @@ async def recover(turn_id: UUID) -> UUID | None:
     last, payload = last_event(INTERRUPTED, {})
     answer.emit(last, **payload)
     events = answer.drain()
-    outcome = Outcome(answer.parts, answer.seq, calls=turn.report.get("calls", []))
+    calls = turn.report.get("calls", [])
+    told = [event.wire() for event in await event_stream.read(turn.pk, 0) if event.type == EventType.CONTEXT_REPORT]
+    outcome = Outcome(answer.parts, answer.seq, calls=calls, unreported=[each["used"] for each in told[len(calls) :]])
     if not await on_database(store.end, turn, INTERRUPTED, outcome):
         return None
     TURNS.labels(INTERRUPTED.status).inc()

@@ -6,7 +6,7 @@ Synchronous; the event loop calls these through `on_database`.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -161,7 +161,8 @@ class Outcome:
     """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call.
 
     `summary` is a job that is due now, not stored yet; `prompts` what was asked last, by model. `finish_reason`: of
-    the last step. `first_token`: how many milliseconds after it was asked for.
+    the last step. `first_token`: how many milliseconds after it was asked for. `unreported`: the tokens of prompts
+    that came after those of `calls`, of a worker that was killed before it had stored their reports.
     """
 
     parts: list[dict[str, Any]]
@@ -172,6 +173,7 @@ class Outcome:
     prompts: Mapping[UUID, SentPrompt] = field(default_factory=dict)
     finish_reason: str = ""
     first_token: int | None = None
+    unreported: Sequence[int] = ()
 
 
 def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
@@ -179,7 +181,7 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
 
     What its model calls cost is written down with it. Returns the state of its conversation.
     """
-    spent = _spent(turn, ending, outcome) if outcome.calls else []
+    spent = _spent(turn, ending, outcome) if outcome.calls or outcome.unreported else []
     values = {
         "status": ending.status,
         "seq": outcome.seq,
@@ -229,7 +231,10 @@ def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
     }
     spent = []
     # A prompt that was refused as too long, and its successor, are of the same cycle.
-    for number, call in {call["cycle"]: call for call in outcome.calls}.items():
+    calls = {call["cycle"]: call for call in outcome.calls}
+    for cycle, used in enumerate(outcome.unreported, max(calls, default=0) + 1):
+        calls[cycle] = cast("CallReport", {"cycle": cycle, "model": "", "used": used, "tools_tokens": 0})
+    for number, call in calls.items():
         answer, said = written.get(number, ""), Usage(**(call.get("usage") or NOTHING))
         if not (answer or said.input) and ending.status == Turn.Status.FAILED:
             continue

@@ -54,6 +54,8 @@ async def ask(
     """
     said, refused = Said(), False
     request = replace(request, sampling=replace(request.sampling, reasoning_effort=model.least_effort))
+    counted = await on_database(_counted, model, request)
+    row = await on_database(_begun, model, counted, charge)
     try:
         async with aclosing(shared_client(model.provider, patience).stream(request)) as events:
             async for event in events:
@@ -68,9 +70,9 @@ async def ask(
         refused = not said.text
         raise
     finally:
-        if not refused:  # also when time is up: the provider has read the prompt
-            await completed(persistently(partial(_record, model, request, charge, said)))
-    sent = Sent(await on_database(_counted, model, request), plain=not any(each.images for each in request.messages))
+        settle = partial(row.delete) if refused else partial(_settle, row, model, counted, said)
+        await completed(persistently(settle))  # also when time is up: the provider has read the prompt
+    sent = Sent(counted, plain=not any(each.images for each in request.messages))
     said.unread = await held_against(model, sent, said.usage.input) is not None
     return said
 
@@ -80,14 +82,14 @@ def _counted(model: Model, request: ModelRequest) -> int:
     return sum(count(message.text) for message in request.messages)
 
 
-def _record(model: Model, request: ModelRequest, charge: Charge, said: Said) -> None:
-    count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
+def _begun(model: Model, counted: int, charge: Charge) -> ModelCall:
+    """The row of a call that is about to be made, as far as it is known: a worker that is killed has asked all the
+    same."""
     scope = scope_of(charge.conversation) if charge.conversation is not None else None
-    counted = Usage(_counted(model, request), count(said.text))
-    ModelCall.of(
+    row = ModelCall.of(
         model,
-        said.usage,
-        counted,
+        NOTHING,
+        Usage(counted, 0),
         purpose=charge.purpose,
         person_id=charge.person,
         group_id=counted_to(charge.person) if charge.person is not None else None,
@@ -96,4 +98,13 @@ def _record(model: Model, request: ModelRequest, charge: Charge, said: Said) -> 
         conversation=charge.conversation,
         project=scope.project if scope else None,
         persona=scope.persona if scope else None,
-    ).save(force_insert=True)
+    )
+    row.save(force_insert=True)
+    return row
+
+
+def _settle(row: ModelCall, model: Model, counted: int, said: Said) -> None:
+    """What the call has come to takes the place of what was known before it."""
+    count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
+    row.used(model, said.usage, Usage(counted, count(said.text)))
+    row.save(force_update=True, update_fields=ModelCall.USED)

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from accounts.models import User
-from accounts.services import end_all, require_another_admin, require_deletable
+from accounts.services import end_all, require_another_admin, require_deletable, require_no_hold
 from audit.services import record_erasure
 from chat.models import Conversation, Import, Turn
 from chat.realtime.event_stream import forget
@@ -38,9 +38,7 @@ def erase_person(*, user: AbstractUser | None, person: User) -> None:
         raise ProductError("yourself", "You cannot erase your own account. Ask another administrator.", status=409)
     else:
         require_deletable(user, person)
-    if person.legal_hold or Conversation.objects.filter(owner=person, legal_hold=True).exists():
-        sentence = "This person, or a conversation of theirs, is under a legal hold. Take that away first."
-        raise ProductError("legal_hold", sentence, status=409)
+    require_no_hold(person)
     with transaction.atomic():
         User.objects.filter(pk=person.pk).update(is_active=False)
         end_all(person)

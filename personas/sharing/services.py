@@ -4,6 +4,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from accounts.access.holds import require_movable
 from accounts.access.rights import require
 from accounts.models import May, PeopleGroup, Role, User, strongest
 from audit.services import record
@@ -106,12 +107,14 @@ def remove_share(*, user: User, persona: Persona, share: object) -> None:
 @transaction.atomic
 def hand_over(*, user: User, persona: Persona, share: object) -> Persona:
     """An owner makes somebody whom it is shared with the one whom it belongs to; whom it belonged to keeps it as an
-    owner. Raises `not_owner` (403), `NotFound` for a share with nobody or a group, and `not_active` (422)."""
+    owner. Raises `not_owner` (403), `NotFound` for a share with nobody or a group, `not_active` (422) and
+    `legal_hold` (409)."""
     if role_of(user, persona) != Role.OWNER:
         raise ProductError("not_owner", "Only the owner of this persona can do this. Ask them.", status=403)
     lock(NAMES)
     locked = Persona.objects.select_for_update(of=("self",)).select_related("owner").get(pk=persona.pk)
     row = get_or_404(PersonaShare.objects.filter(persona=locked).select_related("user"), share, "share")
+    require_movable(locked)
     taker, before = row.user, locked.owner
     if taker is None:
         raise NotFound("share")

@@ -12,6 +12,7 @@ from django.db import models, transaction
 from django.db.models import F, Max
 from django.utils import timezone
 
+from accounts.access.holds import require_free
 from accounts.models import User
 from accounts.realtime import News, tell
 from core.errors import ProductError
@@ -141,7 +142,10 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
 
 @transaction.atomic
 def delete(*, actor: Actor, task: Task) -> None:
-    """With its checklist. The tasks below stay, without a parent; the history stays, and no code is given again."""
+    """With its checklist. The tasks below stay, without a parent; the history stays, and no code is given again.
+
+    Raises `legal_hold` (409).
+    """
     check_person(actor, "deletes")
     row = _locked(actor, task)
     for child in row.children.exclude(level=Task.Level.ITEM).select_related("parent"):
@@ -257,6 +261,7 @@ def _write(actor: Actor, row: Task, changes: Mapping[str, Any]) -> None:
 
 
 def _remove(actor: Actor, rows: Sequence[Task]) -> None:
+    require_free(*rows)
     _record(actor, [(row, "deleted", row.title, "") for row in rows])
     Task.objects.filter(pk__in=[row.pk for row in rows]).delete()
 

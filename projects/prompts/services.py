@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
+from accounts.access.holds import require_free, require_movable
 from accounts.models import User
 from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right, require_right
@@ -46,11 +47,14 @@ def update_saved_prompt(*, user: User, prompt: SavedPrompt, fields: Mapping[str,
         _held(prompt, user, fields.get("project", None if workspace else prompt.project), workspace=workspace)
         if (prompt.owner_id, prompt.project_id) != before:
             require_holder(user, prompt, "add")
+            require_movable(prompt)
     return _stored(prompt, fields.get("name", prompt.name), fields.get("text", prompt.text), before)
 
 
 def delete_saved_prompt(*, user: User, prompt: SavedPrompt) -> None:
+    """Raises what `require_holder` raises, and `legal_hold` (409)."""
     require_holder(user, prompt, "delete")
+    require_free(prompt)
     prompt.delete()
 
 

@@ -165,6 +165,11 @@ def test_a_dead_workers_turn_has_what_was_reported_and_for_the_rest_our_count(pe
     assert (first.input, first.cached_input, first.cache_written, first.counted) == (700, 300, 100, False)
     assert first.cost == Decimal("0.00199")  # 300 at 3, 300 at 0.3, 100 at 4, 40 at 15
     assert (second.input, second.output, second.counted) == (call["used"] + call["tools_tokens"], 4, True)
+    ModelCall.objects.filter(turn=row).delete()
+    Turn.objects.filter(pk=row.pk).update(status="running", report={})  # killed before anything was stored
+    background.submit(runner.recover(row.pk)).result()
+    [only] = calls_of(turn["id"])
+    assert (only.input, only.counted, only.model) == (call["used"], True, priced)
 
 
 def test_what_is_reported_is_stored_before_the_tools_have_run(person: Person, priced: Model) -> None:

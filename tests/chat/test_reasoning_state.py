@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from chat.models import Message, StepReasoning, Turn
+from chat.models import Message, ModelCall, StepReasoning, Turn
 from llm.models import Model, Provider
 from tests.application import Application
 from tests.chat.openai_clients import WEATHER, asked
@@ -204,9 +204,10 @@ def test_conversations_go_on_after_a_worker_was_killed_between_two_calls(
 ) -> None:
     hanging = {"steps": [LOOP["steps"][0], {"silent_after": 0}]}
     begun: dict[str, tuple[Model, str, Any]] = {}
+    notes = {name: uuid4().hex for name in VENDORS}
     for name in VENDORS:
         model, where = model_of(workspace, name), place_of(person)
-        script = {**hanging, "note": uuid4().hex}
+        script = {**hanging, "note": notes[name]}
         begun[name] = model, where, person.caller.ask("And?", script, where, models=[str(model.pk)])
     turns = [asked["id"] for _, _, asked in begun.values()]
 
@@ -216,10 +217,14 @@ def test_conversations_go_on_after_a_worker_was_killed_between_two_calls(
 
     until(kept, "every turn has kept its reasoning")
     product.end("worker", signal.SIGKILL)
+    reached = {name: [each for each in workspace.model.requests(notes[name]) if each.status != 400] for name in VENDORS}
     product.start_worker()
     workspace.model.forget()
     for name, (model, where, turn) in begun.items():
         assert person.caller.ended(turn["id"], seconds=90)["status"] == "interrupted"
+        written = ModelCall.objects.filter(turn=turn["id"]).order_by("number")
+        assert [each.number for each in written] == [1, 2] and len(reached[name]) == 2, name
+        assert written[1].counted and all(each.input for each in written), name
         stop_what_goes_on(person, where)
         answered(person, where, model)
         refused = [each for each in workspace.model.requests() if each.status == 400]

@@ -30,7 +30,9 @@ from projects.models import Membership, Project, Task
 from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from tests.application import Application
+from tests.chat import ag_ui
 from tests.chat.conversations import past
+from tests.chat.openai_clients import posted
 from tests.conftest import Person
 
 database = pytest.mark.django_db
@@ -210,6 +212,7 @@ OFFERED: list[tuple[May, Callable[[User], str], str]] = [
     (May.TOKENS, lambda user: "/settings/tokens/", "Make token"),
     (May.PUBLISH_PERSONAS, lambda user: "/personas/new/", "Everybody may use, read and duplicate it"),
     (May.WEB, lambda user: "/personas/new/", 'value="open_url"'),
+    (May.WEB, lambda user: f"/projects/{Project.objects.create(owner=user, name='P').pk}/", 'name="web"'),
     (May.RUN_TASKS, lambda user: f"/tasks/{undrafted(user)}/run/", "It drafts a checklist first"),
 ]
 
@@ -349,6 +352,46 @@ def test_an_answer_stops_when_its_model_is_taken_away_and_keeps_its_text(
     ended = person.caller.ended(turn["id"])
     assert (ended["status"], ended["error"]["code"]) == ("failed", "right_lost")
     assert "word" in ended["parts"][0]["text"]
+
+
+def test_both_protocols_refuse_what_ones_groups_and_roles_do_not_give(
+    application: Application, person: Person, stranger: Person, able: Model, search: None, restored: None
+) -> None:
+    """Models, personas, projects, threads and files of somebody else, and tools that no group of theirs has."""
+    theirs = Model.objects.create(provider=able.provider, name=f"kept {uuid4().hex}")
+    persona = Persona.objects.create(owner=stranger.user, name=uuid4().hex, model=able)
+    project = Project.objects.create(owner=stranger.user, name=uuid4().hex)
+    thread = stranger.caller.conversation()
+    file = stranger.caller.http.post("files/", files={"file": ("a.txt", b"Hello")}).json()["id"]
+    group = PeopleGroup.objects.filter(everyone=True)
+    group.update(all_models=False, may=[each for each in May if each != May.WEB])
+    group.get().allowed_models.add(able)
+    own, note = Persona.objects.create(owner=person.user, name="P", model=able, tools=["web_search"]), uuid4().hex
+
+    def completion(model: object, project: object = "") -> int:
+        body = {"model": str(model), "messages": [{"role": "user", "content": note}]}
+        return posted(person, "chat/completions", body, **{"X-Glasshouse-Project": str(project)}).status_code
+
+    def run(thread: str = "", **props: object) -> int:
+        named = {name: [pk] if name == "files" else str(pk) for name, pk in props.items()}
+        body = ag_ui.run_input(ag_ui.user(note), thread=thread, forwardedProps=named)
+        with person.caller.http.stream("POST", "ag-ui/", json=body, headers={"Accept": "text/event-stream"}) as answer:
+            answer.read()
+        return answer.status_code
+
+    def with_web_search() -> bool:
+        return any("web_search" in str(each.body.get("tools")) for each in application.model.requests(note))
+
+    refused = [completion(theirs.name), completion(theirs.pk), completion(persona.pk), completion(able.pk, project.pk)]
+    refused += [run(model=theirs.pk), run(persona=persona.pk), run(thread, model=able.pk)]
+    refused += [run(files=file, model=able.pk)]
+    assert refused == [404] * 8
+    assert not application.model.requests(note) and not Turn.objects.filter(conversation__owner=person.user).exists()
+    assert (completion(own.pk), run(persona=own.pk), run(model=able.pk)) == (200,) * 3
+    assert len(application.model.requests(note)) >= 3 and not with_web_search()
+    group.update(may=[*May])
+    assert completion(own.pk) == 200 and with_web_search()
+    group.get().allowed_models.clear()
 
 
 @database

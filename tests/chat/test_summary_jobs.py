@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from chat.background.tasks import sweep_turns
-from chat.models import Conversation, Message, Summary, SummaryJob, Turn
+from chat.models import Conversation, Message, ModelCall, Summary, SummaryJob, Turn
 from chat.models.tree import rows_between
 from chat.summaries import due
 from chat.summaries.jobs import decided_for
@@ -111,6 +111,9 @@ def test_a_killed_worker_leaves_a_failed_job_and_every_message(product: Product,
     product.model.set_script(name, {"text": "## Now\nIt works again."})
     turn(person, place, "and on")
     assert Summary.objects.filter(conversation=place).count() == 1
+    written = ModelCall.objects.filter(conversation=place, purpose="summary").order_by("pk")
+    assert len(product.model.requests(name)) == len(written) == 2  # the ledger has what the killed worker had asked
+    assert (written[0].output, written[0].counted) == (0, True) and written[0].input > 0
 
 
 def test_a_worker_that_ends_between_chunks_leaves_whole_turns_and_the_next_job_goes_on_from_them(

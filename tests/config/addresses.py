@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
@@ -31,9 +32,14 @@ def addresses(values: Mapping[str, str]) -> list[Address]:
     """
     return [
         Address("/" + _filled(template, values), tuple(PARAMETER.findall(template)), view)
-        for regex, view in _routes(get_resolver().url_patterns, "")
-        for template, _ in normalize(regex)
+        for template, view in _templates()
     ]
+
+
+@cache
+def _templates() -> list[tuple[str, Any]]:
+    routes = _routes(get_resolver().url_patterns, "")
+    return [(template, view) for regex, view in routes for template, _ in normalize(regex)]
 
 
 def _routes(patterns: list[Any], prefix: str) -> Iterator[tuple[str, Any]]:

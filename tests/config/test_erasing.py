@@ -1,5 +1,9 @@
 """After a person is erased no byte of what was theirs is left; the audit stays whole and names them by id alone."""
 
+import logging
+import re
+from collections.abc import Callable
+from itertools import cycle
 from uuid import uuid4
 
 import pytest
@@ -20,10 +24,11 @@ from files.models import File
 from personas.models import Persona
 from projects.models import Project
 from tests.application import Application
+from tests.chat.conversations import past
 from tests.chat.documents import asked, upload
 from tests.config.household import PRIVATE, Household, signed_in
 from tests.conftest import Person
-from tests.leftovers import held, kept
+from tests.leftovers import dumped, held, kept, stored
 from tests.product import until
 
 
@@ -53,9 +58,13 @@ def test_of_everything_that_can_be_theirs_nothing_is_left(household: Household, 
 
 
 def test_files_answers_and_sessions_go_and_what_was_used_stays(
-    application: Application, person: Person, admin: User
+    application: Application, person: Person, admin: User, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said, own, named = (f"{word}{uuid4().hex}" for word in ("said", "filed", "named"))
+    """Of 50 texts of theirs, each a row or a file of its own, none is in database, Redis, storage or logs."""
+    caplog.set_level(logging.INFO)
+    mark = f"mark{uuid4().hex}"
+    texts = [f"{mark}-{number}" for number in range(50)]
+    said, own, named = (text + "x" for text in texts[:3])
     browser = signed_in(person.user)
     _, token = create_token(user=person.user, name=named)
     file = upload(person, f"{named}.txt", f"The secret is {own}.".encode())
@@ -65,8 +74,11 @@ def test_files_answers_and_sessions_go_and_what_was_used_stays(
     assert all(kept(each) for each in (said, own, named, person.username)) and default_storage.exists(blob)
     assert any(turn["id"] in key for key in held(settings.STREAMS_URL, said))
     call = ModelCall.objects.get(person=person.user, purpose="answer")
+    written_by(person, texts[3:])
+    assert {*re.findall(rf"{mark}-\d+", dumped(mark))} == {*texts} and stored(mark)
     erase_person(user=admin, person=User.objects.get(pk=person.user.pk))
-    assert [kept(each) for each in (said, own, named, person.username)] == [[], [], [], []]
+    assert [kept(each) for each in (mark, person.username)] == [[], []]
+    assert not stored(mark) and mark not in caplog.text
     assert not default_storage.exists(blob)
     assert browser.get("/").status_code == 302
     assert application.http("/api/v1/", headers={"Authorization": f"Bearer {token}"}).get("me/").status_code == 401
@@ -74,6 +86,23 @@ def test_files_answers_and_sessions_go_and_what_was_used_stays(
     assert (call.person_id, call.conversation_id) == (None, None) and call.output
     made = Entry.objects.filter(actor_id=person.user.pk, action="token.made")
     assert set(made.values_list("actor_name", "token_name", "object_name", "address")) == {("", "", "", "")}
+
+
+def written_by(person: Person, texts: list[str]) -> None:
+    """A row or a file for each of these texts, of all kinds that people write."""
+    call, owner = person.caller, person.user
+    makers: list[Callable[[str], object]] = [
+        lambda text: call.post("conversations/", {"title": text}, expect=201),
+        lambda text: past(owner, 1, parts=[{"type": "text", "text": text}]),
+        lambda text: call.post("personas/", {"name": text, "instructions": text}, expect=201),
+        lambda text: call.post("projects/", {"name": uuid4().hex, "instructions": text}, expect=201),
+        lambda text: call.post("tasks/", {"title": text, "level": "task", "horizon": "day"}, expect=201),
+        lambda text: call.post("prompts/", {"name": uuid4().hex, "text": text}, expect=201),
+        lambda text: upload(person, "a.txt", f"It says {text}.".encode()),
+        lambda text: create_token(user=owner, name=text),
+    ]
+    for text, make in zip(texts, cycle(makers), strict=False):
+        make(text)
 
 
 def test_while_an_answer_is_being_written_it_is_stopped_first(

@@ -101,8 +101,16 @@ def test_who_is_made_an_owner_shares_and_hands_over(
     assert project.invitations.get().role == Role.OWNER
     assert code(invite, user=binh, project=project, username="olga") == "owner_is_member"
     assert code(hand_over, user=olga, project=project, member=group.pk) == "not_found"
+    other = Project.objects.create(owner=olga, name="Other")
+    anna = User.objects.create_user("anna")
+    here, both, theirs = (
+        File.objects.create(owner=owner, name="a.txt", size=1, sha256="0" * 64) for owner in (olga, olga, anna)
+    )
+    ProjectFile.objects.bulk_create(ProjectFile(project=project, file=file) for file in (here, both, theirs))
+    ProjectFile.objects.create(project=other, file=both)
     handed = hand_over(user=olga, project=project, member=binh.pk)
     assert handed.owner == binh
+    assert [File.objects.get(pk=file.pk).owner for file in (here, both, theirs)] == [binh, olga, anna]
     assert roles.role_of(olga, handed) == Role.OWNER
     remove_member(user=olga, project=handed, member=olga.pk)
     assert roles.role_of(olga, handed) == Role.EDITOR  # by the group

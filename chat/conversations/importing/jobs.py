@@ -20,6 +20,7 @@ from django.db.models import F
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
+from accounts.access.holds import free, require_free
 from accounts.access.rights import require
 from accounts.models import May, User
 from accounts.realtime import News, tell
@@ -100,7 +101,7 @@ def retry_import(*, user: User, job: Import) -> None:
 def remove_import(*, user: User, job: Import) -> None:
     """With its upload; the conversations that it brought stay. Staff may remove others'.
 
-    Raises `import_under_way` (409) for one that has not ended.
+    Raises `import_under_way` (409) for one that has not ended, and `legal_hold` (409).
     """
     _require_owner(user, job, "delete")
     with transaction.atomic():
@@ -110,6 +111,7 @@ def remove_import(*, user: User, job: Import) -> None:
         if found.live:
             detail = "This import is under way. Remove it when it is done."
             raise ProductError("import_under_way", detail, status=409)
+        require_free(found)
         found.delete()
         if found.blob:
             transaction.on_commit(partial(default_storage.delete, found.blob))
@@ -123,7 +125,7 @@ def _require_owner(user: User, job: Import, right: Action) -> None:
 def sweep() -> None:
     """Lets uploads go whose import failed too long ago, and those that no row needs, as of people who were deleted."""
     now = timezone.now()
-    Import.objects.kept().filter(finished__lt=now - Import.KEPT_FOR).update(blob="", size=0)
+    free(Import.objects.kept()).filter(finished__lt=now - Import.KEPT_FOR).update(blob="", size=0)
     try:
         there = {f"{PLACE}/{name}" for name in default_storage.listdir(PLACE)[1]}
     except FileNotFoundError:

@@ -1,0 +1,48 @@
+"""Legal holds: rows that nobody and no sweep may remove, whoever they belong to.
+
+`settings.LEGAL_HOLDS` says of a kind of row by which paths a hold reaches it; a kind that is not there has none. People
+hide what is under a hold where the product hides before it erases; everything else is refused, also to hand it over to
+somebody who could remove it.
+"""
+
+from functools import reduce
+from operator import or_
+from typing import TypeVar
+
+from django.conf import settings
+from django.db.models import Model, Q, QuerySet
+
+from core.errors import ProductError
+
+Row = TypeVar("Row", bound=Model)
+
+
+def free(rows: QuerySet[Row]) -> QuerySet[Row]:
+    """Those that no hold keeps."""
+    paths = settings.LEGAL_HOLDS.get(rows.model._meta.label)
+    return rows.exclude(_reached(paths)) if paths else rows
+
+
+def is_held(*rows: Model) -> bool:
+    """Whether a hold keeps one of these, which are of one kind; as they are stored, in one query."""
+    paths = settings.LEGAL_HOLDS.get(rows[0]._meta.label) if rows else None
+    if not paths:
+        return False
+    return type(rows[0])._base_manager.filter(_reached(paths), pk__in=[row.pk for row in rows]).exists()
+
+
+def require_free(*rows: Model) -> None:
+    """Raises `legal_hold` (409) where a hold keeps one of these, which are of one kind."""
+    if is_held(*rows):
+        raise ProductError("legal_hold", "This is under a legal hold, so it cannot be removed.", status=409)
+
+
+def require_movable(*rows: Model) -> None:
+    """Raises `legal_hold` (409) where a hold keeps one of these, which are of one kind, with whom it belongs to."""
+    if is_held(*rows):
+        sentence = "This is under a legal hold, so it cannot become somebody else's."
+        raise ProductError("legal_hold", sentence, status=409)
+
+
+def _reached(paths: tuple[str, ...]) -> Q:
+    return reduce(or_, (Q(**{path: True}) for path in paths))

@@ -1,0 +1,112 @@
+"""Legal holds: what is under one is there after everything that removes rows, by whatever way.
+
+The addresses come from the URLconf, so that a new one is tried when it is added; sweeps are in
+`tests/chat/test_retention.py`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from django.apps import apps
+from django.conf import settings
+from django.db.models import CASCADE, ForeignKey
+
+from accounts.models import User
+from accounts.services import delete_user
+from chat.models import Attachment, Conversation, Message, Run
+from config.workspace.erasing import erase_person
+from core.errors import ProductError
+from files.models import File
+from files.services import delete as delete_file
+from personas.models import Reminder
+from projects.planner.rules import Actor
+from projects.planner.services import delete as delete_task
+from tests.config.household import PRIVATE, Household, signed_in
+from tests.config.test_access import ask
+
+HELD = "under a legal hold"
+# Rows of a person that no service removes but with what they belong to, or that say what somebody may or wants to do
+# and hold nothing that they wrote or received.
+WITHOUT = {
+    "accounts.ApiToken",
+    "accounts.IdempotentAnswer",
+    "accounts.Limit",
+    "accounts.OpenIDIdentity",
+    "accounts.Session",
+    "accounts.Webhook",
+    "chat.Mention",
+    "chat.Run",
+    "chat.RunMandate",
+    "chat.Tag",
+    "personas.PersonaShare",
+    "projects.CodeSeries",
+    "projects.Invitation",
+    "projects.Membership",
+    "projects.TaskChange",
+}
+
+
+def test_it_is_said_of_each_kind_of_row_whether_a_hold_keeps_it() -> None:
+    own = {
+        model._meta.label
+        for model in apps.get_models()
+        for field in model._meta.get_fields()
+        if isinstance(field, ForeignKey) and field.related_model is User and field.remote_field.on_delete is CASCADE
+        if model.__module__.split(".")[0] in ("accounts", "files", "personas", "projects", "chat")
+    }
+    assert own - WITHOUT <= set(settings.LEGAL_HOLDS)
+
+
+def test_no_address_removes_what_is_under_a_hold(household: Household, people: Callable[..., User]) -> None:
+    owner = next(row for row in household.rows if isinstance(row, User))
+    kept = [row for row in household.rows if row._meta.label in settings.LEGAL_HOLDS]
+    kept = [row for row in kept if settings.LEGAL_HOLDS[row._meta.label] and owner.pk in owners(row)]
+    User.objects.filter(pk=owner.pk).update(legal_hold=True)
+    admin, refused, wrong = people(is_staff=True, is_superuser=True), 0, []
+    for person in (owner, admin):
+        browser = signed_in(person)
+        for address in household.addresses():
+            if not address.parameters or address.admin == (person is owner):
+                continue
+            method = "DELETE" if address.url.startswith("/api/") else "POST"
+            answer = ask(browser, method, address.url)
+            browser.force_login(person)
+            refused += answer.status_code == 409 and HELD in answer.text
+            gone = [row for row in kept if not type(row)._base_manager.filter(pk=row.pk).exists()]
+            wrong += [(method, address.url, row) for row in gone]
+            kept = [row for row in kept if row not in gone]
+    assert not wrong
+    assert refused > 12
+    Reminder.objects.filter(text=PRIVATE).exclude(pk__in=[row.pk for row in household.rows]).delete()  # of copies
+    written = [row.pk for row in household.rows if isinstance(row, Message)]
+    assert Message.with_deleted.filter(pk__in=written).count() == len(written) == 2
+
+
+def owners(row: object) -> set[object]:
+    return {getattr(row, name, None) for name in ("pk", "owner_id", "person_id")}
+
+
+def test_a_hold_on_a_conversation_keeps_what_belongs_to_it(household: Household, people: Callable[..., User]) -> None:
+    """Its person, the task that it is of, and a file in it that is somebody else's."""
+    rows = {type(row): row for row in household.rows}
+    owner, run, file = rows[User], rows[Run], rows[File]
+    assert isinstance(owner, User) and isinstance(run, Run) and isinstance(file, File)
+    other, admin = people(), people(is_staff=True, is_superuser=True)
+    place = Conversation.objects.create(owner=other, legal_hold=True)
+    message = Message.objects.create(conversation=place, role="user", parts=[])
+    Attachment.objects.create(message=message, file=file, name=file.name, ordinal=0)
+    Conversation.objects.filter(pk=run.conversation_id).update(legal_hold=True)
+    acts: list[Callable[[], None]] = [
+        lambda: delete_task(actor=Actor(owner), task=run.task),
+        lambda: delete_file(user=owner, file=file),
+        lambda: delete_user(user=admin, person=User.objects.get(pk=other.pk)),
+    ]
+    acts += [partial(erase_person, user=admin, person=person) for person in (owner, other)]
+    for act in acts:
+        with pytest.raises(ProductError, match=HELD):
+            act()
+    Conversation.objects.filter(owner__in=[owner, other]).update(legal_hold=False)
+    for act in acts[:3]:
+        act()
+    assert not Run.objects.filter(pk=run.pk).exists() and not File.objects.filter(pk=file.pk).exists()
