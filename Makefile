@@ -9,7 +9,8 @@ NODE_CHECKS := scripts/node/node_modules/.installed
 NODE_BIN := scripts/node/node_modules/.bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test coverage fuzz bench bench-peers screenshots messages lock sbom audit chromium
+.PHONY: help setup run lint test coverage fuzz bench bench-peers screenshots messages lock sbom audit chromium cluster \
+        test-cluster cluster-packages
 
 help:
 	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
@@ -19,6 +20,9 @@ help:
 	@echo "make coverage   which lines of the product the tests in one process run"
 	@echo "make bench   the benchmarks"
 	@echo "make bench-peers   the same work through Glasshouse, Chainlit and Open WebUI (TABLES=\"first burst\"), which it installs"
+	@echo "make cluster   a whole company on this machine from Debian's packages: PostgreSQL with a replica, PgBouncer, Valkey,"
+	@echo "               RabbitMQ, a bucket, nginx with TLS, web processes and workers (PORT; CLUSTER: a directory for logs)"
+	@echo "make test-cluster   what a company survives, tried (FAULTS=\"kill-web-1 redis-away\"); not a part of make test"
 	@echo "make fuzz    about ten thousand made-up requests to the API"
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
 	@echo "make messages   every sentence of the product into locale/, where it is translated"
@@ -58,6 +62,20 @@ bench: $(INSTALLED_TO_TEST)
 
 bench-peers: $(INSTALLED_TO_TEST)
 	@$(BIN)/python -m scripts.bench.peers $(TABLES)
+
+cluster: $(INSTALLED_TO_TEST) cluster-packages
+	@exec $(BIN)/python -m scripts.cluster
+
+test-cluster: $(INSTALLED_TO_TEST) cluster-packages
+	@exec $(BIN)/python -m scripts.cluster.trial
+
+cluster-packages:
+	@for program in nginx pgbouncer rabbitmq-server epmd faketime openssl; do \
+	  command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	test -z "$$missing" || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	    nginx-light pgbouncer rabbitmq-server faketime openssl; } || { \
+	    echo "The cluster needs the packages nginx, pgbouncer, rabbitmq-server, faketime and openssl." >&2; exit 1; }
 
 screenshots: $(INSTALLED_TO_TEST) chromium
 	$(BIN)/python -m scripts.screenshots

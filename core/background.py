@@ -4,9 +4,10 @@ One event loop a process, on its own thread, for all work that mostly waits: ans
 thread for each would cost a database connection each and could not be cancelled while a model is silent.
 
 Of a job its row is the truth, the broker only makes it prompt. Whoever changes a row's state by `claim` does the work,
-nobody else. While at it they renew its `heartbeat`. What the broker or a dead worker lost shows in that field, and a
-sweeper finds it by `silent` and `unclaimed`. Each worker says every few seconds which queues it serves. Celery hands
-out all jobs but turns, which event loops take from a queue of their own.
+nobody else. While at it they renew its `heartbeat`, by the clock of the database: those of machines differ. What the
+broker or a dead worker lost shows in that field, and a sweeper finds it by `silent` and `unclaimed`. Each worker says
+every few seconds which queues it serves. Celery hands out all jobs but turns, which event loops take from a queue of
+their own.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from celery import Task, current_app
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
 from django.db.models import Model, QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 from kombu.exceptions import KombuError
 from redis import asyncio as aioredis
 from redis.backoff import NoBackoff
@@ -293,7 +294,7 @@ TURNS = Queue("turns:queue")
 
 def claim(rows: "QuerySet[Row]", pk: UUID, **changes: Any) -> bool:
     """Whether the row, if it is one of `rows`, is ours from now on. `changes` must take it out of `rows`."""
-    return bool(rows.filter(pk=pk).update(**{"heartbeat": timezone.now(), **changes}))
+    return bool(rows.filter(pk=pk).update(**{"heartbeat": Now(), **changes}))
 
 
 @contextmanager
@@ -310,18 +311,18 @@ async def _beat(rows: "QuerySet[Row]") -> None:
     while True:
         await asyncio.sleep(EVERY)
         with suppress(DatabaseError):
-            await persistently(lambda: rows.update(heartbeat=timezone.now()), apart=True)
+            await persistently(lambda: rows.update(heartbeat=Now()), apart=True)
 
 
 def silent(rows: "QuerySet[Row]", since: timedelta = STALE_AFTER) -> "QuerySet[Row]":
     """Those without a heartbeat for so long."""
-    return rows.filter(heartbeat__lt=timezone.now() - since)
+    return rows.filter(heartbeat__lt=Now() - since)
 
 
 def unclaimed(waiting: "QuerySet[Row]") -> list[UUID]:
     """Those that nobody has claimed, to be enqueued again; each is told once in `UNCLAIMED_AFTER`."""
     lost: list[UUID] = list(silent(waiting, UNCLAIMED_AFTER).values_list("pk", flat=True))
-    waiting.filter(pk__in=lost).update(heartbeat=timezone.now())
+    waiting.filter(pk__in=lost).update(heartbeat=Now())
     return lost
 
 
@@ -347,9 +348,15 @@ async def tell_queues(queues: Collection[str], deaf: Callable[[], bool] = bool) 
 
 
 def queues_heard() -> dict[str, float]:
-    """Seconds since a worker of a queue was heard of, by queue; without those of the last day. Raises RedisError."""
-    said: Any = streams().mget([_key(queue) for queue in QUEUES])
-    return {queue: max(0.0, time.time() - float(at)) for queue, at in zip(QUEUES, said, strict=True) if at}
+    """Seconds since a worker of a queue was heard of, by queue; without those of the last day. Raises RedisError.
+
+    By the clock of Redis: how much less than a day the worker's word has to live.
+    """
+    with streams().pipeline(transaction=False) as pipe:
+        for queue in QUEUES:
+            pipe.pttl(_key(queue))
+        left: list[int] = pipe.execute()
+    return {queue: max(0.0, _REMEMBERED - each / 1000) for queue, each in zip(QUEUES, left, strict=True) if each > 0}
 
 
 def missing_queues() -> list[str]:

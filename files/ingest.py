@@ -10,9 +10,10 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
+from django.db.models.functions import Now
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.module_loading import import_string
+from redis.exceptions import RedisError
 
 from accounts.models.workspace import workspace_at
 from accounts.webhooks.services import emit
@@ -34,6 +35,9 @@ READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = "Reading it was cut off twice. Try again; if that fails too, upload it in parts."
 LOST = "Its bytes are gone from the storage. Upload it again."
 
+# What says that the storage, or Redis with the passwords of files, is away: no fault of the file, and no reading of it.
+AWAY = (storage.Unavailable, RedisError)
+
 logger = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(SLOTS)
 
@@ -53,6 +57,8 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
             if file and _read(file):
                 yield file.pk
             wanted = _next_waiting()
+    except AWAY as error:  # the others would fare no better
+        logger.warning("files wait to be read: %s", error)
     finally:
         _slots.release()
 
@@ -61,7 +67,7 @@ def unread() -> list[UUID]:
     """Some of those that nobody is reading; a file whose reader died twice is marked failed."""
     dead = silent(_at(File.Status.PROCESSING))
     _give_up(dead.filter(attempt__gte=MAX_READS))
-    dead.update(status=File.Status.UPLOADED, heartbeat=timezone.now() - STALE_AFTER)
+    dead.update(status=File.Status.UPLOADED, heartbeat=Now() - STALE_AFTER)
     return _first(silent(_at(File.Status.UPLOADED), UNCLAIMED_AFTER))
 
 
@@ -111,10 +117,16 @@ def _next_waiting() -> UUID | None:
 
 
 def _read(file: File) -> bool:
-    """Whether the file has text now. What is not the file's fault is logged, and the sweeper tries again."""
+    """Whether the file has text now. What is not the file's fault is logged, and the sweeper tries again.
+
+    Raises what is `AWAY`; the file is put back then.
+    """
     try:
         with heartbeat(claimed(file)):
             return _outcome(file)
+    except AWAY:
+        _put_back(file)
+        raise
     except Exception:
         logger.exception("file %s could not be read", file.pk)
         return False
@@ -148,6 +160,12 @@ def _recogniser(file: File) -> Recogniser:
 def _recognising(file: File, number: int, count: int) -> None:
     """What is said of the file while pages of it are recognised, each of which takes seconds."""
     claimed(file).filter(status=File.Status.PROCESSING).update(error=f"Recognising text: page {number} of {count}.")
+
+
+def _put_back(file: File) -> None:
+    """It waits for the sweeper, and this was none of the times that it may be read."""
+    ours = claimed(file).filter(status=File.Status.PROCESSING)
+    ours.update(status=File.Status.UPLOADED, attempt=F("attempt") - 1, heartbeat=Now())
 
 
 @transaction.atomic
@@ -189,7 +207,7 @@ def _store(file: File, extracted: Extracted) -> bool:
             error="\n".join(extracted.notes),
             encoding=extracted.encoding,
             chunker=chunking.VERSION,
-            heartbeat=timezone.now() if chunks else None,  # without one, the sweeper has nothing to do here
+            heartbeat=Now() if chunks else None,  # without one, the sweeper has nothing to do here
         )
         if done:
             if extracted.shown:

@@ -214,6 +214,8 @@ def picture(file: File, page: int, passage: tuple[int, int] | None = None) -> Ht
         raise ProductError("not_drawn", LOCKED if error.code == "encrypted" else UNDRAWN, status=422) from error
     except FileNotFoundError as error:
         raise ProductError("file_lost", LOST, status=404) from error
+    except storage.Unavailable as error:
+        raise storage.unavailable(error) from error
     finally:
         _drawing.release()
     response = HttpResponse(drawn, content_type="image/jpeg")

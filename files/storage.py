@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfileobj
-from typing import Any
+from typing import IO, Any
 
 from django.conf import settings
 from django.core.files.base import ContentFile
@@ -33,6 +33,10 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 class TooLarge(Exception):
     pass
+
+
+class Unavailable(OSError):
+    """The bytes are not to be had now: the server of the bucket is away, or there is no room to copy them to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ def keep_shown(sha256: str, content: bytes) -> None:
 def local_path(file: File, *, shown: bool = False) -> Iterator[Path]:
     """The blob, or what is shown instead of it, as a file on this machine; a copy of it when the storage is elsewhere.
 
-    Raises FileNotFoundError.
+    Raises FileNotFoundError, and `Unavailable` while a storage elsewhere is.
     """
     name = shown_name(file.sha256) if shown else str(file.blob)
     try:
@@ -151,10 +155,19 @@ def local_path(file: File, *, shown: bool = False) -> Iterator[Path]:
         yield path
         return
     with tempfile.NamedTemporaryFile() as copy:
+        _copy(name, copy)
+        yield Path(copy.name)
+
+
+def _copy(name: str, copy: "IO[bytes]") -> None:
+    try:
         with default_storage.open(name, "rb") as blob:
             copyfileobj(blob, copy)
         copy.flush()
-        yield Path(copy.name)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Unavailable(str(error)) from error
 
 
 def shown_name(sha256: str) -> str:

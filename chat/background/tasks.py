@@ -27,8 +27,8 @@ from chat.realtime.event_stream import announce, announce_state, hint
 from chat.replay import services as replays
 from chat.runs import drafts
 from chat.runs import state_machine as runs
+from chat.sending import resuming
 from chat.sending import services as sending
-from chat.sending.resuming import resume
 from chat.summaries import jobs
 from chat.turns import runner, store
 from chat.turns.line import move_up
@@ -124,6 +124,8 @@ def sweep_turns() -> None:
         background.carry(_recover(turn_id))
     for turn_id in turns.unclaimed:
         TURNS.put(turn_id)
+    for conversation_id in resuming.due():
+        background.carry(follow_up(conversation_id))
     for conversation_id in summaries.failed:
         background.carry(_summary_ended(conversation_id))
     for job_id in summaries.unclaimed:
@@ -242,7 +244,7 @@ def _begin(conversation_id: UUID) -> bool:
     if there.line:
         move_up(conversation_id)
     run = runs.in_conversation(conversation_id) if there.run else None
-    resumed = there.interrupted and resume(conversation_id)
+    resumed = there.interrupted and resuming.resume(conversation_id)
     if there.message:
         sending.send_kept(conversation_id)
     if run is not None:

@@ -154,7 +154,7 @@ _ALONG = {
 _AS_JSON = ("mentions", "prompts", "learnt")
 _CLAIM = """
 WITH turn AS (
-    UPDATE chat_turn SET status = 'running', attempt = attempt + 1, started = %(now)s, heartbeat = %(now)s
+    UPDATE chat_turn SET status = 'running', attempt = attempt + 1, started = %(now)s, heartbeat = now()
     WHERE id = %(turn)s AND status = 'queued' RETURNING *
 )
 SELECT {columns}, {along}

@@ -23,6 +23,7 @@ from channels.db import database_sync_to_async
 from django.db import transaction
 from django.http import StreamingHttpResponse
 from django.utils.translation import override
+from redis.exceptions import OutOfMemoryError
 
 from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn, tell_group
@@ -38,10 +39,11 @@ BLOCK = 2_500  # milliseconds; how often a silent reader looks whether the turn 
 BATCH = 100  # events of one turn that are read at once
 PAUSE, LONGEST_PAUSE = 0.0005, 0.010  # seconds between two reads: for each turn, in which more gathers, and of all
 GATHERED = 0.005  # seconds after what was appended before
-UNANSWERED = 5.0  # seconds over its time after which a blocked read is given up
+UNANSWERED = 5.0  # seconds over its time after which a blocked read is given up, and for a write
 RETRY_FOR = 20.0  # seconds that a write waits for a Redis that is away, for example restarting
 QUEUED = "QUEUED"  # the type of what is said of a turn that no worker has room for
-CONNECTION_ERRORS = (redis.ConnectionError, redis.TimeoutError, ConnectionError, TimeoutError)
+# A Redis that is full takes nothing either, until there is room again.
+CONNECTION_ERRORS = (redis.ConnectionError, redis.TimeoutError, OutOfMemoryError, ConnectionError, TimeoutError)
 
 # On a pool of threads, not on the one that Channels shares between all sockets of a process; and the connection goes
 # back to its pool at once, where Django would keep it until the socket or the stream of events is closed.
@@ -58,12 +60,12 @@ def _decision(turn: UUID | str, call: str) -> str:
     return f"turn:{turn}:decision:{call}"
 
 
-async def append(turn: UUID | str, events: Sequence[Event]) -> None:
-    """Adds events. Waits for a Redis that is away; raises its error after 20 s.
+async def append(turn: UUID | str, events: Sequence[Event], seconds: float = RETRY_FOR) -> None:
+    """Adds events. Waits for a Redis that is away; raises its error after so many seconds.
 
     Adding is idempotent: an event whose seq is in the stream already, from an attempt whose reply was lost, is skipped.
     """
-    deadline = time.monotonic() + RETRY_FOR
+    deadline = time.monotonic() + seconds
     # Encoded here, where what cannot be is the error of this turn alone.
     entries = [(event.seq, str(event.type), written(event.to_wire()).encode()) for event in events]
     kept = KEPT if events[-1].last else 24 * KEPT
@@ -115,7 +117,7 @@ class _Writer:
 
     async def _appended(self, several: Sequence[_Waiting]) -> list[Exception | None]:
         """What became of each: None where all of it is in its stream."""
-        async with streams_of_loop().pipeline(transaction=False) as pipe:
+        async with asyncio.timeout(UNANSWERED), streams_of_loop().pipeline(transaction=False) as pipe:
             for stream, entries, kept, _ in several:
                 for seq, type_, wire in entries:
                     pipe.xadd(stream, {"type": type_, "wire": wire}, id=f"{seq}-0")

@@ -4,6 +4,7 @@ import logging
 from datetime import timedelta
 from uuid import UUID
 
+from django.db.models import F
 from django.utils import timezone
 
 from chat.conversations.branches import continue_answer
@@ -12,6 +13,8 @@ from chat.turns.submit import regenerate
 from core.errors import ProductError
 
 WITHIN = timedelta(minutes=10)  # of its end; who comes back later decides for themselves
+LOST_AFTER = timedelta(seconds=10)  # of its end; whoever ended it has gone on by then, or was killed in between
+AMONG = 1_000  # of the newest turns that did not end well
 _KEY = "resumed-"
 
 logger = logging.getLogger(__name__)
@@ -37,6 +40,18 @@ def resume(conversation_id: UUID) -> bool:
         logger.info("turn %s does not go on by itself: %s", turn.pk, error.code)
         return False
     return True
+
+
+def due() -> list[UUID]:
+    """The conversations whose newest answer may go on and does not: whoever was to see to it has been killed."""
+    now, newest = timezone.now(), Turn.objects.filter(status__in=Turn.BROKEN).order_by("-id")[:AMONG]
+    rows = Turn.objects.filter(
+        pk__in=newest.values("pk"),
+        status=Turn.Status.INTERRUPTED,
+        finished__range=(now - WITHIN, now - LOST_AFTER),
+        conversation__leaf=F("answer"),
+    )
+    return [turn.conversation_id for turn in rows.select_related("conversation__owner", "answer") if _may_go_on(turn)]
 
 
 def _interrupted(conversation_id: UUID) -> Turn | None:

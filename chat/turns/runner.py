@@ -26,7 +26,7 @@ from chat.prompts.report import CallReport, Made
 from chat.prompts.turn_context import TurnContext, context_of_turn, with_offered_tools
 from chat.realtime import event_stream
 from chat.realtime.event_stream import announce, announce_state
-from chat.realtime.events import EventType
+from chat.realtime.events import Event, EventType
 from chat.rendering import references
 from chat.summaries import due
 from chat.tools.files import SEARCH_GUIDANCE
@@ -60,6 +60,8 @@ from llm.types.model_call import HandedOver, Message, ParametersLeftOut, StepFin
 from llm.types.tools import Tool
 
 LEFT_AFTER = 0.02  # seconds; of a worker that is killed before, the stream alone knows that it has asked the model
+
+SOON = 1.0  # seconds after which events that Redis has not taken are given to it again, with those since
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
@@ -140,6 +142,7 @@ class _Run:
         self._storing: list[asyncio.Task[None]] = []
         self._storing_order = asyncio.Lock()  # an older report must not come after a newer one
         self._counted: list[Count] = []  # of messages, not stored yet
+        self._unpublished: list[Event] = []
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
 
@@ -322,14 +325,23 @@ class _Run:
         return store.of_empty_answer(self.answer.finish_reason)
 
     async def _publish(self) -> None:
-        """Appends events to the stream: the first at once, then at intervals, until all are out after the close."""
+        """Appends events to the stream: the first at once, then at intervals, until all are out after the close.
+
+        While Redis is away they are kept here, and the answer goes on: what is drained, the row gets.
+        """
         while True:
             await self._news.wait()
             self._news.clear()
             finished = self._closed.is_set()  # looked at before draining: what comes later wakes us once more
-            events = self.answer.drain()
-            if events:
-                await event_stream.append(self.turn.pk, events)
+            self._unpublished += self.answer.drain()
+            try:
+                if self._unpublished:
+                    await event_stream.append(self.turn.pk, self._unpublished, SOON)
+                self._unpublished = []
+            except event_stream.CONNECTION_ERRORS:
+                if finished:
+                    raise
+                self._news.set()
             if finished:
                 return
             with suppress(TimeoutError):
@@ -345,7 +357,7 @@ class _Run:
         await self._check_citations(ending)
         last, payload = last_event(ending, self.answer.usage_row(), self.answer.finish_reason)
         self.answer.emit(last, **payload)
-        events = self.answer.drain()
+        events = [*self._unpublished, *self.answer.drain()]
         await asyncio.gather(*self._storing, return_exceptions=True)
         state = await persistently(partial(self._store_end, ending))
         if state is None:

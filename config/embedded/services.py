@@ -93,7 +93,7 @@ async def _start_postgres(children: Children, data: Path, settings: tuple[str, .
     Whoever may enter the socket directory is trusted, so its mode 0700 is the password. Raises StartError.
     """
     cluster = data / "pg"
-    user = _server_user(cluster)
+    user = server_user(cluster)
     if not cluster.exists():
         await _create_cluster(children, cluster, user)
     _check_version(cluster)
@@ -106,7 +106,7 @@ async def _start_postgres(children: Children, data: Path, settings: tuple[str, .
     server = children.start(
         Program(
             "postgres",
-            _as_user(user, argv),
+            as_user(user, argv),
             POSTGRES_STAGE,
             says_when_ready="ready to accept connections",
             stop_signal=signal.SIGINT,
@@ -125,14 +125,14 @@ async def _create_cluster(children: Children, cluster: Path, user: pwd.struct_pa
         os.chown(new, user.pw_uid, user.pw_gid)
     initdb = [binary(WHEEL, f"{BINARIES}/initdb"), "-D", str(new), "-U", DATABASE, "--auth=trust", "--encoding=UTF8"]
     initdb += ["--locale-provider=builtin", "--locale=C.UTF-8", "--no-instructions"]
-    await children.run(Program("initdb", _as_user(user, initdb), POSTGRES_STAGE))
+    await children.run(Program("initdb", as_user(user, initdb), POSTGRES_STAGE))
     single = [binary(WHEEL, f"{BINARIES}/postgres"), "--single", "-D", str(new), "-c", "log_min_messages=fatal"]
-    program = Program("initdb", _as_user(user, [*single, "postgres"]), POSTGRES_STAGE, waits=True)
+    program = Program("initdb", as_user(user, [*single, "postgres"]), POSTGRES_STAGE, waits=True)
     await children.run(program, f"CREATE DATABASE {DATABASE};\n")
     new.rename(cluster)
 
 
-def _server_user(cluster: Path) -> pwd.struct_passwd | None:
+def server_user(cluster: Path) -> pwd.struct_passwd | None:
     """PostgreSQL refuses to run as root: for root, the user who owns the cluster or may own a new one; else None."""
     if os.geteuid() != 0:
         return None
@@ -151,7 +151,7 @@ def _server_user(cluster: Path) -> pwd.struct_passwd | None:
     raise StartError("PostgreSQL does not run as root, and there is no user `nobody`; start as an ordinary user.")
 
 
-def _as_user(user: pwd.struct_passwd | None, argv: list[str]) -> list[str]:
+def as_user(user: pwd.struct_passwd | None, argv: list[str]) -> list[str]:
     """Another user could not enter a private parent directory. The ambient capability lets it pass, where opening the
     parents to the world would let everybody."""
     if user is None:

@@ -42,6 +42,8 @@ CALLS = Counter(
     ["server", "model", "outcome"],
 )
 
+BESIDE = 10  # workers on one machine
+
 logger = logging.getLogger(__name__)
 
 
@@ -72,15 +74,19 @@ def may_read(authorization: str) -> bool:
 
 
 def serve() -> None:
-    """Tells the numbers of a worker at `METRICS_PORT`, on a thread, to whoever has the scrape token."""
+    """Tells the numbers of a worker, on a thread, to whoever has the scrape token: at `METRICS_PORT`, and where another
+    worker of the machine is there already, at the next free port."""
     if not settings.METRICS_PORT:
         return
-    try:
-        server = make_server("", settings.METRICS_PORT, _guarded, handler_class=_Quiet)
-    except OSError as error:
-        logger.error("METRICS_PORT %s cannot be opened, so numbers are missing: %s", settings.METRICS_PORT, error)
-        return
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    for port in range(settings.METRICS_PORT, settings.METRICS_PORT + BESIDE):
+        try:
+            server = make_server("", port, _guarded, handler_class=_Quiet)
+        except OSError as error:
+            failed = error
+        else:
+            threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+            return
+    logger.error("METRICS_PORT %s and the next cannot be opened: %s", settings.METRICS_PORT, failed)
 
 
 _told: Callable[..., Iterable[bytes]] = make_wsgi_app()

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from core.background import STALE_AFTER, claim
 from core.errors import ModelError
@@ -45,7 +45,7 @@ def chunks_of(file: File, media_type: str, text: str, spans: Sequence[Sequence[i
 
 def outdated() -> "QuerySet[File]":
     """Files whose chunks are of an older version, and at which nobody is at work."""
-    free = Q(heartbeat=None) | Q(heartbeat__lt=timezone.now() - STALE_AFTER)
+    free = Q(heartbeat=None) | Q(heartbeat__lt=Now() - STALE_AFTER)
     return File.objects.filter(free, searchable=True, chunker__lt=chunking.VERSION)
 
 

@@ -21,15 +21,17 @@ from chat.conversations.services import create_conversation
 from chat.models import Turn
 from chat.realtime.event_stream import BATCH, _reader, append, events_of, follow, text_of
 from chat.realtime.events import Event, EventType, Written, written
+from chat.turns import runner
 from chat.turns.services import stop_turn
 from chat.turns.store import UNEXPECTED
 from chat.turns.submit import Ask
 from chat.turns.submit import submit as begin
 from core.background import TURNS, streams_of_loop, submit
+from llm.types.model_call import TextDelta
 from tests.application import Application
 from tests.chat.ag_ui import run_input
 from tests.conftest import Person
-from tests.product import WAIT
+from tests.product import WAIT, free_port
 
 
 def said(turn: str, first: int, last: int) -> list[Event]:
@@ -301,3 +303,55 @@ def test_what_keeps_a_turn_from_beginning_is_an_error_as_ever(
         assert (answer.status_code, answer.json()["code"]) == (429, "too_many_connections")
     stop_turn(user=person.user, turn=Turn.objects.get(pk=turn["id"]))
     assert not Turn.objects.filter(conversation_id=place).exists()
+
+
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+    writer.close()
+
+
+async def relayed(port: int, target: str) -> asyncio.Server:
+    """Opens the way to Redis at this port."""
+    parts = urlsplit(target)
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far = asyncio.open_unix_connection(parts.path) if parts.scheme == "unix" else asyncio.open_connection(
+            parts.hostname, parts.port
+        )  # fmt: skip
+        far_reader, far_writer = await far
+        await asyncio.gather(pass_on(reader, far_writer), pass_on(far_reader, writer))
+
+    return await asyncio.start_server(connect, "127.0.0.1", port)
+
+
+def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that lasts; meanwhile its row gets what it says."""
+    monkeypatch.setattr(runner, "SOON", 0.01)
+    there, port, turn = settings.STREAMS_URL, free_port(), Turn()
+    settings.STREAMS_URL = f"redis://127.0.0.1:{port}/0"
+
+    async def work() -> list[int]:
+        run = runner._Run(turn, None, None)
+        publisher = asyncio.create_task(run._publish())
+        for word in ("one", "two"):
+            run.answer.add(TextDelta(word))
+            run._news.set()
+            while word not in str(run.answer.parts):  # noqa: ASYNC110 - the publisher drains it
+                await asyncio.sleep(0.01)
+        assert not publisher.done()
+        server = await relayed(port, there)
+        run._closed.set()
+        run._news.set()
+        await asyncio.gather(publisher, return_exceptions=True)
+        events = [*run._unpublished, *run.answer.drain(), end(str(turn.pk), run.answer.seq + 1)]
+        await append(turn.pk, events)
+        found = await numbers(str(turn.pk))
+        await streams_of_loop().aclose()
+        server.close()
+        return found
+
+    found = asyncio.run(work())
+    assert len(found) >= 3 and found == list(range(1, len(found) + 1))

@@ -1,18 +1,23 @@
 """The message that is written while an answer is being written: kept, and sent when that is complete."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
 from chat.background import schedule
 from chat.background.tasks import sweep_turns
+from chat.conversations.branches import CONTINUE
 from chat.models import Conversation, Message, NextMessage, Turn
+from chat.sending import resuming
 from chat.sending import services as sending
 from core import background
+from llm.models import Model
 from tests.chat.conversations import kill_worker, past
 from tests.chat.documents import upload
 from tests.conftest import Person
@@ -209,6 +214,22 @@ def test_a_worker_killed_before_it_sends_is_made_up_for(person: Person) -> None:
     place = left_behind(person)
     sweep_turns()
     assert asked(person.caller, str(place.pk), 2)[1] == "Second."
+
+
+def test_a_worker_killed_before_an_interrupted_answer_goes_on_is_made_up_for_once(person: Person) -> None:
+    """Not while whoever has ended it may see to it, and not once it has been gone on with."""
+    place = past(person.user, 1, status=Message.Status.INTERRUPTED)
+    question, answer = place.messages.order_by("depth")
+    ended = {"status": Turn.Status.INTERRUPTED, "finished": timezone.now()}
+    turn = Turn.objects.create(
+        conversation=place, user_message=question, answer=answer, model=Model.objects.get(name="scripted"), **ended
+    )
+    assert place.pk not in resuming.due()
+    Turn.objects.filter(pk=turn.pk).update(finished=timezone.now() - timedelta(seconds=20))
+    assert place.pk in resuming.due()
+    sweep_turns()
+    assert asked(person.caller, str(place.pk), 2)[1] == CONTINUE
+    assert place.pk not in resuming.due()
 
 
 def test_without_beat_any_worker_makes_up_for_it(person: Person) -> None:

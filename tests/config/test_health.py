@@ -50,7 +50,7 @@ def test_it_is_ready_without_workers_and_says_which_are_missing(client: Client) 
 def test_a_worker_that_has_been_silent_for_too_long_is_gone(client: Client) -> None:
     heard("turns", "background")
     with redis.Redis.from_url(ELSEWHERE) as connection:
-        connection.set("worker:turns:heard", float(connection.get("worker:turns:heard") or 0) - 25)
+        connection.expire("worker:turns:heard", 86_400 - 25)
     assert asked(client)["worker"] == "none of turns has been heard of for 20 s; start one"
     assert 25 <= background.queues_heard()["turns"] < 60
 

@@ -102,7 +102,9 @@ def test_a_scraper_has_a_token_of_its_own_for_web_processes_and_workers(client: 
     said, address = {"Authorization": "Bearer a-token-to-scrape-with"}, f"http://127.0.0.1:{settings.METRICS_PORT}"
     assert client.get("/metrics", headers={"Authorization": "Bearer another"}).status_code == 401
     metrics.serve()
-    assert httpx.get(address).status_code == 401
+    metrics.serve()  # as another worker of the machine would
+    beside = httpx.get(f"http://127.0.0.1:{settings.METRICS_PORT + 1}", headers=said)
+    assert httpx.get(address).status_code == 401 and "glasshouse_" in beside.text
     for found in (numbers(client, **said), read(httpx.get(address, headers=said).text)):
         assert found['glasshouse_database_connections{state="pool_size"}'] >= 1
         assert found['glasshouse_request_seconds_count{method="GET",status="4xx",view="metrics"}'] >= 2

@@ -180,6 +180,22 @@ def test_whoever_says_nothing_for_half_a_minute_is_gone(waiting: Import) -> None
     assert background.silent(Import.objects.all()).get() == waiting
 
 
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_a_worker_whose_clock_is_wrong_takes_nobody_for_gone_and_is_not_taken_for_it(
+    waiting: Import, monkeypatch: pytest.MonkeyPatch, minutes: int
+) -> None:
+    now = timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: now() + timedelta(minutes=minutes))
+    queued = Import.objects.filter(status=Import.Status.QUEUED)
+    since(waiting, 29 + minutes * 60)
+    assert not background.silent(queued).exists()
+    since(waiting, 31 + minutes * 60)
+    assert background.silent(queued).get() == waiting
+    assert background.claim(queued, waiting.pk, status=Import.Status.RUNNING)
+    monkeypatch.undo()
+    assert abs(timezone.now() - Import.objects.get(pk=waiting.pk).heartbeat) < timedelta(seconds=20)
+
+
 def test_what_nobody_claims_is_told_once_in_ten_seconds(waiting: Import) -> None:
     queued = Import.objects.filter(status=Import.Status.QUEUED)
     since(waiting, 9)

@@ -2,10 +2,14 @@
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
 
 import boto3
 import pytest
 from django.core.files.storage import default_storage
+from django.utils import timezone
 from moto.server import ThreadedMotoServer
 from pytest_django.fixtures import Settings
 
@@ -13,7 +17,8 @@ from chat.conversations.importing.jobs import sweep
 from config import service_urls
 from config.embedded.paths import StartError
 from config.management.commands.doctor import _storage
-from files import storage
+from core.net.object_storage import ObjectStorage
+from files import ingest, storage
 from files.models import File
 from tests.application import Application
 from tests.chat.documents import upload
@@ -72,6 +77,35 @@ def test_a_server_that_is_away_is_told_in_words(application: Application, person
     use(settings, "http://127.0.0.1:1")
     answer = person.caller.http.post("files/", files={"file": ("a.txt", b"text")})
     assert (answer.status_code, answer.json()["code"]) == (503, "storage_unavailable")
+
+
+def test_a_server_that_is_away_uses_up_none_of_the_times_that_a_file_may_be_read(
+    bucket: None, application: Application, person: Person, settings: Settings
+) -> None:
+    file = File.objects.get(pk=upload(person, "far.md", b"From a bucket.")["id"])
+    there = settings.STORAGES
+    use(settings, "http://127.0.0.1:1")
+    for _ in range(ingest.MAX_READS + 1):
+        File.objects.filter(pk=file.pk).update(status=File.Status.UPLOADED, searchable=False, attempt=0)
+        assert list(ingest.read_waiting(file.pk)) == []
+        assert File.objects.filter(pk=file.pk).values_list("status", "attempt").get() == (File.Status.UPLOADED, 0)
+    settings.STORAGES = there
+    File.objects.filter(pk=file.pk).update(heartbeat=timezone.now() - timedelta(seconds=11))
+    assert file.pk in ingest.unread()
+    assert list(ingest.read_waiting(file.pk)) == [file.pk]
+
+
+def test_threads_have_connections_of_their_own_and_share_what_is_dear_to_make() -> None:
+    there = ObjectStorage(bucket_name="ours", endpoint_url="http://127.0.0.1:1", access_key="key", secret_key="secret")
+    gate = Barrier(2)
+
+    def connected(_: int) -> tuple[int, int]:
+        gate.wait()
+        return id(there.connection), id(there._create_session())
+
+    with ThreadPoolExecutor(2) as threads:
+        connections, sessions = zip(*threads.map(connected, range(2)), strict=True)
+    assert len(set(connections)) == 2 and len(set(sessions)) == 1
 
 
 @pytest.mark.parametrize("url", ["ftp://ours", "s3://", "s3://ours?acl=public-read", "file://srv/files", "file:///"])

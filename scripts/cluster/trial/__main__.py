@@ -1,0 +1,104 @@
+"""`python -m scripts.cluster.trial`: tries what FAULTS names, all without it, on a cluster of its own.
+
+Ends with 1 where something was lost, late or not back in time. CLUSTER is the directory that is made and stays.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
+
+from scripts.cluster.company import Company
+from scripts.cluster.process import ClusterError
+from scripts.cluster.trial import deploy, streams, table
+from scripts.cluster.trial.client import session_of
+from scripts.cluster.trial.faults import FAULTS, Fault
+from scripts.cluster.trial.suffer import Trial, requests_words
+from tests.product import free_port
+
+LOADS = {"deploy": (deploy.SAID, deploy.tried), "streams": (streams.SAID, streams.tried)}
+ORDER = [*(each.said for each in FAULTS), *(said for said, _ in LOADS.values())]
+
+
+async def _tend(company: Company) -> None:
+    while True:
+        company.tend()
+        await asyncio.sleep(0.5)
+
+
+async def _fault(trial: Trial, fault: Fault) -> bool:
+    outcome, ready = await trial.suffer(fault)
+    table.written([table.row(outcome, ready)], ORDER)
+    for kind, result in outcome.results.items():
+        print(f"  {kind}: {result}")
+    print(f"  requests: {requests_words(outcome)}; /readyz: {ready}; all back after {outcome.back} s")
+    for said in outcome.wrong:
+        print(f"  ! {said}")
+    return not outcome.wrong
+
+
+async def _load(company: Company, session: aiohttp.ClientSession, name: str) -> bool:
+    about, tried = LOADS[name]
+    said, well = await tried(company, session)
+    table.written([table.load_row(said, about)], ORDER)
+    print(f"  {said}")
+    return well
+
+
+async def _try(company: Company, names: Sequence[str]) -> list[str]:
+    """The names of those that did not go well."""
+    tending, bad = asyncio.create_task(_tend(company)), []
+    faults = {each.name: each for each in FAULTS}
+    async with session_of(company) as session:
+        trial = Trial(company, session)
+        if set(names) & set(faults):
+            await trial.begin()
+        for name in names:
+            begun = time.monotonic()
+            print(name, flush=True)
+            try:
+                well = await (_fault(trial, faults[name]) if name in faults else _load(company, session, name))
+            except ClusterError as error:
+                print(f"  ! {error}")
+                well = False
+            print(f"  {'well' if well else 'NOT WELL'}, {time.monotonic() - begun:.0f} s in all", flush=True)
+            bad += [] if well else [name]
+    tending.cancel()
+    return bad
+
+
+def _with_company(names: Sequence[str]) -> list[str]:
+    """Without faults its lines cannot be cut, which costs processor time."""
+    with tempfile.TemporaryDirectory(prefix="glasshouse-cluster-") as temporary:
+        Path(temporary).chmod(0o711)  # PostgreSQL runs as another user
+        place = Path(os.environ.get("CLUSTER") or f"{temporary}/company")
+        company = Company(place, free_port(), wired=not set(names) <= set(LOADS))
+        try:
+            company.start()
+            return asyncio.run(_try(company, names))
+        finally:
+            company.stop()
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what it has started ends with it
+    known = [*(each.name for each in FAULTS), *LOADS]
+    wanted = os.environ.get("FAULTS", "").split() or known
+    if unknown := set(wanted) - set(known):
+        raise ClusterError(f"There is no {', '.join(sorted(unknown))} to try; there are {', '.join(known)}.")
+    bad = _with_company([name for name in known if name in wanted])
+    print(f"{len(wanted) - len(bad)} of {len(wanted)} went well" + (f"; not {', '.join(bad)}" if bad else ""))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except ClusterError as error:
+        sys.exit(str(error))
