@@ -376,7 +376,7 @@ class ReadingAdmin(RecordAdmin):
     search_fields = ("=id", "=person__username", "=conversation__id")
     search_help_text = "The id of a reading or conversation, or a user name"
     fields = (
-        *("id", "person", "of_conversation", "model_name", "status_label", "code", "calls_and_asked"),
+        *("id", "person", "of_conversation", "files_read", "model_name", "status_label", "code", "calls_and_asked"),
         *("parts_read", "tokens", "cost", "created", "heartbeat", "finished", "attempt"),
     )
     of_conversation = column("conversation_id", "Conversation")
@@ -392,6 +392,11 @@ class ReadingAdmin(RecordAdmin):
     @display(description="Model calls, of those agreed to")
     def calls_and_asked(self, reading: Reading) -> str:
         return f"{reading.asked:,} / {reading.calls:,}"
+
+    @display(description="Files")
+    def files_read(self, reading: Reading) -> str:
+        """By their ids, as their names are the person's; a dash for one that is deleted since."""
+        return ", ".join(str(file or "–") for file in reading.files.values_list("file_id", flat=True))
 
     @display(description="Parts read")
     def parts_read(self, reading: Reading) -> str:

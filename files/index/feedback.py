@@ -4,15 +4,16 @@ Their weightiest words are added to the query's (RM3, Lavrenko and Croft, 2001),
 (Rocchio, 1971). Both little: with more words or chunks, queries drift away. Measured: docs/decisions/0022.
 """
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db import connection
 from django.db.models import QuerySet
 
 from files.index.language import readable
-from files.index.ranking import Collection, Postings, Words, idf_of, postings, saturated
+from files.index.lexemes import lexemes_of
+from files.index.ranking import Collection, Postings, idf_of, postings, saturated
 from files.models import Chunk, File
 
 FEWEST = 100  # visible chunks; among fewer, the best ones are nearly all there are
@@ -21,11 +22,7 @@ CANDIDATES = 35  # of these words, before it is known how rare each is
 OWN_SHARE = 0.4  # of the query's own words in the weights
 PULL = 0.3  # of the best chunks' vectors, the query's being 1
 
-_LEXEMES = """
-SELECT id, lexeme, cardinality(positions)
-FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS given (id, language, content),
-LATERAL unnest(to_tsvector(language::regconfig, content))
-"""
+_WORD = re.compile(r"\w(?:\S*\w)?")  # with what stands inside, such as a hyphen or a point
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +42,26 @@ def listened_to(best: Iterable[int]) -> list[Chunk]:
 
 
 def added(
-    words: Words,
+    positions: Mapping[str, int],
     entries: Postings,
     counts: Mapping[int, float],
     best: Sequence[Chunk],
     files: QuerySet[File],
     collection: Collection,
 ) -> Added:
-    """What the best chunks add to a query with these `words` and postings; `counts`: how much each counts, by its id.
+    """What the best chunks add to a query of lexemes at these `positions`, with these postings; `counts`: how much each
+    chunk counts, by its id.
 
     The postings of all candidates come at once: how many chunks have a word is then known, too.
     """
-    own = {at for found in words.values() for at in found.values()}
-    new: dict[str, dict[str, int]] = defaultdict(dict)
+    own = set(positions.values())
+    candidates = _candidates(counts, best, collection)
+    fresh = (lexeme for lexeme in candidates if lexeme not in positions)
+    new = {lexeme: at for at, lexeme in enumerate(fresh, max(own, default=0) + 1)}
     weighed: dict[int, float] = defaultdict(float)
-    for (language, lexeme), weight in _candidates(counts, best, collection).items():
-        at = words.get(language, {}).get(lexeme)
-        if at is None:
-            at = new[language][lexeme] = max(own, default=0) + 1 + sum(map(len, new.values()))
-        weighed[at] += weight
-    found = {**entries, **postings(files, new, collection)}
+    for lexeme, weight in candidates.items():
+        weighed[positions[lexeme] if lexeme in positions else new[lexeme]] += weight
+    found = {**entries, **postings(files, new)}
     rare = {at: weight * idf_of(collection.chunks, len(found[at])) for at, weight in weighed.items() if at in found}
     chosen = sorted(rare.items(), key=lambda each: (-each[1], each[0]))[:WORDS]
     if not own or not chosen:
@@ -76,20 +73,16 @@ def added(
     return Added({at: each for at, each in found.items() if at in weights}, weights)
 
 
-def _candidates(
-    counts: Mapping[int, float], chunks: Sequence[Chunk], collection: Collection
-) -> dict[tuple[str, str], float]:
-    """The weightiest words of these chunks, by language and lexeme, before it is known how rare they are."""
-    languages = {chunk.pk: chunk.file.language for chunk in chunks}
-    given = [[chunk.pk, languages[chunk.pk], readable(chunk.searched)] for chunk in chunks]
-    with connection.cursor() as cursor:
-        cursor.execute(_LEXEMES, [list(column) for column in zip(*given, strict=True)] if given else [[], [], []])
-        found = cursor.fetchall()
-    lengths: dict[int, int] = defaultdict(int)
-    for pk, _, frequency in found:
-        lengths[pk] += frequency
+def _candidates(counts: Mapping[int, float], chunks: Sequence[Chunk], collection: Collection) -> dict[str, float]:
+    """The weightiest lexemes of these chunks, before it is known how rare they are."""
     average = collection.words / collection.chunks
-    weights: dict[tuple[str, str], float] = defaultdict(float)
-    for pk, lexeme, frequency in found:
-        weights[languages[pk], lexeme] += counts[pk] * saturated(frequency, lengths[pk], average)
+    weights: dict[str, float] = defaultdict(float)
+    for language in sorted({chunk.file.language for chunk in chunks}):
+        of_language = [chunk for chunk in chunks if chunk.file.language == language]
+        texts = {chunk.pk: _WORD.findall(readable(chunk.searched)) for chunk in of_language}
+        known = lexemes_of({word for words in texts.values() for word in words}, language)
+        for pk, words in texts.items():
+            found = Counter(lexeme for word in words for lexeme in known[word])
+            for lexeme, frequency in found.items():
+                weights[lexeme] += counts[pk] * saturated(frequency, found.total(), average)
     return dict(sorted(weights.items(), key=lambda each: (-each[1], each[0]))[:CANDIDATES])

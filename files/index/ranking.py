@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from django.core.exceptions import EmptyResultSet
 from django.db import connection, transaction
-from django.db.models import Aggregate, BinaryField, F, Func, IntegerField, QuerySet, TextField, Value
+from django.db.models import Aggregate, BinaryField, F, Func, IntegerField, QuerySet
 from django.db.models.functions import Cast
 from pgvector import Vector as PgVector
 from pgvector.django import CosineDistance, HalfVectorField
@@ -150,21 +150,26 @@ class Scores:
 
 def bm25(files: QuerySet[File], words: Words, collection: Collection) -> Scores:
     """Robertson and Zaragoza (2009), with Lucene's idf, which is never negative."""
-    return scored(postings(files, words, collection), collection, {})
+    return scored(postings(files, positions_of(words)), collection, {})
 
 
-def postings(files: QuerySet[File], words: Words, collection: Collection) -> Postings:
-    """In how many chunks a word is, is counted over all languages together: else it were rare in a rare language."""
+def positions_of(words: Words) -> dict[str, int]:
+    """The first position of each lexeme, whichever language has it: which words two languages write alike is rare, and
+    what the other one's stemmer makes of a text is in that text's postings."""
+    found: dict[str, int] = {}
+    for lexemes in words.values():
+        for lexeme, at in lexemes.items():
+            found[lexeme] = min(at, found.get(lexeme, at))
+    return found
+
+
+def postings(files: QuerySet[File], positions: Mapping[str, int]) -> Postings:
+    """Of these lexemes, by position. In how many chunks a word is, is counted over all languages together: else it were
+    rare in a rare language."""
     entries = defaultdict(list)
-    lexemes = {lexeme for found in words.values() for lexeme in found}
-    rows = Posting.objects.filter(lexeme__in=lexemes, file__in=files.values("pk"))
-    only = collection.languages[0] if len(collection.languages) == 1 else None  # then nobody needs to look at the files
-    language_of = F("file__language") if only is None else Value(only, output_field=TextField())
-    named = rows.annotate(language=language_of).values_list("language", "lexeme")
-    for language, lexeme, joined in named.annotate(joined=_Joined("entries")):
-        position = words.get(language, {}).get(lexeme)
-        if position is not None:
-            entries[position].append(np.frombuffer(joined, dtype=ENTRY))
+    rows = Posting.objects.filter(lexeme__in=positions, file__in=files.values("pk"))
+    for lexeme, joined in rows.values_list("lexeme").annotate(joined=_Joined("entries")):
+        entries[positions[lexeme]].append(np.frombuffer(joined, dtype=ENTRY))
     return {position: np.concatenate(found) for position, found in entries.items()}
 
 

@@ -19,13 +19,13 @@ from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
-from django.db import connection
 from django.db.models import QuerySet
 
 from core.errors import ModelError
 from files.index import feedback, ranking
 from files.index.embedders import HURRIED, Vector, client_of
-from files.index.language import UNSPACED_RUN, readable
+from files.index.language import UNSPACED_RUN
+from files.index.lexemes import lexemes_of
 from files.index.ranking import Asked, Words
 from files.models import Chunk, Embedder, File, FileText
 
@@ -44,11 +44,6 @@ RELATED = 0.2
 Spans = tuple[tuple[int, int], ...]
 
 _WORD = re.compile(r"\w+")
-# The database knows which words are forms of a lexeme. They come in lines, which is much less work than an array.
-FORMS = r"""
-SELECT word FROM unnest(string_to_array(%s, E'\n'), string_to_array(%s, E'\n')) AS given (word, content)
-WHERE tsvector_to_array(to_tsvector(%s::regconfig, content)) && %s::text[]
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +128,8 @@ def _cleaned(query: str) -> str:
 def _mixed(query: str, words: Words, files: QuerySet[File], asked: Asked) -> dict[int, tuple[float, float]]:
     """(score, cosine) by chunk id, of the union of the two pools."""
     collection = asked.collection
-    entries = ranking.postings(files, words, collection)
+    positions = ranking.positions_of(words)
+    entries = ranking.postings(files, positions)
     bm25 = ranking.scored(entries, collection, {})
     meanings = _meanings(query, files, asked, bm25.best(POOL))
     scores = _scores(bm25, meanings)
@@ -141,7 +137,7 @@ def _mixed(query: str, words: Words, files: QuerySet[File], asked: Asked) -> dic
         order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: feedback.BEST]
         counts = {chunk: math.exp(scores[chunk] - scores[order[0]]) for chunk in order}
         best = feedback.listened_to(counts)
-        added = feedback.added(words, entries, counts, best, files, collection)
+        added = feedback.added(positions, entries, counts, best, files, collection)
         bm25 = ranking.scored(added.entries, collection, added.weights)
         for meaning in meanings:
             meaning.look_again(counts, bm25.best(POOL))
@@ -242,11 +238,8 @@ def _highlights(texts: Mapping[int, str], language: str, lexemes: Group[str]) ->
     if not texts or not lexemes:
         return {}
     said = {word for text in texts.values() for word in _WORD.findall(text)}
-    words = sorted(word for word in said if not UNSPACED_RUN.search(word))
-    with connection.cursor() as cursor:
-        lines = ["\n".join(words), "\n".join(map(readable, words))]
-        cursor.execute(FORMS, [*lines, language, list(lexemes)])
-        forms = {word for (word,) in cursor.fetchall()}
+    known = lexemes_of({word for word in said if not UNSPACED_RUN.search(word)}, language)
+    forms = {word for word, found in known.items() if not found.isdisjoint(lexemes)}
     literal = _literal(lexemes)
     return {key: _joined(_spans(text, forms, literal)) for key, text in texts.items()}
 

@@ -12,16 +12,18 @@ NOT_ORDERED = "The re-ranker “Ours” did not order the passages (“"
 KEY = "key-of-the-re-ranker"
 LONGEST = 512  # words of a text with its query
 BATCH = 32
-COHERE = {"model", "query", "documents", "top_n", "max_tokens_per_doc", "priority"}
+COHERE = {"model", "query", "documents", "top_n", "max_tokens_per_doc", "priority", "relevant_spans"}  # of its SDK 7.3
+PHYSICAL_BATCH = 512  # words of a text with its query, as llama.cpp is started
 
 
 class ScriptedReranker(RawServer):
-    """Speaks Text Embeddings Inference's protocol with `tei`, else Cohere's. `broken`: the whole answer instead of a
-    right one; None answers nothing. `asked`: what came, as the bodies of the requests that were good."""
+    """Speaks Text Embeddings Inference's protocol with `tei`, else Cohere's; with `llama`, as llama.cpp does: it wants
+    no model, gives logits, and what is too long is an error of its own. `broken`: the whole answer instead of a right
+    one; None answers nothing. `asked`: what came, as the bodies of the requests that were good."""
 
-    def __init__(self, *, tei: bool = False, broken: bytes | None = b"") -> None:
+    def __init__(self, *, tei: bool = False, llama: bool = False, broken: bytes | None = b"") -> None:
         super().__init__(self._judge)
-        self.tei, self.broken = tei, broken
+        self.tei, self.llama, self.broken = tei, llama, broken
         self.asked: list[dict[str, Any]] = []
 
     @property
@@ -39,14 +41,15 @@ class ScriptedReranker(RawServer):
             return answer("{}", status="404 Not Found")
         if f"authorization: bearer {KEY}" not in head.lower():
             return _json({"message": "invalid api token"}, "401 Unauthorized")
-        refusal = self._refusal_by_tei(body) if self.tei else self._refusal_by_cohere(body)
+        ways = {self.tei: self._refusal_by_tei, self.llama: self._refusal_by_llama}
+        refusal = ways.get(True, self._refusal_by_cohere)(body)
         if refusal is not None:
             return refusal
         self.asked.append(body)
         texts = body["texts"] if self.tei else body["documents"]
         name = "score" if self.tei else "relevance_score"
-        found = [{"index": at, name: int((re.findall(r"(\d+) points", text) or [0])[0]) / 10}
-                 for at, text in enumerate(texts)]  # fmt: skip
+        points = [int((re.findall(r"(\d+) points", text) or [0])[0]) for text in texts]
+        found = [{"index": at, name: each - 5.5 if self.llama else each / 10} for at, each in enumerate(points)]
         found.sort(key=lambda each: -each[name])
         return _json(found if self.tei else {"id": "1", "results": found, "meta": {}})
 
@@ -64,6 +67,21 @@ class ScriptedReranker(RawServer):
             return _json({"error": said, "error_type": "Validation"}, "413 Payload Too Large")
         return None
 
+    def _refusal_by_llama(self, body: dict[str, Any]) -> bytes | None:
+        wrong = "" if isinstance(body.get("query"), str) else '"query" must be provided'
+        documents = body.get("documents") or body.get("texts")
+        if not (isinstance(documents, list) and documents and all(isinstance(each, str) for each in documents)):
+            wrong = '"documents" must be a non-empty string array'
+        if wrong:
+            error = {"code": 400, "message": wrong, "type": "invalid_request_error"}
+            return _json({"error": error}, "400 Bad Request")
+        words = max(len(f"{body['query']} {text}".split()) for text in body["documents"])
+        if words > PHYSICAL_BATCH:
+            said = f"input ({words} tokens) is too large to process. increase the physical batch size (current batch "
+            error = {"code": 500, "message": f"{said}size: {PHYSICAL_BATCH})", "type": "server_error"}
+            return _json({"error": error}, "500 Internal Server Error")
+        return None
+
     def _refusal_by_cohere(self, body: dict[str, Any]) -> bytes | None:
         unknown = sorted(set(body) - COHERE)
         missing = [name for name in ("model", "query", "documents") if not body.get(name)]
@@ -75,7 +93,7 @@ class ScriptedReranker(RawServer):
 
 def row_of(server: ScriptedReranker, **more: Any) -> Reranker:
     fields: dict[str, Any] = {"kind": "tei" if server.tei else "cohere", "base_url": server.url, "api_key": KEY}
-    fields |= {"name": "Ours", "model": "" if server.tei else "rank-1", "active": True}
+    fields |= {"name": "Ours", "model": "" if server.tei or server.llama else "rank-1", "active": True}
     return Reranker(**fields | more)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from files.extraction.nested.outlook import unpacked
+from files.extraction.older.slides import Record, Records
 from files.extraction.readers.result import ExtractionError
 from tests.files import samples
 from tests.files.reading import Read, pages, read, refusal
@@ -146,6 +147,21 @@ def test_a_presentation_of_powerpoint_97_gives_its_slides_and_notes(read: Read) 
     first, second = (result.text[start:end] for start, end in result.spans)
     assert first == "# The harbour\n\nShips\nBoats\n\nNotes:\n\nSay hello."
     assert second == "# The end\n\nThanks"
+
+
+def test_a_table_of_powerpoint_97_is_told_from_where_its_cells_stand() -> None:
+    def record(kind: int, content: bytes, head: int = 0xF) -> bytes:
+        return struct.pack("<HHI", head, kind, len(content)) + content
+
+    def cell(left: int, top: int, right: int, bottom: int, text: str) -> bytes:
+        said = record(3999, struct.pack("<I", 4), 0) + record(4008, text.encode("cp1252"), 0)
+        return record(0xF004, record(0xF00F, struct.pack("<4i", left, top, right, bottom), 0) + record(0xF00D, said))
+
+    table = record(0xF004, record(0xF122, struct.pack("<HIHI", 0x3BF, 7, 0x39F, 1), 0x23))
+    cells = cell(0, 0, 20, 10, "Both") + cell(0, 10, 10, 20, "Grüße") + cell(10, 10, 20, 20, "b")
+    content = record(0xF002, record(0xF003, table + cells))
+    [text] = Records(content).texts(Record(0, 0, 0, len(content), True))
+    assert text.text == "| Both | Both |\n| --- | --- |\n| Grüße | b |"
 
 
 @pytest.mark.parametrize("name", ["harbour.doc", "deck.ppt"])

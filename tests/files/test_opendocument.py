@@ -91,6 +91,7 @@ def rich(body: str) -> str:
         (r"\uc2\u233 ab!\uc0\u233 c\par", ["é!éc"]),
         (r"{\pict\bin5 }}{{{ffd8}a\par", ["a"]),
         (r"{\*\secret hidden}{\info{\author Ada}}{\field{\*\fldinst HYPERLINK x}{\fldrslt seen}}\par", ["seen"]),
+        (r"{\b0\*\cs7 seen}{\list{\listname L1;}}\par", ["seen"]),
         (r"\outlinelevel0 Title\par\pard text\line more\par", ["# Title", "text", "more"]),
         (
             r"\intbl a\cell b|c\cell\row\intbl d\cell\cell\row\pard after\par",

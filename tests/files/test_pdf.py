@@ -30,6 +30,8 @@ def test_a_word_that_a_lines_end_divides_is_one_word(read: Read) -> None:
         ("in mixed~mode", "in mixed-mode"),
         ("a chat~optimized model", "a chat-optimized model"),
         ("the φ~nodes", "the φ-nodes"),
+        ("a snow~capped hill is inter~esting", "a snow-capped hill is interesting"),
+        ("a run~up to arrest~ing views", "a run-up to arresting views"),
         ("stop-the~world", "stop-the-world"),
         ("state-of-the~art in a state-of-the-art way", "state-of-the-art in a state-of-the-art way"),
     ],

@@ -48,13 +48,14 @@ def test_more_passages_than_it_takes_at_once_come_in_several_requests(db: None) 
         assert sorted(len(body["texts"]) for body in server.asked) == [8, 32]
 
 
-def test_a_passage_that_is_too_long_for_it_is_cut_and_the_note_says_so(db: None) -> None:
+@pytest.mark.parametrize("llama", [False, True])
+def test_a_passage_that_is_too_long_for_it_is_cut_and_the_note_says_so(db: None, llama: bool) -> None:
     long = [f"falcon 3 points {'word ' * 700}", "falcon 4 points and no more"]
     file = File.objects.filter(pk=indexed(new_owner(), long).pk)
-    with ScriptedReranker(tei=True) as server:
+    with ScriptedReranker(tei=not llama, llama=llama) as server:
         row_of(server, longest=900).save()
         found = find(queries=["falcon"], files=file)
-        assert [hit.text[7] for hit in found.hits] == ["4", "3"]
+        assert [hit.text[7] for hit in found.hits] == ["4", "3"] and 0 < found.hits[0].score < 1
         [note] = found.notes
         assert note.startswith("The re-ranker “Ours” judged 1 of 2 passages by their first 3")
         assert len(server.asked) == 1 and len(server.bodies) == 2

@@ -266,10 +266,10 @@ def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User) -> N
     file = indexed(owner, [*others, *both, alone])
     counts = {hit.chunk: 1.0 for hit in search(query="zorblat", files=of(file), limit=5)}
     asked = ranking.asked(of(file), ["zorblat"])
-    words, visible = asked.words[0], asked.collection
-    entries, best = ranking.postings(of(file), words, visible), feedback.listened_to(counts)
-    added = feedback.added(words, entries, counts, best, of(file), visible)
-    [quimple] = ranking.postings(of(file), {file.language: {"quimple": 1}}, visible).values()
+    positions = ranking.positions_of(asked.words[0])
+    entries, best = ranking.postings(of(file), positions), feedback.listened_to(counts)
+    added = feedback.added(positions, entries, counts, best, of(file), asked.collection)
+    [quimple] = ranking.postings(of(file), {"quimple": 1}).values()
     assert [at for at, each in added.entries.items() if np.array_equal(each, quimple)], "it is a word that they add"
     assert added.weights.keys() == added.entries.keys() and 1 < len(added.weights) <= feedback.WORDS
     found = [hit.text for hit in search(query="zorblat", files=of(file), limit=20)]
@@ -278,7 +278,7 @@ def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User) -> N
 
 def test_few_chunks_are_ranked_by_the_query_alone(owner: User) -> None:
     file = indexed(owner, ["zorblat quimple", "quimple", "a third text of some words"])
-    search(query="zorblat", files=of(file))  # the process knows the embedders from now on
+    search(query="zorblat", files=of(file))  # the process knows the embedders and the words from now on
     with CaptureQueriesContext(connection) as queries:
         assert search(query="zorblat", files=of(file))[0].text == "zorblat quimple"
-    assert len(queries) == 5  # what is asked of what, postings, the nearest, the rows, what is marked in them
+    assert len(queries) == 4  # what is asked of what, postings, the nearest, the rows

@@ -55,7 +55,18 @@ _ESCAPED = {b"~": "\xa0", b"_": "-", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "
 _UNSEEN = frozenset(
     (
         *("colortbl", "stylesheet", "info", "pict", "object", "themedata", "datastore", "fldinst", "listtable"),
-        *("listoverridetable", "rsidtbl", "generator", "xmlnstbl", "filetbl", "revtbl", "nonshppict", "ftnsep"),
+        *(
+            "listoverridetable",
+            "list",
+            "listoverride",
+            "rsidtbl",
+            "generator",
+            "xmlnstbl",
+            "filetbl",
+            "revtbl",
+            "nonshppict",
+            "ftnsep",
+        ),
         *("ftnsepc", "aftnsep", "aftnsepc", "bkmkstart", "bkmkend", "xe", "tc", "sp", "atnid", "atnref", "atndate"),
     )
 )
@@ -95,6 +106,7 @@ class _Scanner:
     page: str = "cp1252"
     group: _Group = field(default_factory=_Group)
     groups: list[_Group] = field(default_factory=list)
+    opened: bool = False  # nothing stands before this token in its group
     starred: bool = False
     encodings: dict[int, str] = field(default_factory=dict)  # by font
     letters: bytearray = field(default_factory=bytearray)  # of the text, not decoded yet
@@ -118,6 +130,7 @@ class _Scanner:
                 yield from self._word(word, number)
             else:
                 self._other(token)
+            self.opened = token["brace"] == b"{" or (self.opened and not token[0].strip())
         if self.cells:
             self.rows.append(self.cells)
         yield from self._table()
@@ -129,7 +142,7 @@ class _Scanner:
             self._flush()
             self._open() if token["brace"] == b"{" else self._close()
         elif token["sign"] == b"*":
-            self.starred = True
+            self.starred = self.opened  # elsewhere it means nothing
         elif self.group.unseen or self.group.fonts:
             return
         elif token["byte"] or token["text"]:
