@@ -9,8 +9,8 @@ NODE_CHECKS := scripts/node/node_modules/.installed
 NODE_BIN := scripts/node/node_modules/.bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test coverage fuzz bench bench-peers screenshots messages lock sbom audit chromium cluster \
-        test-cluster cluster-packages
+.PHONY: help setup run lint test coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium \
+        cluster test-cluster cluster-packages
 
 help:
 	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-cluster   what a company survives, tried (FAULTS=\"kill-web-1 redis-away\"); not a part of make test"
 	@echo "make fuzz    about ten thousand made-up requests to the API"
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
+	@echo "make check-deploy   the Helm chart and the compose file, by Helm and Docker Compose, which it installs"
 	@echo "make messages   every sentence of the product into locale/, where it is translated"
 	@echo "make lock    the hashes of all packages, anew for the versions in requirements*.txt"
 	@echo "make sbom    what the product is made of, into sbom.cdx.json (CycloneDX)"
@@ -93,6 +94,9 @@ sbom: $(INSTALLED_TO_RUN)
 
 audit: $(INSTALLED_TO_RUN)
 	@$(BIN)/python -m scripts.audit
+
+check-deploy: $(INSTALLED_TO_TEST)
+	@$(BIN)/python -m scripts.check_deploy
 
 # The browser tests drive Debian's Chromium: its build without windows, or, where only that is there, the whole browser.
 chromium:

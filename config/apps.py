@@ -72,7 +72,8 @@ def compile_changed() -> None:
         if made.exists() and made.stat().st_mtime_ns == written:
             continue
         make_data_dir(settings.DATA_DIR)
-        made.parent.mkdir(parents=True, exist_ok=True)
+        for folder in reversed(made.parents[:3]):  # closed to others, as all that is in the data directory
+            folder.mkdir(mode=0o700, exist_ok=True)
         # Several processes may start at once; each puts a whole file in place.
         number, name = tempfile.mkstemp(dir=made.parent)
         os.close(number)

@@ -187,7 +187,11 @@ STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(DATA_DIR / "static")))
 STORAGE_URL = env.str("STORAGE_URL", default="")
 STORAGES = {
     "default": service_urls.storage(STORAGE_URL),
-    "staticfiles": {"BACKEND": "config.static_files.HashedStaticFiles"},
+    # Whoever collects them is not always who serves them: root makes the image, and nobody in it is root.
+    "staticfiles": {
+        "BACKEND": "config.static_files.HashedStaticFiles",
+        "OPTIONS": {"file_permissions_mode": 0o644, "directory_permissions_mode": 0o755},
+    },
 }
 
 # Originals of uploaded files, unless they are in a bucket. There is no MEDIA_URL: only views hand them out.

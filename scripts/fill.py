@@ -27,7 +27,6 @@ from projects.models import Project  # noqa: E402
 
 DAYS = 90  # over which everything is spread, back from the first run
 AT_ONCE = 100_000  # rows of one statement
-TOKENS = 80  # of a message, about
 # What is searched for: words of every message, of a third, a tenth and a hundredth of them, in three languages, and
 # rarer ones of which the later in a message are the rarer.
 TEXT = """concat_ws(' ', 'everywhere', CASE WHEN n % 3 = 0 THEN 'third' END, CASE WHEN n % 10 = 0 THEN 'tenth' END,
@@ -146,7 +145,6 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
                 "depth": f"(n - 1) % {each}",
                 "role": f"CASE WHEN (n - 1) % {each} % 2 = 0 THEN 'user' ELSE 'assistant' END",
                 "parts": f"jsonb_build_array(jsonb_build_object('type', 'text', 'text', {TEXT}))",
-                "tokens": f"jsonb_build_object('o200k_base', {TOKENS})",
                 "created": moment,
             },
         ),

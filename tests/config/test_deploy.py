@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,13 @@ def test_the_image_has_all_apps_and_is_not_run_by_root() -> None:
     copied = set(re.findall(r"^COPY (\w+) ", CONTAINER, re.M))
     assert copied == {*roots, "locale", "static", "templates"}
     assert re.findall(r"^USER (\S+)", CONTAINER, re.M) == ["10001"]
+
+
+def test_whoever_serves_static_files_may_read_what_another_has_collected() -> None:
+    """In the image it is root who collects them, and 0600 is what uploads get."""
+    options = import_module("config.settings").STORAGES["staticfiles"]["OPTIONS"]
+    assert options == {"file_permissions_mode": 0o644, "directory_permissions_mode": 0o755}
+    assert "compileall -q /srv/glasshouse\n" in CONTAINER  # of packages some modules are of Python 2, and fail it
 
 
 def test_the_cluster_starts_what_the_units_start_behind_the_proxy_of_its_file() -> None:
