@@ -297,6 +297,7 @@ UNFOLD = {
     "SITE_ICON": "config.workspace.look.icon",
     "SITE_FAVICONS": [{"rel": "icon", "href": "config.workspace.look.icon"}],
     "STYLES": ["config.workspace.look.stylesheet"],
+    "SCRIPTS": ["config.workspace.look.script"],
     "COLORS": "config.workspace.look.colours",
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": True,

@@ -114,6 +114,7 @@ def workspace(
 def product(workspace: Workspace, django_db_blocker: DjangoDbBlocker) -> Iterator[Product]:
     """The whole product, once per test process. Tests keep apart by using a person of their own each."""
     environment = {"DATABASE_URL": database_url(connection.settings_dict), "DATA_DIR": str(workspace.directory)}
+    environment["EMAIL_URL"] = "smtp://127.0.0.1:9"  # where nothing takes a mail: pages say that there is one
     with django_db_blocker.unblock(), running(workspace.model, **environment) as started:
         yield started
 

@@ -104,6 +104,7 @@ class House:
             "imports": "/import/",
             "import": f"/import/{self._import()}/",
             "shares": "/shares/",
+            "usage": "/usage/",
             "day": "/daily/",
             **{
                 f"settings-{name}": f"/settings/{name}/"

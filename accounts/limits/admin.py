@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
@@ -11,9 +12,17 @@ from accounts.models import Limit
 from core.admin import RowAdmin, acting, display
 
 
+class LimitForm(forms.ModelForm):  # type: ignore[type-arg]  # which is none when it runs
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if not self.instance._state.adding:
+            self.initial["amount"] = self.instance.plain
+
+
 @admin.register(Limit)
 class LimitAdmin(RowAdmin):
     kind = "limit"
+    form = LimitForm
     list_display = ("most", "whom", "unit", "per", "created")
     list_select_related = ("user", "group", "token__user")
     list_filter = ("unit", "per")
@@ -23,7 +32,7 @@ class LimitAdmin(RowAdmin):
 
     @display(description="Most", ordering="amount")
     def most(self, limit: Limit) -> str:
-        return f"{limit.amount.normalize():,f}"
+        return limit.most
 
     @display(description="For")
     def whom(self, limit: Limit) -> str:

@@ -9,6 +9,7 @@ from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
 from uuid_utils.compat import uuid7
 
@@ -93,8 +94,18 @@ class Limit(models.Model):
 
     def __str__(self) -> str:
         """In the reader's language."""
-        words = [f"{self.amount.normalize():f}", self.get_unit_display(), self.get_per_display() if self.per else ""]
+        words = [self.most, self.get_unit_display(), self.get_per_display() if self.per else ""]
         return " · ".join(filter(None, words))
+
+    @property
+    def most(self) -> str:
+        """Its amount, in the reader's language and without places that say nothing."""
+        return number_format(self.plain, force_grouping=True)
+
+    @property
+    def plain(self) -> str:
+        """As it is written into a field."""
+        return f"{self.amount.normalize():f}"
 
     def clean(self) -> None:
         problems: dict[str, str] = {}

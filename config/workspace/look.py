@@ -40,3 +40,7 @@ def icon(request: HttpRequest) -> str:
 
 def stylesheet(request: HttpRequest) -> str:
     return static("css/admin.css")
+
+
+def script(request: HttpRequest) -> str:
+    return static("js/admin.js")

@@ -1,4 +1,5 @@
-"""One person holds all they may hold at once: what another notices of it."""
+"""What people share: what another notices of one who holds all they may hold at once, what limits cost whoever sends,
+and when what somebody has open ends with their token."""
 
 import json
 import signal
@@ -6,38 +7,47 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from statistics import median
 from typing import Any
 
 import httpx
 import psutil
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from config.embedded.supervisor import BACKGROUND_NICENESS, WORKERS
 from tests.product import ROOT, Caller, Product
 
 RUNS = 20
-LIVE, OPEN, UPLOADS = 5, 100, 5  # the limits as they are set by default
+LIVE, WAITING, OPEN, UPLOADS = 5, 50, 100, 5  # the limits as they are set by default
+PAIRS = 150  # of messages, one under limits and one not
 TTFT = 0.05  # seconds the scripted model waits before its first token
 
 
 def rows(product: Product, hog: Caller) -> list[dict[str, Any]]:
     _separate_workers(product)
-    other = _somebody(product)
+    other = _somebody(product, "other")
     _first_tokens(other, 5)
     alone = _first_tokens(other, RUNS)
     with _everything(product, hog) as live:
         beside = _first_tokens(other, RUNS)
         refused = _refused(hog, live)
+    with _line(hog) as full:
+        in_line = _first_tokens(other, RUNS)
     peer, value = median(alone) * 1000, median(beside) * 1000
     return [
         {"name": "another's first token beside one at all limits, p50", "value": round(value, 1), "unit": "ms",
          "peer": round(peer, 1), "ratio": round(value / peer, 2)},
-        {"name": "what is one too many is refused with 429", "value": refused, "unit": "of 3", "limit": 3,
-         "ratio": refused / 3},
+        {"name": "another's first token beside one with 50 in line, p50", "value": round(median(in_line) * 1000, 1),
+         "unit": "ms", "peer": round(peer, 1), "ratio": round(median(in_line) / median(alone), 2)},
+        {"name": "what is one too many is refused with 429", "value": refused + full, "unit": "of 3", "limit": 3,
+         "ratio": (refused + full) / 3},
+        *_sending(product),
+        *_ended(product, other),
     ]  # fmt: skip
 
 
@@ -50,15 +60,20 @@ def _separate_workers(product: Product) -> None:
     product.wait_until_ready()
 
 
-def _somebody(product: Product) -> Caller:
-    def manage(*arguments: str) -> str:
-        environment = {**product.environment, "DJANGO_SUPERUSER_PASSWORD": "for-benchmarks-only"}
-        command = [sys.executable, "manage.py", *arguments]
-        done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-        return done.stdout.strip()
+def _manage(product: Product, *arguments: str) -> str:
+    environment = {**product.environment, "DJANGO_SUPERUSER_PASSWORD": "for-benchmarks-only"}
+    command = [sys.executable, "manage.py", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip()
 
-    manage("createsuperuser", "--noinput", "--username", "other", "--email", "other@example.org")
-    return Caller(product, manage("token", "other"))
+
+def _somebody(product: Product, name: str) -> Caller:
+    _manage(product, "createsuperuser", "--noinput", "--username", name, "--email", f"{name}@example.org")
+    return Caller(product, _manage(product, "token", name))
+
+
+def _with_scope(product: Product, name: str) -> Caller:
+    return Caller(product, _manage(product, "token", name, "--scopes", "admin"))
 
 
 def _first_tokens(caller: Caller, count: int) -> list[float]:
@@ -102,6 +117,71 @@ def _everything(product: Product, hog: Caller) -> Iterator[str]:
         yield turn
 
 
+@contextmanager
+def _line(hog: Caller) -> Iterator[bool]:
+    """As many answers as one person may have under way, of 10 s each, 50 of which wait; whether one more is refused."""
+    turns = [hog.ask(f"Line {number}", {"tokens": 500, "interval": 0.02})["id"] for number in range(LIVE + WAITING)]
+    try:
+        one_more = hog.http.post(f"conversations/{hog.conversation()}/turns/", json={"text": "One more."})
+        yield one_more.status_code == 429
+    finally:
+        for turn in turns:
+            hog.http.post(f"turns/{turn}/stop/")
+
+
+def _sending(product: Product) -> list[dict[str, Any]]:
+    """One person with limits and one without send in turns: from the post to its answer."""
+    free, limited = _somebody(product, "free"), _somebody(product, "limited")
+    admin, whom = _with_scope(product, "admin"), {"user": limited.get("me/")["id"]}
+    for unit, per in (("tokens", "month"), ("money", "day")):
+        admin.post("limits/", {"for": whom, "unit": unit, "per": per, "amount": 1_000_000_000}, expect=201)
+    pairs = [(_sent(free), _sent(limited)) for _ in range(PAIRS + 5)][5:]
+    peer = median(first for first, _ in pairs) * 1000
+    value = peer + median(second - first for first, second in pairs) * 1000
+    return [
+        {"name": "a message sent under two limits, p50 of pairs", "value": round(value, 2), "unit": "ms",
+         "peer": round(peer, 2), "ratio": round(value / peer, 3)},
+    ]  # fmt: skip
+
+
+def _sent(caller: Caller) -> float:
+    """Seconds; the answer is awaited, which is no part of them."""
+    place = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
+    began = time.perf_counter()
+    turn = caller.ask("hi", {"tokens": 1}, place)
+    took = time.perf_counter() - began
+    caller.ended(turn["id"])
+    return took
+
+
+def _ended(product: Product, other: Caller) -> list[dict[str, Any]]:
+    """From the end of a token to that of the socket and the stream that were opened with it, each time the later."""
+    admin, found = _with_scope(product, "other"), []
+    for number in range(3):
+        name = f"ends {number}"
+        caller = Caller(product, _manage(product, "token", "other", "--name", name))
+        [pk] = [each["id"] for each in admin.get("tokens/?page_size=200")["results"] if each["name"] == name]
+        turn = caller.ask("Long", {"tokens": 100_000, "interval": 0.02})["id"]
+        address, bearer = product.url.replace("http", "ws") + "/ws/", {"Authorization": f"Bearer {caller.token}"}
+        with (
+            connect(address, additional_headers=bearer, ping_interval=None) as socket,
+            caller.http.stream("GET", f"turns/{turn}/events/") as stream,
+        ):
+            began = time.perf_counter()
+            admin.http.delete(f"tokens/{pk}/").raise_for_status()
+            deque(stream.iter_lines(), maxlen=0)
+            with suppress(ConnectionClosed):
+                while True:
+                    socket.recv()
+            found.append(time.perf_counter() - began)
+        other.post(f"turns/{turn}/stop/")
+    worst = max(found) * 1000
+    return [
+        {"name": "socket and stream after their token is revoked, worst of 3", "value": round(worst), "unit": "ms",
+         "limit": 5_000, "ratio": round(worst / 5_000, 2)},
+    ]  # fmt: skip
+
+
 def _trickle(hog: Caller, done: threading.Event) -> None:
     """A file of 20 kB a tenth of a second until `done`."""
 
@@ -117,11 +197,9 @@ def _trickle(hog: Caller, done: threading.Event) -> None:
 
 
 def _refused(hog: Caller, live: str) -> int:
-    place = hog.conversation()
-    answer = hog.http.post(f"conversations/{place}/turns/", json={"text": "One more."})
     stream = hog.http.get(f"turns/{live}/events/")
     upload = hog.http.post("files/", files={"file": ("a.txt", b"words " * 50_000)})
-    return [answer.status_code, stream.status_code, upload.status_code].count(429)
+    return [stream.status_code, upload.status_code].count(429)
 
 
 def _export() -> bytes:

@@ -3,11 +3,16 @@
 from uuid import uuid4
 
 import pytest
+from django.core import signing
+from django.urls import reverse
 from playwright.sync_api import Page, ViewportSize, expect
 
+from accounts import people, workspace
+from accounts.mailing import addresses
+from accounts.models import Limit, User
 from llm.models import Model
 from personas.models import BudgetProfile
-from tests.conftest import Person
+from tests.conftest import Person, Settings
 from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import DESKTOP, PHONE, TOO_WIDE, OpenBrowser, ask, elsewhere, expect_complete, ready, status
 from tests.e2e.key_steps import FOCUSED
@@ -28,10 +33,29 @@ def furnished(product: Product, person: Person) -> dict[str, str]:
         model = Model.objects.create(
             provider=usual.provider, name=f"scripted:{name}", context_window=64_000, tools=True
         )  # fmt: skip
+        Limit.objects.create(user_id=person.user.pk, unit=Limit.Unit.TOKENS, per=Limit.Per.MONTH, amount=10**9)
         profile = BudgetProfile.objects.create(**{**PROFILE, "name": name})
         return str(model.pk), str(profile.pk)
 
     return House(person.caller, lambda script: product.model.set_script(name, script), *elsewhere(rows)).furnish()
+
+
+def outside() -> dict[str, str]:
+    """The pages of those who are not signed in, also of somebody invited and of who signs up."""
+    workspace.change(user=None, fields={"sign_up": True})
+    name = uuid4().hex
+    invited = User.objects.create(username=name)
+    key = signing.dumps({"email": f"{name}@example.org"}, salt=addresses.SIGN_UP, compress=True)
+    welcome = reverse("welcome", args=[invited.pk], query={"key": people.links.make_token(invited)})
+    return {
+        "login": reverse("login"),
+        "forgotten": reverse("forgotten"),
+        "sign-up": reverse("sign-up"),
+        "account": reverse("sign-up-confirmed", query={"key": key}),
+        "account-ended": reverse("sign-up-confirmed", query={"key": "ended"}),
+        "welcome": welcome,
+        "welcome-ended": f"{welcome}ended",
+    }
 
 
 def faults(page: Page) -> list[str]:
@@ -51,22 +75,29 @@ def too_wide(page: Page, size: ViewportSize) -> list[str]:
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_no_page_breaks_a_rule_of_wcag(
-    visit: OpenBrowser, product: Product, person: Person, size: ViewportSize
+    visit: OpenBrowser, product: Product, person: Person, settings: Settings, size: ViewportSize
 ) -> None:
+    settings.EMAIL_URL = product.environment["EMAIL_URL"]  # without one nobody signs up by themselves
     opened = visit(viewport=size)
     opened.expected.append("404")  # the page that is not there is one of them
     page = opened.page
     found = {}
-    for name in ("login", "login/forgotten", "login/sign-up"):
-        page.goto(f"{product.url}/{name}/")
-        found[name] = faults(page) + too_wide(page, size)
-    page = opened.sign_in()
-    for name, path in furnished(product, person).items():
+
+    def look(name: str, path: str) -> None:
         page.goto(product.url + path)
         if name == "summary":
             page.locator("details.summary > summary").click()
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
         found[name] = faults(page) + too_wide(page, size)
+
+    for name, path in elsewhere(outside).items():
+        look(name, path)
+    elsewhere(lambda: workspace.change(user=None, fields={"sign_up": False}))
+    opened.sign_in()
+    for name, path in furnished(product, person).items():
+        look(name, path)
+    elsewhere(lambda: User.objects.filter(pk=person.user.pk).update(password_once=True))
+    look("held-up", "/")
     assert {name: each for name, each in found.items() if each} == {}
 
 

@@ -45,9 +45,9 @@ def failed(person: Person) -> None:
     ModelCall.objects.create(person=person.user, turn=turn, purpose="answer", input=9, output=1, cost=cost, **names)
 
 
-# What scripts that are not ours build, and no style mends: Select2 names its fields by what is chosen in them, so that
-# an empty one has no name; Django's pair of lists puts its hint on a mark that is no control.
-NOT_OURS = (".select2-container", ".help-tooltip")
+# What scripts that are not ours build: Select2 names its fields by what is chosen in them, and in the rows of a table
+# there is no label to name them by; Django's pair of lists puts its hint on a mark that is no control.
+NOT_OURS = ("td .select2-container", ".help-tooltip")
 
 
 def no_fault(look: Look) -> None:

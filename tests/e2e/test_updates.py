@@ -276,6 +276,8 @@ def test_a_run_is_answered_while_it_is_looked_at(page: Page, person: Person, pro
     made = with_items(work(person, product, model), [ASK, "second"])
     run = made.begin()
     made.until(run["id"], "waiting")
+    rename_first = {"title": script(SLOW)}  # else it would ask the same again at once, and wait again
+    person.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json=rename_first).raise_for_status()
     open_tasks(page, product, f"/tasks/{made.task['id']}/")
     text = run_of(page).get_by_label("Your answer")
     with updates(page, TASKS, partial(rename, person, made.items()[1])) as news:
@@ -288,7 +290,7 @@ def test_a_run_is_answered_while_it_is_looked_at(page: Page, person: Person, pro
         news.press(run_of(page).get_by_role("button", name="Answer and go on"))
         expect(run_of(page).locator(".run-status")).not_to_have_text("Waiting for you")
     page.get_by_role("button", name="Stop").click()
-    expect(run_of(page).locator(".run-status")).to_have_text(re.compile("Stopped|Waiting for you|Failed"))
+    expect(run_of(page).locator(".run-status")).to_have_text("Stopped")
 
 
 def test_a_block_of_code_is_copied_while_the_answer_grows(visitor: Visit, person: Person) -> None:

@@ -22,13 +22,14 @@ NOTICES = 7.0  # seconds in which a process sees what it lacks, and in which it 
 
 @dataclass
 class Outcome:
-    """`back`: seconds after the fault's end; None: never. `readiness`: what each web process said during the fault."""
+    """`back`: seconds after the fault's end; None: never. `readiness`: when each web process was asked,
+    when it answered, and with what."""
 
     fault: Fault
     results: dict[str, Result] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     back: float | None = None
-    readiness: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
+    readiness: dict[str, list[tuple[float, float, int]]] = field(default_factory=lambda: defaultdict(list))
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -37,7 +38,10 @@ class Outcome:
 
     def ready_words(self, begun: float, ended: float) -> str:
         """What `/readyz` said, and whether that is right."""
-        said = {name: [status for at, status in self.readiness[name] if begun + NOTICES < at < ended] for name in WEBS}
+        said = {
+            name: [each for asked, at, each in self.readiness[name] if begun + NOTICES < asked and at < ended]
+            for name in WEBS
+        }
         for name, statuses in said.items():
             if self.fault.unready is None or not statuses:
                 continue
@@ -99,9 +103,9 @@ class Trial:
             await asyncio.gather(*(self._look(outcome, name) for name in WEBS), asyncio.sleep(1.0))
 
     async def _look(self, outcome: Outcome, name: str) -> None:
-        at = time.monotonic()
+        asked = time.monotonic()
         status, _ = await asyncio.to_thread(self.company.readiness, name)
-        outcome.readiness[name].append((at, status))
+        outcome.readiness[name].append((asked, time.monotonic(), status))
 
     async def _back(self, ended: float) -> float | None:
         """How long after `ended` both web processes are ready, and a question is answered through the proxy."""
