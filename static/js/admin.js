@@ -3,7 +3,7 @@
 /** @param {ParentNode} root */
 function nameFields(root) {
   for (const field of root.querySelectorAll(".select2-container .select2-selection")) {
-    const select = field.closest(".select2-container").previousElementSibling;
+    const select = field.closest(".select2-container")?.previousElementSibling;
     const label = select?.id && document.querySelector(`label[for="${select.id}"]`);
     if (!label) continue;
     label.id ||= `label-${select.id}`;
@@ -20,4 +20,6 @@ function nameFields(root) {
 
 // They are built when the page is ready, and with each row that is added.
 addEventListener("load", () => nameFields(document));
-document.addEventListener("formset:added", (event) => nameFields(event.target));
+document.addEventListener("formset:added", (event) => {
+  if (event.target instanceof Element) nameFields(event.target);
+});

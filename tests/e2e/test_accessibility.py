@@ -6,13 +6,14 @@ import pytest
 from django.core import signing
 from django.urls import reverse
 from playwright.sync_api import Page, ViewportSize, expect
+from pytest_django.fixtures import Settings
 
 from accounts import people, workspace
 from accounts.mailing import addresses
 from accounts.models import Limit, User
 from llm.models import Model
 from personas.models import BudgetProfile
-from tests.conftest import Person, Settings
+from tests.conftest import Person
 from tests.e2e.axe_steps import violations
 from tests.e2e.conftest import DESKTOP, PHONE, TOO_WIDE, OpenBrowser, ask, elsewhere, expect_complete, ready, status
 from tests.e2e.key_steps import FOCUSED
