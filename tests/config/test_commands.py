@@ -91,7 +91,7 @@ def doctor(product: Product, **environment: str) -> "subprocess.CompletedProcess
 
 
 def test_a_product_in_good_order_has_nothing_to_mend(product: Product) -> None:
-    result = doctor(product)
+    result = doctor(product, EMAIL_URL="")  # that of the tests' product leads nowhere
     lines = result.stdout.splitlines()
     assert result.returncode == 0, result.stdout + result.stderr
     for subject in ("Python", "Database", "pgvector", "Migrations", "Redis", "Worker", "Broker", "Encodings", "Model"):
