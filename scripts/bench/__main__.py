@@ -44,9 +44,9 @@ def with_services(wanted: list[str]) -> None:
         with installed(services.database, services.redis) as (product, caller):
             urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
             if "plan" in wanted:
-                show("Plan (rows to prompt)", separately("scripts.bench.plan", **urls))
+                show("Plan (rows to prompt)", separately("scripts.bench.with_django.plan", **urls))
             if "replay" in wanted:
-                show("Replay (stored turns planned again)", separately("scripts.bench.replay", **urls))
+                show("Replay (stored turns planned again)", separately("scripts.bench.with_django.replay", **urls))
             if "files" in wanted:
                 show("Files (upload to readable and searchable)", files.rows(caller))
             if "page" in wanted:
@@ -94,9 +94,9 @@ def main(wanted: list[str]) -> None:
     if "context" in wanted:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
     if "rendering" in wanted:
-        show("Rendering (400,000 hostile characters)", separately("scripts.bench.rendering"))
+        show("Rendering (400,000 hostile characters)", separately("scripts.bench.with_django.rendering"))
     if "traces" in wanted:
-        show("Traces (what the spans of a turn cost)", separately("scripts.bench.traces"))
+        show("Traces (what the spans of a turn cost)", separately("scripts.bench.with_django.traces"))
     if "search" in wanted:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
     if "messages" in wanted:

@@ -1,7 +1,7 @@
 """What the spans of one turn cost the processor: of its request, its answer and its call, while they are sent and while
 traces are off.
 
-    DJANGO_SETTINGS_MODULE=config.settings python -m scripts.bench.traces
+    DJANGO_SETTINGS_MODULE=config.settings python -m scripts.bench.with_django.traces
 
 What takes them is a server on loopback that answers and forgets. Prints JSON.
 """
