@@ -13,9 +13,11 @@ service_urls.limit_statements(settings.DATABASES["default"], settings.STATEMENT_
 
 import config.asgi  # noqa: E402, F401 - sets Django up, which the server needs; no connection may be open before
 from config.http.server import CommandLine  # noqa: E402 - as above
+from core.background import leave  # noqa: E402 - as above
 
 if __name__ == "__main__":
     settings.MEDIA_ROOT.mkdir(
         mode=0o700, parents=True, exist_ok=True
     )  # also what is on its way to a bucket waits there
     CommandLine().run([*sys.argv[1:], "config.asgi:application"])
+    leave(0)
