@@ -6,7 +6,10 @@ The row, not the broker, is the truth about a turn, a summary or an import.
 
 import asyncio
 import logging
+import threading
+import time
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +42,7 @@ from core.consumer import Hearing
 from core.logs import metrics
 
 CLAIMS_AT_ONCE = 2
+STORED_WITHIN = 6.0  # seconds after `DRAIN_SECONDS`; whoever stops a worker waits ten before they kill it
 
 logger = logging.getLogger(__name__)
 _room = asyncio.Semaphore(settings.TURNS_PER_WORKER)
