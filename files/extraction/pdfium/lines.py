@@ -29,11 +29,12 @@ def lines(content: pypdfium2.PdfTextPage) -> tuple[list[Line], bool]:
     measured = max(text, default="") < "\U00010000"
     found, start, unmapped, words = [], 0, 0, 0
     for line in text.split(_BREAK):
-        signs = [start + at for at, sign in enumerate(line) if not sign.isspace()] if measured else []
-        letters = [at for at in signs if text[at].isalnum()] if len(line) < _LONGEST_HEADING else []
+        shown = line.strip() if measured else ""
+        first = start + len(line) - len(line.lstrip())
+        letters = [at for at, sign in enumerate(shown, first) if sign.isalnum()] if len(line) < _LONGEST_HEADING else []
         # The first, the middle and the last letter: a line of which only a part is bold is no heading.
         thirds = _indexes(content, {letters[0], letters[len(letters) // 2], letters[-1]} if letters else ())
-        ends = _indexes(content, {signs[0], signs[-1]} if signs else ())
+        ends = _indexes(content, {first, first + len(shown) - 1} if shown else ())
         boxes = {index: _box(content, index) for index in (*thirds, *ends)}
         size = min((boxes[index].top - boxes[index].bottom for index in thirds), default=0.0)
         bold = bool(thirds) and all(_is_bold(content, index) for index in thirds)

@@ -5,10 +5,9 @@ import gzip
 import importlib.util
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 
 from files.extraction.text.encodings import language
@@ -62,7 +61,12 @@ _PARTICLES = frozenset(("by", "in", "off", "on", "out", "over", "up"))
 _SHORT_WORDS = _PARTICLES | {"go", "no", "to"}
 # Beginnings and ends that are no words by themselves where a line's end divides one; of the beginnings, those that
 # never are.
-_BEGINNINGS = frozenset(("con", "de", "dis", "en", "ex", "im", "in", "mis", "pro", "re", "un"))
+_BEGINNINGS = frozenset(
+    (
+        *("any", "be", "con", "de", "dis", "en", "every", "ex", "im", "in", "mis", "pro", "re", "some", "un", "under"),
+        *("what", "where", "with"),
+    )
+)
 _NO_WORDS = frozenset(("com", "con", "dis", "im", "mis", "un"))
 _ENDS = frozenset(
     (
@@ -88,23 +92,35 @@ def joined(pages: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Those of a document: how often each stands in it undivided, which pairs have a hyphen, and their language."""
+    """Those of a document: how often each stands in it undivided, which pairs have a hyphen, its language, and of the
+    everyday words that its divided ones may be or be made of, how many are more frequent."""
 
     known: Counter[str]
     hyphened: frozenset[str]
     language: str
+    everyday: dict[str, int]
 
     @classmethod
     def of(cls, pages: Sequence[str]) -> "_Words":
-        known = Counter(word for page in pages for word in _WORD.findall(_DIVIDED_WORD.sub(" ", page).lower()))
+        small = [page.lower() for page in pages]
+        known = Counter(word for page in small for word in _WORD.findall(_DIVIDED_WORD.sub(" ", page)))
         pairs = (pair for word in known if "-" in word for pair in pairwise(word.split("-")))
-        return cls(known, frozenset(map("-".join, pairs)), language(known))
+        asked: set[str] = set()
+        for divided in {found for page in small for found in _DIVIDED_WORD.findall(page)}:
+            parts = _BETWEEN.split(divided)
+            if len(parts) > 2:
+                asked.add("".join(parts))
+            for before, after in pairwise(parts):
+                last, first = _ends(before, after)
+                if known[last + first] <= _SELDOM:
+                    asked.update((last, first, last + first))
+        return cls(known, frozenset(map("-".join, pairs)), language(known), _ranks(asked))
 
     def whole(self, found: re.Match[str]) -> str:
         """A divided word without what divides it."""
         before, *others = _BETWEEN.split(found[0])
         together = before + "".join(others)
-        if len(others) > 1 and (self.known[together.lower()] or _is_everyday(together.lower())):
+        if len(others) > 1 and (self.known[together.lower()] or together.lower() in self.everyday):
             return together
         for after in others:
             if self.is_one(before, after):
@@ -115,12 +131,12 @@ class _Words:
 
     def is_one(self, before: str, after: str) -> bool:
         """Whether the two are one word without a hyphen."""
-        last, first = before.lower().rpartition("-")[2], after.lower().partition("-")[0]
+        last, first = _ends(before, after)
         # A word of several parts may stand elsewhere as a whole.
         count = max(self.known[last + first], self.known[(before + after).lower()])
         if not after[0].islower():
             capitals = before.isupper() and after.isupper() and len(before) > 1
-            return capitals and (count > 0 or _is_everyday(last + first))
+            return capitals and (count > 0 or last + first in self.everyday)
         if f"{last}-{first}" in self.hyphened:
             return False
         if count:
@@ -131,14 +147,12 @@ class _Words:
 
     def _by_mistake(self, last: str, first: str, count: int) -> bool:
         """Whether the two, which stand `count` times as one word, may well be two words."""
-        if not self._are_words(last, first):
-            return False
         if last in _PREFIXES and len(first) > _SHORT and first in self.known:
             return True
-        if count > _SELDOM:
+        if count > _SELDOM or not self._are_words(last, first):
             return False
-        apart = (last in self.known and first in self.known) or _rarer(last, first) < _VERY_FREQUENT
-        return (apart and last not in _BEGINNINGS) or not _is_everyday(last + first)
+        apart = (last in self.known and first in self.known) or self._rarer(last, first) < _VERY_FREQUENT
+        return (apart and last not in _BEGINNINGS) or last + first not in self.everyday
 
     def _goes_on(self, before: str, after: str) -> bool:
         """Whether another hyphen, before or behind, has words beside it."""
@@ -150,7 +164,7 @@ class _Words:
 
     def _is_new(self, before: str, last: str, first: str) -> bool:
         """Whether it is one word that stands nowhere else in the document."""
-        everyday = _is_everyday(last + first)
+        everyday = last + first in self.everyday
         if first in _CONJUNCTIONS:
             return everyday
         if self.language in _SELDOM_HYPHENED:
@@ -164,36 +178,33 @@ class _Words:
             return True
         words = self._are_words(last, first)
         if everyday:
-            frequent = _rarer(last, first) < _FREQUENT
+            frequent = self._rarer(last, first) < _FREQUENT
             return with_followers or not (words and frequent and last not in _BEGINNINGS)
         # In English nearly all words are everyday ones, or stand in a document twice.
         strict = self.language == "en" or not (self.language or not (last + first).isascii())
         return not (strict or words)
 
+    def _rarer(self, last: str, first: str) -> int:
+        return max(self.everyday.get(part, _FREQUENT) for part in (last, first))
+
     def _are_words(self, last: str, first: str) -> bool:
         long = (len(last) >= _SHORT or last in _SHORT_WORDS) and (len(first) >= _SHORT or first in _PARTICLES)
-        return long and first not in _ENDS and all(self.known[part] or _is_everyday(part) for part in (last, first))
+        return long and first not in _ENDS and all(self.known[part] or part in self.everyday for part in (last, first))
 
 
-def _is_everyday(word: str) -> bool:
-    """Whether it is among some 80,000 words of many languages: those that the product's tokenizer counts as one."""
-    return _rank(word) < len(_tokens())
+def _ends(before: str, after: str) -> tuple[str, str]:
+    """What stands right before and right behind the hyphen, in small letters."""
+    return before.lower().rpartition("-")[2], after.lower().partition("-")[0]
 
 
-def _rarer(last: str, first: str) -> int:
-    return max(_rank(last), _rank(first))
-
-
-def _rank(word: str) -> int:
-    """Which of the tokenizer's tokens it is, the most frequent first; their number if it is none."""
-    forms = (base64.b64encode(f" {form}".encode()) for form in (word, word.capitalize()))
-    return min(_tokens().get(form, len(_tokens())) for form in forms)
-
-
-@cache
-def _tokens() -> dict[bytes, int]:
-    """In base64, as the file has them. Its package is not imported, which takes 100 MB."""
-    package = importlib.util.find_spec("bpe_openai")
-    (folder,) = package.submodule_search_locations if package and package.submodule_search_locations else [""]
-    listed = gzip.decompress((Path(folder) / "data/o200k_base.tiktoken.gz").read_bytes()).split()[::2]
-    return {token: rank for rank, token in enumerate(listed)}
+def _ranks(words: Collection[str]) -> dict[str, int]:
+    """Those of the words that are everyday ones: among some 50,000, of many languages and most of them English, that a
+    tokenizer of the product counts as one. It is not asked itself, as its package takes 100 MB."""
+    package = importlib.util.find_spec("bpe_openai") if words else None
+    if not (package and package.submodule_search_locations):
+        return {}
+    tokens = {base64.b64encode(f" {form}".encode()): word for word in words for form in (word.capitalize(), word)}
+    (folder,) = package.submodule_search_locations
+    listed = gzip.decompress((Path(folder) / "data/cl100k_base.tiktoken.gz").read_bytes()).split()[::2]
+    found = [(tokens[token], rank) for rank, token in compress(enumerate(listed), map(tokens.__contains__, listed))]
+    return dict(reversed(found))  # the more frequent form counts
