@@ -21,7 +21,7 @@ help:
 	@echo "make bench   the benchmarks"
 	@echo "make bench-peers   the same work through Glasshouse, Chainlit and Open WebUI (TABLES=\"first burst\"), which it installs"
 	@echo "make cluster   a whole company on this machine from Debian's packages: PostgreSQL with a replica, PgBouncer, Valkey,"
-	@echo "               RabbitMQ, a bucket, nginx with TLS, web processes and workers (PORT; CLUSTER: a directory for logs)"
+	@echo "               RabbitMQ, a bucket, HAProxy with TLS, web processes and workers (PORT; CLUSTER: a directory for logs)"
 	@echo "make test-cluster   what a company survives, tried (FAULTS=\"kill-web-1 redis-away\"); not a part of make test"
 	@echo "make fuzz    about ten thousand made-up requests to the API"
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
@@ -71,12 +71,12 @@ test-cluster: $(INSTALLED_TO_TEST) cluster-packages
 	@exec $(BIN)/python -m scripts.cluster.trial
 
 cluster-packages:
-	@for program in nginx pgbouncer rabbitmq-server epmd faketime openssl; do \
+	@for program in haproxy pgbouncer rabbitmq-server epmd faketime openssl; do \
 	  command -v $$program >/dev/null || missing="$$missing $$program"; done; \
 	test -z "$$missing" || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-	    nginx-light pgbouncer rabbitmq-server faketime openssl; } || { \
-	    echo "The cluster needs the packages nginx, pgbouncer, rabbitmq-server, faketime and openssl." >&2; exit 1; }
+	    haproxy pgbouncer rabbitmq-server faketime openssl; } || { \
+	    echo "The cluster needs the packages haproxy, pgbouncer, rabbitmq-server, faketime and openssl." >&2; exit 1; }
 
 screenshots: $(INSTALLED_TO_TEST) chromium
 	$(BIN)/python -m scripts.screenshots
