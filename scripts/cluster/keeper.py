@@ -70,9 +70,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _outcome(child: int, asked: list[float]) -> int:
+    """Of the program; others that have become children here are heard of, too, else they would stay in the lists."""
     told = False
     while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid and pid != child:
+            continue
         if pid:
             return max(os.waitstatus_to_exitcode(status), 0) or (1 if os.WIFSIGNALED(status) else 0)
         if asked and not told:
