@@ -22,6 +22,7 @@ from files.views import upload
 from personas.models import Persona
 from projects import invitations, services
 from projects import members as membership
+from projects.handing_over import files_of_project
 from projects.models import Invitation, Project, ProjectFile, roles
 
 CHOICES = 200  # files that one can add to a project
@@ -165,7 +166,8 @@ def _members(request: Request, found: Project, mine: bool) -> dict[str, Any]:
     if not mine:
         return {"members": rows}
     choosable = membership.groups_to_choose(request.user, found)
-    return {"members": rows, "sent": Invitation.objects.sent(found), "roles": Role.choices, "groups": choosable}
+    named = {"sent": Invitation.objects.sent(found), "roles": Role.choices, "groups": choosable}
+    return {"members": rows, "going": files_of_project(found).count(), **named}
 
 
 @with_row(roles.visible_project)
