@@ -10,7 +10,7 @@ NODE_BIN := scripts/node/node_modules/.bin
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run lint test coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium \
-        cluster test-cluster cluster-packages
+        test-beside cluster test-cluster cluster-packages
 
 help:
 	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
@@ -21,8 +21,9 @@ help:
 	@echo "make bench   the benchmarks"
 	@echo "make bench-peers   the same work through Glasshouse, Chainlit and Open WebUI (TABLES=\"first burst\"), which it installs"
 	@echo "make cluster   a whole company on this machine from Debian's packages: PostgreSQL with a replica, PgBouncer, Valkey,"
-	@echo "               RabbitMQ, a bucket, nginx with TLS, web processes and workers (PORT; CLUSTER: a directory for logs)"
+	@echo "               RabbitMQ, a bucket, HAProxy with TLS, web processes and workers (PORT; CLUSTER: a directory for logs)"
 	@echo "make test-cluster   what a company survives, tried (FAULTS=\"kill-web-1 redis-away\"); not a part of make test"
+	@echo "make test-beside   the tests of an older commit on the schema of today (COMMIT=HEAD~1, TESTS=tests/chat)"
 	@echo "make fuzz    about ten thousand made-up requests to the API"
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
 	@echo "make check-deploy   the Helm chart and the compose file, by Helm and Docker Compose, which it installs"
@@ -70,13 +71,16 @@ cluster: $(INSTALLED_TO_TEST) cluster-packages
 test-cluster: $(INSTALLED_TO_TEST) cluster-packages
 	@exec $(BIN)/python -m scripts.cluster.trial
 
+test-beside: $(INSTALLED_TO_TEST)
+	@$(BIN)/python -m scripts.beside $(or $(COMMIT),HEAD~1) $(TESTS)
+
 cluster-packages:
-	@for program in nginx pgbouncer rabbitmq-server epmd faketime openssl; do \
+	@for program in haproxy pgbouncer rabbitmq-server epmd faketime openssl; do \
 	  command -v $$program >/dev/null || missing="$$missing $$program"; done; \
 	test -z "$$missing" || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-	    nginx-light pgbouncer rabbitmq-server faketime openssl; } || { \
-	    echo "The cluster needs the packages nginx, pgbouncer, rabbitmq-server, faketime and openssl." >&2; exit 1; }
+	    haproxy pgbouncer rabbitmq-server faketime openssl; } || { \
+	    echo "The cluster needs the packages haproxy, pgbouncer, rabbitmq-server, faketime and openssl." >&2; exit 1; }
 
 screenshots: $(INSTALLED_TO_TEST) chromium
 	$(BIN)/python -m scripts.screenshots

@@ -14,6 +14,7 @@ STREAMS_DB, BROKER_DB, CHANNELS_DB, CACHE_DB = 0, 1, 2, 3
 
 SUBMISSION = 587  # the port at which mail is handed in (RFC 6409)
 PREPARED_AFTER = 2  # uses of a statement on one connection
+CONNECT_SECONDS = 5  # for a connection of a web process to the database
 BROKER_SECONDS = 2  # that a Redis as broker has for one command
 
 # A Redis that hangs must not hold requests: what a request asks of the cache it does without after a second. A
@@ -63,6 +64,12 @@ def limit_statements(database: dict[str, Any], seconds: float) -> None:
         database["OPTIONS"]["options"] = f"{given} -c statement_timeout={round(seconds * 1000)}".strip()
 
 
+def connect_by(database: dict[str, Any], kind: type) -> None:
+    """The pool's connections are of this class; one that does not come about in some seconds is given up."""
+    database["OPTIONS"]["pool"]["connection_class"] = kind
+    database["OPTIONS"].setdefault("connect_timeout", CONNECT_SECONDS)
+
+
 def redis(url: str, db: int) -> str:
     """The URL with the database number of a purpose, for redis-py and channels_redis."""
     parts = urlsplit(url)
@@ -85,6 +92,15 @@ def broker(redis_url: str) -> str:
     if parts.scheme == "unix":
         return f"redis+socket://{parts.path}?virtual_host={_first_db(parts) + BROKER_DB}"
     return redis(redis_url, BROKER_DB)
+
+
+def broker_options(url: str) -> dict[str, Any]:
+    """Kombu's: whoever hands work over tries once, since somebody waits and sweepers find what is lost. Workers have
+    their own ways to come back."""
+    options: dict[str, Any] = {"max_retries": 0}
+    if "redis" in url.partition("://")[0]:
+        options |= {"socket_timeout": BROKER_SECONDS, "socket_connect_timeout": BROKER_SECONDS}
+    return options
 
 
 def mail(url: str) -> dict[str, Any]:

@@ -123,11 +123,8 @@ CHANNEL_LAYERS = {
 }
 
 CELERY_BROKER_URL = env.str("BROKER_URL", default="") or service_urls.broker(REDIS_URL)
-if "redis" in CELERY_BROKER_URL.partition("://")[0]:
-    CELERY_BROKER_TRANSPORT_OPTIONS = {
-        "socket_timeout": service_urls.BROKER_SECONDS,
-        "socket_connect_timeout": service_urls.BROKER_SECONDS,
-    }
+CELERY_BROKER_CONNECTION_TIMEOUT = service_urls.BROKER_SECONDS
+CELERY_BROKER_TRANSPORT_OPTIONS = service_urls.broker_options(CELERY_BROKER_URL)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # Acknowledged early on purpose: a task of a dead worker is found by its row and the sweeper, not by redelivery.

@@ -16,6 +16,7 @@ from psycopg_pool import PoolTimeout
 from rest_framework.response import Response
 
 from chat.openai_api.errors import refusal
+from config.http.patience import Silent
 from core.errors import ProductError
 from core.i18n import translated
 from core.requests import with_headers
@@ -72,7 +73,7 @@ def foreseen(exception: Exception) -> Exception:
         return ProductError("too_large", f"The request is larger than {limit} MiB. Send less at once.", status=413)
     if isinstance(exception, RecursionError) and "decoding a JSON" in str(exception):
         return ProductError("parse_error", "The JSON is nested too deeply. Send it flatter.")
-    if isinstance(exception, OperationalError) and isinstance(exception.__cause__, PoolTimeout):
+    if isinstance(exception, OperationalError) and isinstance(exception.__cause__, PoolTimeout | Silent):
         detail = "The server has too much to do, or cannot reach its database. Try again in a few seconds."
         return ProductError("unavailable", detail, status=503, retry_after=5)
     return exception

@@ -4,40 +4,38 @@ CLUSTER is the directory that is made and stays, with the logs and all data; wit
 """
 
 import os
-import signal
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from scripts.cluster.company import Company
+from scripts.cluster.keeper import kept
 from scripts.cluster.process import ClusterError
 
 
-def main(directory: Path) -> None:
-    company = Company(directory, int(os.environ.get("PORT", "8443")))
-    asked: list[int] = []
+def main(place: Path) -> int:
+    try:
+        company = Company(Path(os.environ.get("CLUSTER") or place / "company"), int(os.environ.get("PORT", "8443")))
+    except ClusterError as error:
+        print(error, file=sys.stderr)
+        return 1
     try:
         company.start()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, _: asked.append(number))
         for name, process in company.processes.items():
             print(f"  {name:<14} process {process.pid}, {process.log}")
         print(f"{company.url} (admin, {company.product.environment['ADMIN_PASSWORD']}); Ctrl-C ends it", flush=True)
-        while not asked:
+        while True:
             time.sleep(0.5)
             for name in company.tend():
                 print(f"{name} had ended and was started again", flush=True)
     except KeyboardInterrupt:
-        pass
+        return 0
+    except ClusterError as error:
+        print(error, file=sys.stderr)
+        return 1
     finally:
         company.stop()
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="glasshouse-cluster-") as temporary:
-        Path(temporary).chmod(0o711)  # PostgreSQL runs as another user
-        try:
-            main(Path(os.environ.get("CLUSTER") or f"{temporary}/company"))
-        except ClusterError as error:
-            sys.exit(str(error))
+    sys.exit(kept(main))

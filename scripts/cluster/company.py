@@ -13,10 +13,10 @@ from urllib.request import Request, urlopen
 import boto3
 import redis
 
-from scripts.cluster.nginx import NAME, Nginx
 from scripts.cluster.postgres import PgBouncer, Postgres, url
 from scripts.cluster.process import ClusterError, Process
 from scripts.cluster.product import Glasshouse, example
+from scripts.cluster.proxy import NAME, Proxy
 from scripts.cluster.servers import BUCKET, KEY, RABBITMQ, SECRET, Bucket, Model, RabbitMQ, Valkey
 from scripts.cluster.wire import Wire
 from tests.product import free_port
@@ -24,7 +24,7 @@ from tests.product import free_port
 WAIT = 120.0  # seconds for a service to answer, on a busy machine
 STOP_SECONDS = 5.0
 SECOND = ("web-2", "turns-2", "background-1")  # they stand, as it were, on another machine, whose lines can be cut
-PROGRAMS = {"nginx": "nginx", "pgbouncer": "pgbouncer", RABBITMQ: "rabbitmq-server", "epmd": "rabbitmq-server"}
+PROGRAMS = {"haproxy": "haproxy", "pgbouncer": "pgbouncer", RABBITMQ: "rabbitmq-server", "epmd": "rabbitmq-server"}
 
 
 class Company:
@@ -38,7 +38,7 @@ class Company:
         self.directory, self.port, self.wired = directory, port, wired
         directory.mkdir(mode=0o711, parents=True)
         self.wires: dict[str, Wire] = {}
-        self.postgres, self.redis = Postgres(directory), Valkey(directory)
+        self.postgres, self.redis = Postgres(directory, wired=wired), Valkey(directory)
         self.broker, self.bucket, self.model = RabbitMQ(directory), Bucket(directory), Model(directory)
         self.pgbouncer = PgBouncer(directory)
         self.token = ""
@@ -46,7 +46,7 @@ class Company:
         self.product = Glasshouse(directory, self._environment(drain))
         self.own = dict(self._own())
         first, second = self.web_ports.values()
-        self.nginx = Nginx(directory, port, free_port(), (first, self._line("nginx", "web-2", second)))
+        self.proxy = Proxy(directory, port, free_port(), (first, self._line("haproxy", "web-2", second)))
 
     @property
     def url(self) -> str:
@@ -59,8 +59,9 @@ class Company:
             self.postgres.first.process, self.postgres.second.process, self.pgbouncer.process, self.redis.process,
             self.broker.mapper, self.broker.process, self.bucket.process, self.model.process,
         )  # fmt: skip
-        wires = (wire.process for wire in self.wires.values())
-        return {each.name: each for each in (*services, *wires, *self.own.values(), self.nginx.process)}
+        lines = (*([self.postgres.line] if self.postgres.line else ()), *self.wires.values())
+        wires = (wire.process for wire in lines)
+        return {each.name: each for each in (*services, *wires, *self.own.values(), self.proxy.process)}
 
     def start(self, say: Callable[[str], None] = print) -> None:
         """Returns when web processes and workers answer. Raises ClusterError."""
@@ -69,20 +70,20 @@ class Company:
         self.pgbouncer.point(self._line("pgbouncer", "postgres", self.postgres.first.port))
         say("PgBouncer, Valkey, RabbitMQ, the bucket, the scripted model")
         for process in self.processes.values():
-            if not process.alive and process not in (*self.own.values(), self.nginx.process):
+            if not process.alive and process not in (*self.own.values(), self.proxy.process):
                 process.start()
         self._services_answer()
         say("Tables, rows, a provider, an administrator")
         self._fill()
-        say("Web processes, workers, beat, nginx")
-        for process in (*self.own.values(), self.nginx.process):
+        say("Web processes, workers, beat, HAProxy")
+        for process in (*self.own.values(), self.proxy.process):
             process.start()
         self.until(self.ready, "the web processes and workers are ready")
 
     def stop(self) -> None:
         """What stands in front first; whatever has not ended after a few seconds is killed."""
-        behind = [each for each in self.processes.values() if each not in (*self.own.values(), self.nginx.process)]
-        for several in ((self.nginx.process, *self.own.values()), behind):
+        behind = [each for each in self.processes.values() if each not in (*self.own.values(), self.proxy.process)]
+        for several in ((self.proxy.process, *self.own.values()), behind):
             for process in several:
                 process.ask_to_end()
             until = time.monotonic() + STOP_SECONDS
@@ -96,7 +97,7 @@ class Company:
     def ready(self) -> bool:
         return all(self.readiness(name) == (200, True) for name in self.web_ports)
 
-    def readiness(self, name: str, seconds: float = 5.0) -> tuple[int, bool]:
+    def readiness(self, name: str, seconds: float = 4.0) -> tuple[int, bool]:
         """The status of its `/readyz`, 0 without an answer in time, and whether it has heard of workers."""
         request = Request(f"http://127.0.0.1:{self.web_ports[name]}/readyz", headers={"Host": NAME})
         try:
@@ -108,7 +109,7 @@ class Company:
             return 0, False
 
     def trust(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=self.nginx.certificate)
+        return ssl.create_default_context(cafile=self.proxy.certificate)
 
     def until(self, condition: Callable[[], object], what: str, seconds: float = WAIT) -> None:
         begun = time.monotonic()

@@ -6,6 +6,7 @@ The binaries are those of the wheel that `make run` uses: Debian's have no pgvec
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ import psycopg
 
 from config.embedded.services import BINARIES, WHEEL, as_user, binary, server_user
 from scripts.cluster.process import ClusterError, Process
+from scripts.cluster.wire import Wire
 from tests.product import ROOT, free_port
 
 ROLE = DATABASE = "glasshouse"
@@ -29,10 +31,12 @@ def program(name: str) -> str:
 
 
 class Postgres:
-    """`first` answers and `second` follows it; after `fail_over` it is the other way round."""
+    """`first` answers and `second` follows it; after `fail_over` it is the other way round. `wired`: over a line that
+    can be cut."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, *, wired: bool) -> None:
+        self.directory, self.wired = directory, wired
+        self.line: Wire | None = None
         self.first, self.second = (self._server(name, free_port()) for name in ("postgres-a", "postgres-b"))
 
     def _server(self, name: str, port: int) -> "Server":
@@ -54,9 +58,25 @@ class Postgres:
 
     def follow(self) -> None:
         """A new replica, in place of what `second` had; from then on a commit waits for it."""
-        self.second.copy(self.first)
+        port = self.first.port
+        if self.wired:
+            if self.line is not None:
+                self.line.process.stop()
+            self.line = Wire(self.directory, "replica", port)
+            self.line.process.start()
+            port = self.line.port
+            answers(port, WAIT)
+        self.second.copy(port)
         self.second.start()
+        self.wait_for_replica()
+
+    def wait_for_replica(self) -> None:
+        """What is confirmed from now on, both have."""
         self._synchronous("'*'")
+
+    def go_alone(self) -> None:
+        """What is confirmed from now on, the first has; whoever waited for the second goes on."""
+        self._synchronous("''")
 
     def fail_over(self) -> None:
         """The first is gone: the second answers from now on, alone."""
@@ -64,7 +84,7 @@ class Postgres:
         self.first, self.second = self.second, self.first
         with self.first.connected() as connection:
             connection.execute("SELECT pg_promote(true, 30)")
-        self._synchronous("''")
+        self.go_alone()
 
     def _synchronous(self, names: str) -> None:
         with self.first.connected() as connection:
@@ -93,11 +113,12 @@ class Server:
             "initdb", "-D", str(self.data), "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"
         )
 
-    def copy(self, other: "Server") -> None:
+    def copy(self, port: int) -> None:
+        """Of what answers at the port."""
         self.process.stop()
         shutil.rmtree(self.data, ignore_errors=True)
         self._made()
-        where = f"host=127.0.0.1 port={other.port} user={SUPERUSER}"
+        where = f"host=127.0.0.1 port={port} user={SUPERUSER}"
         self._run("pg_basebackup", "-D", str(self.data), "-d", where, "-R", "-c", "fast", "-X", "stream")
 
     def start(self) -> None:
@@ -164,6 +185,19 @@ class PgBouncer:
         text = f"[databases]\n{DATABASE} = host=127.0.0.1 port={port} dbname={DATABASE}\n[pgbouncer]\n"
         self._file.write_text(text + "".join(f"{name} = {value}\n" for name, value in lines.items()))
         self.process.signal(signal.SIGHUP)
+
+
+def answers(port: int, seconds: float) -> None:
+    """Returns when something listens there."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
 
 
 def url(port: int, database: str = DATABASE) -> str:

@@ -79,11 +79,11 @@ class Process:
 
     def kill(self) -> None:
         """It and all it has started; it is not started again until somebody asks for it or `wanted` says so."""
-        family = self._family()
+        family, running = self._family(), self._running  # which may soon be another one, see `tend`
         self.signal(signal.SIGKILL)
         psutil.wait_procs(family, timeout=10)
-        if self._running is not None:
-            self._running.wait(10)
+        if running is not None:
+            running.wait(10)
 
     def ask_to_end(self) -> None:
         """As systemd does (KillMode=mixed): it alone hears of it, not what it has started."""

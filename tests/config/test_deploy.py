@@ -11,8 +11,8 @@ import yaml
 from django.conf import settings
 
 from core.background import QUEUES
-from scripts.cluster.nginx import site
 from scripts.cluster.product import command
+from scripts.cluster.proxy import site
 from scripts.cluster.trial.faults import FAULTS
 from tests.config.test_operations import ELSEWHERE, READ
 
@@ -101,8 +101,8 @@ def test_the_cluster_starts_what_the_units_start_behind_the_proxy_of_its_file() 
     said = re.findall(r"^ExecStart=/opt/glasshouse/.venv/bin/(.+)$", UNIT_TEXTS, re.M)
     assert all(any(each.replace("%i", "8001").replace("%%", "%") in line for line in commands) for each in said)
     assert [line.startswith("nice -n 10 ") for line in commands] == [False, False, True, False]
-    there = site(8443, 8080, (1001, 1002), (Path("/c.pem"), Path("/k.pem")))
-    assert "server 127.0.0.1:1002 max_fails" in there and "listen 127.0.0.1:8443 ssl" in there and "/k.pem" in there
+    there = site(8443, 8080, (1001, 1002), Path("/c.pem"))
+    assert "server web-2 127.0.0.1:1002\n" in there and "bind 127.0.0.1:8443 ssl crt /c.pem " in there
     assert len({each.name for each in FAULTS}) == len({each.said for each in FAULTS}) == len(FAULTS)
 
 

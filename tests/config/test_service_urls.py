@@ -77,3 +77,24 @@ def test_requests_end_while_redis_hangs(client: Client, settings: Settings, hang
         close_sockets("nobody")
     finally:
         channel_layers.backends.clear()
+
+
+ENQUEUES = "import django; django.setup(); from core import background; background.enqueue('chat.tasks.sweep_turns')"
+
+
+def test_a_broker_that_breaks_each_connection_off_is_tried_once_by_whoever_hands_work_over() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"}
+        environment["BROKER_URL"] = f"amqp://guest:guest@127.0.0.1:{server.getsockname()[1]}//"
+        told = subprocess.Popen(
+            [sys.executable, "-c", ENQUEUES],
+            cwd=django_settings.BASE_DIR,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        server.accept()[0].close()
+        assert "waits for the sweeper" in told.communicate()[1]
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()

@@ -1,8 +1,10 @@
 """Files in a bucket, on a server that speaks S3's protocol."""
 
 import logging
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from threading import Barrier
 
@@ -117,3 +119,22 @@ def test_an_address_of_another_kind_is_refused(url: str) -> None:
 def test_a_directory_is_named_by_its_path() -> None:
     assert service_urls.uploads("file:///srv/our%20files") == "/srv/our files"
     assert service_urls.storage("file:///srv/files") == service_urls.storage("")
+
+
+def test_a_server_that_hangs_is_noticed_before_anything_is_written_or_read(
+    bucket: None, s3: str, settings: Settings, application: Application, person: Person
+) -> None:
+    """It is asked with little patience whether the object is there, twice and no more."""
+    file = upload(person, "far.md", b"From a bucket.")["id"]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        use(settings, f"http://127.0.0.1:{server.getsockname()[1]}")
+        assert person.caller.http.get(f"files/{file}/content/").json()["code"] == "storage_unavailable"
+        answer = person.caller.http.post("files/", files={"file": ("b.txt", b"other text")})
+        assert (answer.status_code, answer.json()["code"]) == (503, "storage_unavailable")
+        server.setblocking(False)
+        lines = list[bytes]()
+        with suppress(BlockingIOError):
+            while True:
+                with server.accept()[0] as connection:
+                    lines.append(connection.recv(10_000).partition(b" ")[0])
+    assert lines == [b"HEAD"] * 4

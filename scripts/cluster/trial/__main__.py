@@ -5,9 +5,7 @@ Ends with 1 where something was lost, late or not back in time. CLUSTER is the d
 
 import asyncio
 import os
-import signal
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from scripts.cluster.company import Company
+from scripts.cluster.keeper import kept
 from scripts.cluster.process import ClusterError
 from scripts.cluster.trial import deploy, streams, table
 from scripts.cluster.trial.client import session_of
@@ -73,32 +72,33 @@ async def _try(company: Company, names: Sequence[str]) -> list[str]:
     return bad
 
 
-def _with_company(names: Sequence[str]) -> list[str]:
+def _with_company(names: Sequence[str], place: Path) -> list[str]:
     """Without faults its lines cannot be cut, which costs processor time."""
-    with tempfile.TemporaryDirectory(prefix="glasshouse-cluster-") as temporary:
-        Path(temporary).chmod(0o711)  # PostgreSQL runs as another user
-        place = Path(os.environ.get("CLUSTER") or f"{temporary}/company")
-        company = Company(place, free_port(), wired=not set(names) <= set(LOADS))
-        try:
-            company.start()
-            return asyncio.run(_try(company, names))
-        finally:
-            company.stop()
+    directory = Path(os.environ.get("CLUSTER") or place / "company")
+    company = Company(directory, free_port(), wired=not set(names) <= set(LOADS))
+    try:
+        company.start()
+        return asyncio.run(_try(company, names))
+    finally:
+        company.stop()
 
 
-def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what it has started ends with it
+def main(place: Path) -> int:
     known = [*(each.name for each in FAULTS), *LOADS]
     wanted = os.environ.get("FAULTS", "").split() or known
-    if unknown := set(wanted) - set(known):
-        raise ClusterError(f"There is no {', '.join(sorted(unknown))} to try; there are {', '.join(known)}.")
-    bad = _with_company([name for name in known if name in wanted])
-    print(f"{len(wanted) - len(bad)} of {len(wanted)} went well" + (f"; not {', '.join(bad)}" if bad else ""))
+    try:
+        if unknown := set(wanted) - set(known):
+            raise ClusterError(f"There is no {', '.join(sorted(unknown))} to try; there are {', '.join(known)}.")
+        begun = time.monotonic()
+        bad = _with_company([name for name in known if name in wanted], place)
+    except ClusterError as error:
+        print(error, file=sys.stderr)
+        return 1
+    well = f"{len(wanted) - len(bad)} of {len(wanted)} went well"
+    missing = f"; not {', '.join(bad)}" if bad else ""
+    print(f"{well}{missing}; {(time.monotonic() - begun) / 60:.0f} minutes in all")
     return 1 if bad else 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except ClusterError as error:
-        sys.exit(str(error))
+    sys.exit(kept(main))

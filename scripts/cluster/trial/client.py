@@ -38,7 +38,8 @@ class Client:
     async def call(
         self, method: str, path: str, body: Any = None, *, what: str = "", data: Any = None, sent: Sequence[float] = ()
     ) -> Any:
-        """The JSON of an answer of 2xx, else None. `data`: a form instead of JSON, all of it `sent` at that time."""
+        """The JSON of an answer of 2xx, else None. `data`: a form instead of JSON, whose pieces were `sent` at these
+        times; the last begins the wait."""
         begun, status, found, code = time.monotonic(), 0, None, ""
         given: dict[str, Any] = {"data": data} if data is not None else {"json": body} if method != "GET" else {}
         try:

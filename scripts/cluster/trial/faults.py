@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import redis
@@ -17,7 +17,7 @@ Act = Callable[[Company], object]
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 WEBS = frozenset({"web-1", "web-2"})
 NOBODY = frozenset[str]()
-NOTICED_AFTER = 3.0  # seconds in which somebody sees that PostgreSQL is gone, and promotes its replica
+NOTICED_AFTER = 3.0  # seconds in which somebody sees that PostgreSQL or its replica is gone, and acts
 ROOM = "64k"  # of a full disk
 CLOCK = "turns-3"
 
@@ -29,7 +29,8 @@ def _nothing(company: Company) -> None:
 @dataclass(frozen=True)
 class Fault:
     """`seconds` from `begin` to `end`. `unready`: the web processes whose `/readyz` must not be 200 meanwhile; of
-    others it must; None: either may be. `before` is done before the work begins, `after` once it is settled."""
+    others it must; None: either may be. `before` is done before the work begins, `after` once it is settled. `mute`:
+    nobody can be answered in time, since what stands in front of all hangs itself."""
 
     name: str
     said: str
@@ -39,6 +40,7 @@ class Fault:
     unready: frozenset[str] | None = NOBODY
     before: Act = _nothing
     after: Act = _nothing
+    mute: bool = False
 
 
 def _kill(name: str, unready: frozenset[str] | None = NOBODY) -> Fault:
@@ -76,6 +78,22 @@ def _fail_over(company: Company) -> None:
     time.sleep(NOTICED_AFTER)
     company.postgres.fail_over()
     company.pgbouncer.point(company.postgres.first.port)
+
+
+def _hang(company: Company) -> None:
+    company.postgres.first.process.signal(signal.SIGSTOP)
+
+
+def _lose_replica(company: Company) -> None:
+    """What was sent meanwhile waits; somebody notices, as Patroni does, and has the first go on alone."""
+    company.processes["wire-replica"].signal(signal.SIGSTOP)
+    time.sleep(NOTICED_AFTER)
+    company.postgres.go_alone()
+
+
+def _find_replica(company: Company) -> None:
+    company.processes["wire-replica"].signal(signal.SIGCONT)
+    company.postgres.wait_for_replica()
 
 
 def _redis(company: Company) -> "redis.Redis":
@@ -158,6 +176,10 @@ FAULTS = (
         "kill-postgres", "kill -9 of PostgreSQL, started again after 2 s",
         lambda company: company.postgres.first.process.kill(), seconds=4.0, unready=None,
     ),
+    Fault(
+        "postgres-hangs", "PostgreSQL hangs for 15 s (SIGSTOP of all its processes)", _hang,
+        lambda company: company.postgres.first.process.signal(signal.SIGCONT), 15.0, WEBS,
+    ),
     _freeze("pgbouncer", 15.0, WEBS),
     _freeze("rabbitmq", 20.0, NOBODY, "broker-hangs", "the broker hangs for 20 s (SIGSTOP)"),
     _kill("rabbitmq"),
@@ -165,18 +187,22 @@ FAULTS = (
     _freeze("background-1", 20.0),
     _kill("beat"),
     _freeze("beat", 20.0),
-    _kill("nginx"),
-    _freeze("nginx", 10.0),
+    _kill("haproxy"),
+    replace(_freeze("haproxy", 10.0), mute=True),
     _away("wire-all-bucket", 20.0, NOBODY, "storage-away", "the bucket's server away for 20 s (refuses connections)"),
     _freeze("bucket", 20.0, NOBODY, "storage-hangs", "the bucket's server hangs for 20 s (SIGSTOP)"),
     Fault("disk-full", "the disk on which uploads arrive full for 20 s", _fill_disks, _empty_disks, 20.0),
     _clock(600),
     _clock(-600),
-    _cut("nginx-web-2", "nginx", "web-2"),
+    _cut("haproxy-web-2", "HAProxy", "web-2"),
     _cut("web-2-redis", "web-2", "Redis", frozenset({"web-2"})),
     _cut("web-2-pgbouncer", "web-2", "PgBouncer", frozenset({"web-2"})),
     _cut("turns-2-redis", "turns-2", "Redis"),
     _cut("turns-2-pgbouncer", "turns-2", "PgBouncer"),
     _cut("background-1-broker", "background-1", "the broker"),
     _cut("pgbouncer-postgres", "PgBouncer", "PostgreSQL", WEBS),
+    Fault(
+        "cut-postgres-replica", "the network between PostgreSQL and its replica loses everything for 20 s",
+        _lose_replica, _find_replica, 20.0,
+    ),
 )  # fmt: skip

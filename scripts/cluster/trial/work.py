@@ -150,7 +150,7 @@ class Upload:
         for at in range(0, len(self.bytes), size):
             yield self.bytes[at : at + size]
             await asyncio.sleep(self.seconds / UPLOAD_PIECES)
-        self.sent.append(time.monotonic())
+            self.sent.append(time.monotonic())
 
     async def settled(self, result: Result) -> None:
         made = await self.sending

@@ -64,8 +64,9 @@ spec:
             timeoutSeconds: 5
           readinessProbe:
             httpGet: {path: /readyz, port: http, httpHeaders: [{name: Host, value: localhost}]}
-            periodSeconds: 5
-            timeoutSeconds: 5
+            periodSeconds: 2
+            timeoutSeconds: 3
+            failureThreshold: 1
           lifecycle:
             # Until every proxy knows that it is going.
             preStop: {exec: {command: ["sleep", "5"]}}

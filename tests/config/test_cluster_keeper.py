@@ -1,0 +1,77 @@
+"""What `make cluster` has started ends with it, however it ends: also what has left its parent, as servers' own do."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.product import ROOT, until
+
+# A program that starts a process which has left it for good, and waits.
+PROGRAM = """
+import subprocess, sys, time
+from pathlib import Path
+from scripts.cluster.keeper import kept
+
+def program(place):
+    leaves = "import os, sys, time\\nif os.fork(): os._exit(0)\\nos.setsid()\\n"
+    leaves += "print(os.getpid(), flush=True)\\ntime.sleep(600)"
+    begun = subprocess.Popen([sys.executable, "-c", leaves], stdout=subprocess.PIPE, text=True)
+    print(begun.stdout.readline().strip(), place, flush=True)
+    time.sleep(600)
+    return 0
+
+sys.exit(kept(program))
+"""
+
+
+class Started:
+    def __init__(self) -> None:
+        self.keeper = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert self.keeper.stdout is not None
+        left, place = self.keeper.stdout.readline().split()
+        self.left, self.place = int(left), Path(place)
+        # It has become a child of the keeper.
+        first = [each.pid for each in psutil.Process(self.keeper.pid).children()]
+        [self.program] = set(first) - {self.left}
+
+    @property
+    def gone(self) -> bool:
+        return not (psutil.pid_exists(self.left) or psutil.pid_exists(self.program) or self.place.exists())
+
+
+@pytest.fixture
+def started() -> Iterator[Started]:
+    made = Started()
+    yield made
+    for pid in (made.keeper.pid, made.program, made.left):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    made.keeper.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_asked_to_end_it_leaves_nothing_behind(started: Started, number: signal.Signals) -> None:
+    os.kill(started.keeper.pid, number)
+    assert started.keeper.wait(60) == 1
+    assert started.gone
+
+
+def test_a_program_that_is_killed_leaves_nothing_behind(started: Started) -> None:
+    os.kill(started.program, signal.SIGKILL)
+    assert started.keeper.wait(60) == 1
+    assert started.gone
+
+
+def test_a_keeper_that_is_killed_has_its_program_end(started: Started) -> None:
+    os.kill(started.keeper.pid, signal.SIGKILL)
+    until(lambda: not psutil.pid_exists(started.program), "the program has been asked to end, and did")
+    assert not started.place.exists()
