@@ -140,8 +140,9 @@ def test_a_picture_is_pasted_and_shown_large(page: Page) -> None:
     expect(page.locator("#chips .chip[data-status=ready]")).to_contain_text("shot.png")
     page.get_by_role("link", name="Show shot.png large").click()
     picture = page.get_by_role("dialog", name="Picture")
-    expect(picture.get_by_role("img", name="shot.png")).to_be_visible()
-    assert picture.get_by_role("img").evaluate("async (each) => { await each.decode(); return each.naturalWidth; }") == 4
+    shown = picture.get_by_role("img", name="shot.png")
+    expect(shown).to_be_visible()
+    assert shown.evaluate("async (each) => { await each.decode(); return each.naturalWidth; }") == 4
     page.keyboard.press("Escape")
     expect(picture).to_be_hidden()
     expect(page.get_by_role("link", name="Show shot.png large")).to_be_focused()
