@@ -22,7 +22,8 @@ from files.index.reranking import try_reranker
 from files.models import Embedder, Reranker
 from llm import model_facts, services
 from llm.models import Model, Provider, ToolServer, WebSearch
-from llm.tools.mcp import Server, ServerFailed, tools_of
+from llm.tools.mcp import tools_of
+from llm.tools.servers import Server, ServerFailed
 from llm.tools.services import tool_servers, try_tool_server, try_web_search
 from tests.accounts.receiver import receiving
 from tests.accounts.webhooks import happened, tried
