@@ -363,6 +363,13 @@ def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | 
     Reminder.objects.filter(pk__in=reminders, personas=None).delete()
 
 
+def delete_reminders_of(person: User) -> None:
+    """Those of their personas alone, before these go with the person."""
+    others = Reminder.objects.filter(personas__in=Persona.objects.exclude(owner=person))
+    own = Reminder.objects.filter(scope=Reminder.Scope.PERSONA, personas__owner=person)
+    Reminder.objects.filter(pk__in=own.values("pk")).exclude(pk__in=others.values("pk")).delete()
+
+
 def _locked(user: User, persona: Persona, based_on: Collection[str] | None) -> Persona:
     """The row as it is stored, locked until the transaction ends, as long as it is what the caller read."""
     locked = get_or_404(Persona.objects.select_for_update(), persona.pk, "persona")
