@@ -146,7 +146,7 @@ def note_outage(model: Model, error: ModelError) -> None:
     seconds = min(LONGEST_PASSED_OVER, max(PASSED_OVER, error.retry_after or 0))
     _outages[model.pk] = (time.monotonic() + seconds, error)
     level = logging.ERROR if error.code in _OF_ADMINS else logging.WARNING
-    logger.log(level, "the provider of %s is not available (%s): %s", model, error.code, error.detail)
+    logger.log(level, "the provider of %s is not available: %s", model, error.code)
 
 
 def outage_of(model: Model) -> ModelError | None:

@@ -20,8 +20,7 @@ from personas.services import save_prompt, set_default_profile
 from tests.application import Application, working
 from tests.product import Caller, Product, Server, database_url, running
 from tests.scripted_model import ScriptedModel
-
-PASSWORD = "correct horse battery"
+from tests.spilled import PASSWORD, spilled
 
 
 @dataclass
@@ -115,8 +114,10 @@ def product(workspace: Workspace, django_db_blocker: DjangoDbBlocker) -> Iterato
     """The whole product, once per test process. Tests keep apart by using a person of their own each."""
     environment = {"DATABASE_URL": database_url(connection.settings_dict), "DATA_DIR": str(workspace.directory)}
     environment["EMAIL_URL"] = "smtp://127.0.0.1:9"  # where nothing takes a mail: pages say that there is one
+    environment |= {"LOG_LEVEL": "INFO", "LOG_FORMAT": "json"}
     with django_db_blocker.unblock(), running(workspace.model, **environment) as started:
         yield started
+        assert not spilled(started), "the product of these tests has logged what it must not"
 
 
 @pytest.fixture

@@ -230,7 +230,7 @@ def finish(job_id: UUID) -> None:
 
 def fail(job_id: UUID, code: str, detail: str) -> bool:
     """Ends a live job without a summary. False when it has ended already."""
-    logger.warning("summary job %s failed: %s (%s)", job_id, detail, code)
+    logger.warning("summary job %s failed: %s", job_id, code)
     return _end(job_id, SummaryJob.Status.FAILED, code=code, detail=detail)
 
 

@@ -207,7 +207,7 @@ class _Run:
                     self._news.set()
             return self._complete()
         except ProductError as error:
-            logger.warning("turn %s failed: %s", self.turn.pk, error)
+            logger.warning("turn %s failed: %s", self.turn.pk, error.code)  # a provider may quote what was asked
             return store.of_error(error, self._why, self.context.model.name if self._instead else "")
         except Exception:
             logger.exception("turn %s failed", self.turn.pk)

@@ -1,0 +1,29 @@
+"""What of a product's log may not stand in it: secrets, texts of people and models, what they searched for."""
+
+import re
+from collections.abc import Iterator
+
+from tests.product import Product
+
+PASSWORD = "correct horse battery"  # of everybody in tests
+SECRETS = re.compile(
+    r"\b(?:gh|whsec)_[\w+/=%-]{8,}"  # tokens, and what webhooks are signed with
+    r"|/s/[\w%-]{16,}"  # shares
+    r"|[\w/]\?[\w%-]+="  # what stands behind the question mark of an address
+    r"|(?i:cookie|sessionid|csrftoken|authorization)['\": =]+[\w.+/-]{8,}"
+    r"|secret-of-the-scripted-provider"
+    rf"|{PASSWORD}"
+    r"|script: ?\{"  # in every question to the scripted model
+)
+
+
+def lines(product: Product) -> Iterator[str]:
+    """All that its processes have logged, those too that have ended."""
+    for log in product.directory.glob("*.log"):
+        with log.open(errors="replace") as written:
+            yield from written
+
+
+def spilled(product: Product, *marks: str) -> list[str]:
+    """The lines that hold a secret of any kind, or one of the marks."""
+    return [line for line in lines(product) if SECRETS.search(line) or any(mark in line for mark in marks)]
