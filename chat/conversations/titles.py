@@ -50,7 +50,9 @@ async def write(turn_id: UUID) -> None:
         async with asyncio.timeout(TIMEOUT):
             said = await with_fallbacks(turn.model, partial(_ask, turn, texts), rights.models)
     except (ProductError, TimeoutError) as error:
-        logger.info("no title for conversation %s: %s", turn.conversation_id, getattr(error, "code", "it took too long"))
+        logger.info(
+            "no title for conversation %s: %s", turn.conversation_id, getattr(error, "code", "it took too long")
+        )
         return
     title = cleaned(said)
     if not title:
