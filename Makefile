@@ -10,7 +10,7 @@ NODE_BIN := scripts/node/node_modules/.bin
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run lint test coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium \
-        cluster test-cluster cluster-packages
+        test-beside cluster test-cluster cluster-packages
 
 help:
 	@echo "make run     start Glasshouse on http://127.0.0.1:8000 (PORT, DATA_DIR, ADMIN_USERNAME, ADMIN_PASSWORD)"
@@ -23,6 +23,7 @@ help:
 	@echo "make cluster   a whole company on this machine from Debian's packages: PostgreSQL with a replica, PgBouncer, Valkey,"
 	@echo "               RabbitMQ, a bucket, HAProxy with TLS, web processes and workers (PORT; CLUSTER: a directory for logs)"
 	@echo "make test-cluster   what a company survives, tried (FAULTS=\"kill-web-1 redis-away\"); not a part of make test"
+	@echo "make test-beside   the tests of an older commit on the schema of today (COMMIT=HEAD~1, TESTS=tests/chat)"
 	@echo "make fuzz    about ten thousand made-up requests to the API"
 	@echo "make screenshots   pictures of every page, into docs/screenshots"
 	@echo "make check-deploy   the Helm chart and the compose file, by Helm and Docker Compose, which it installs"
@@ -69,6 +70,9 @@ cluster: $(INSTALLED_TO_TEST) cluster-packages
 
 test-cluster: $(INSTALLED_TO_TEST) cluster-packages
 	@exec $(BIN)/python -m scripts.cluster.trial
+
+test-beside: $(INSTALLED_TO_TEST)
+	@$(BIN)/python -m scripts.beside $(or $(COMMIT),HEAD~1) $(TESTS)
 
 cluster-packages:
 	@for program in haproxy pgbouncer rabbitmq-server epmd faketime openssl; do \

@@ -16,6 +16,7 @@ service_urls.connect_by(settings.DATABASES["default"], patience.Connection)
 
 import config.asgi  # noqa: E402, F401 - sets Django up, which the server needs; no connection may be open before
 from config.http.server import CommandLine  # noqa: E402 - as above
+from core.background import leave  # noqa: E402 - as above
 
 if __name__ == "__main__":
     settings.MEDIA_ROOT.mkdir(
@@ -23,3 +24,4 @@ if __name__ == "__main__":
     )  # also what is on its way to a bucket waits there
     patience.begin(connection.get_connection_params(), connection.pool)  # type: ignore[attr-defined]  # no stubs have it
     CommandLine().run([*sys.argv[1:], "config.asgi:application"])
+    leave(0)

@@ -11,7 +11,10 @@ their own.
 """
 
 import asyncio
+import atexit
 import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator
@@ -20,7 +23,7 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from datetime import timedelta
 from functools import cache, partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -114,9 +117,20 @@ def _cancel() -> None:
         task.cancel()
 
 
-def join() -> None:
-    """Returns when nothing is carried any more."""
-    submit(_join()).result()
+def join(seconds: float | None = None) -> None:
+    """Returns when nothing is carried any more; raises TimeoutError after so many seconds."""
+    submit(_join()).result(seconds)
+
+
+def leave(status: int) -> NoReturn:
+    """Ends the process, whose work is done, with what was registered for its end.
+
+    Python itself would wait for threads that hang, and take apart all that is in memory, with seconds of a processor.
+    """
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 async def _join() -> None:

@@ -22,8 +22,9 @@ from config.embedded.services import start_services
 
 UNLIMITED_PAGES = "sign-in=0,shared=0"  # PAGE_RATES
 UNLIMITED = "chat=0,files=0,projects=0,tasks=0,admin=0,uploads=0"  # API_RATES: tests ask as often as they like
-# Nothing here has to survive a power cut.
-FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+# Nothing here has to survive a power cut; each process of a test run has a product, with connections of its own.
+FOR_TESTS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=400")
+REDIS_DATABASES = 64
 
 
 def start() -> tuple[str, str]:
@@ -70,7 +71,14 @@ async def _serve(data: Path, descriptor: int, log: TextIO, names: Sequence[str])
     asyncio.get_running_loop().add_reader(sys.stdin, ended.set)
     try:
         await children.unless_one_ends(
-            start_services(children, data, postgres="postgres" in names, redis="redis" in names, settings=FAST)
+            start_services(
+                children,
+                data,
+                postgres="postgres" in names,
+                redis="redis" in names,
+                settings=FOR_TESTS,
+                databases=REDIS_DATABASES,
+            )
         )
         sys.stdout.write(json.dumps({"database": database_url(data), "redis": redis_url(data)}) + "\n")
         sys.stdout.flush()

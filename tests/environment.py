@@ -19,7 +19,7 @@ worker = os.environ.get("PYTEST_XDIST_WORKER")
 if worker is None:
     os.environ["DATABASE_URL"], os.environ["REDIS_URL"] = services.start()
 else:
-    first = (int(worker.removeprefix("gw")) % 3 + 1) * 4
+    first = (int(worker.removeprefix("gw")) + 1) * 4
     parts = urlsplit(os.environ["REDIS_URL"])
     changed = parts._replace(query=f"db={first}") if parts.scheme == "unix" else parts._replace(path=f"/{first}")
     os.environ["REDIS_URL"] = changed.geturl()

@@ -226,5 +226,7 @@ class Caller:
                 if line.startswith("data: "):
                     event = json.loads(line.removeprefix("data: "))
                     yield event
-                    if event["type"] in ("RUN_FINISHED", "RUN_STOPPED", "RUN_ERROR", "SNAPSHOT"):
+                    if event["type"] in ("RUN_FINISHED", "RUN_STOPPED", "RUN_ERROR") or (
+                        event["type"] == "SNAPSHOT" and event["status"] not in ("queued", "running")
+                    ):
                         return

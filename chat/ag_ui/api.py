@@ -19,6 +19,7 @@ from chat.ag_ui.translation import Head, Translation
 from chat.models import Turn
 from chat.prompts.turn_context import options_of
 from chat.realtime import event_stream
+from chat.realtime.events import EventType
 from chat.turns.store import UNEXPECTED
 from core.i18n import translated
 from core.requests import EVENT_STREAM, JSON_OR_EVENTS
@@ -66,9 +67,11 @@ async def _lines(translation: Translation, turn: Turn, after_seq: int, language:
             if not wire:
                 yield ": waiting\n\n"
                 continue
-            row = await event_stream.ended_turn(turn.pk) if wire["type"] == "SNAPSHOT" else None
+            ended = wire["type"] == EventType.SNAPSHOT and wire["status"] not in Turn.LIVE
+            row = await event_stream.row_of(turn.pk) if ended else None
             with override(language):  # a stream is read when the middleware that chose it has ended
-                told = translation.feed(event_stream.readable(wire)) if row is None else translation.catch_up(row)
+                told = translation.feed(event_stream.readable(wire))
+                told += [] if row is None else translation.end(row)
             for event in told:
                 yield encode(event)
             if translation.ended:

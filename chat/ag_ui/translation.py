@@ -5,6 +5,7 @@ thought a reasoning message. What AG-UI has no event for comes as CUSTOM: `turn`
 `tool_call_approval`. A call that a person has to allow ends the run with an interrupt.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from chat.ag_ui.start_run import NOT_RUN, call_id
 from chat.models import Turn
 from chat.realtime.events import Approval, EventType
 from chat.turns.store import Ending, last_event
+from core.i18n import translated
 
 ANSWER_SCHEMA = {
     "type": "object",
@@ -69,6 +71,7 @@ class Translation:
     _step: _Step = field(default_factory=_Step)
     _calls: dict[str, _Call] = field(default_factory=dict)
     _lengths: dict[int, int] = field(default_factory=dict)  # characters told of each part
+    _cited: Counter[int] = field(default_factory=Counter)  # citations told of each part
     _closing: list[agui.BaseEvent] = field(default_factory=list)  # what ends the message that is being written
 
     def begin(self) -> agui.BaseEvent:
@@ -77,38 +80,69 @@ class Translation:
         )
 
     def feed(self, event: Wire) -> list[agui.BaseEvent]:
-        translate = _TRANSLATE[EventType(event["type"])]
+        type_ = EventType(event["type"])
         if "part" in event:
             self._lengths.setdefault(event["part"], 0)
             self._lengths[event["part"]] += len(event.get("delta", ""))
-        return list(translate(self, event))
+            self._cited[event["part"]] += type_ == EventType.CITATION
+        # After a SNAPSHOT a text may have ended, or not.
+        closing = [] if type_ in _OF_OPEN_TEXT else list(self._close(event))
+        return [*closing, *_TRANSLATE[type_](self, event)]
 
-    def catch_up(self, turn: Turn) -> list[agui.BaseEvent]:
-        """The rest from the row, when the turn has ended and its stream is gone."""
-        parts = enumerate(turn.answer.parts[self.told :], self.told)
-        left = [event for number, part in parts for event in self._rest(number, part)]
+    def end(self, turn: Turn) -> list[agui.BaseEvent]:
+        """As the row says, when the turn has ended and its last event is gone."""
+        if self.ended:
+            return []
         ending = Ending(turn.status, turn.answer.error_code, turn.answer.error_detail)
         type_, payload = last_event(ending, turn.usage, turn.finish_reason or "stop")
-        return [each for event in [*left, {"type": type_, **payload}] for each in self.feed(event)]
+        return self.feed({"type": type_, **payload})
 
-    def _rest(self, number: int, part: dict[str, Any]) -> Iterator[Wire]:
+    def _catch_up(self, event: Wire) -> Events:
+        """What a SNAPSHOT has that was not told."""
+        if event["fallback"]:
+            self._model = event["model"]
+        newest = len(event["parts"]) - 1
+        for number, part in enumerate(event["parts"]):
+            for missed in self._rest(number, part, newest) if number >= self.told else ():
+                yield from self.feed({**missed, "part": number, "seq": event["seq"]})
+        waiting = [part for part in event["parts"][self.told :] if part.get("approval") == Approval.WAITING]
+        if waiting and event["status"] in Turn.LIVE:
+            asks = {"call": waiting[0]["id"], "state": Approval.WAITING, "seq": event["seq"]}
+            yield from self.feed({"type": EventType.TOOL_CALL_APPROVAL, **asks})
+
+    def _rest(self, number: int, part: dict[str, Any], newest: int) -> Iterator[Wire]:
         """A part's events that were not told. Texts come one after the other, so only the newest can be open."""
-        known, place = self._lengths.get(number), {"part": number}
-        is_open = known is None or (bool(self._closing) and number == max(self._lengths))
-        if part["type"] in ("text", "reasoning") and is_open:
-            kind = "TEXT_MESSAGE" if part["type"] == "text" else "REASONING"
+        known = self._lengths.get(number)
+        if part["type"] in ("text", "reasoning"):
+            if known is None or (self._closing and number == max(self._lengths)):
+                yield from self._rest_of_text(part, known, ended=number < newest or "citations" in part)
+            for source in part.get("citations", [])[self._cited[number] :]:
+                yield {"type": EventType.CITATION, **source}
+        elif part["type"] == "tool_call":
             if known is None:
-                yield {"type": f"{kind}_START", **place}
-            yield {"type": f"{kind}_CONTENT", **place, "delta": part["text"][known or 0 :]}
-            yield {"type": f"{kind}_END", **place}
-        elif part["type"] == "tool_call" and not (known and self._calls[part["id"]].ended):
-            if known is None:
-                yield {"type": "TOOL_CALL_START", **place, "call": part["id"], "name": part["name"]}
-            yield {"type": "TOOL_CALL_ARGS", **place, "call": part["id"], "delta": part["arguments"][known or 0 :]}
+                yield {"type": EventType.TOOL_CALL_START, "call": part["id"], "name": part["name"]}
+            if not self._calls[part["id"]].ended:
+                yield from self._rest_of_call(part, known or 0)
         elif part["type"] == "tool_result" and known is None:
             kept = {name: part[name] for name in ("text", "error", "documents")}
             kept["outgoing"] = part.get("outgoing", [])
-            yield {"type": "TOOL_CALL_RESULT", **place, "call": part["id"], **kept}
+            yield {"type": EventType.TOOL_CALL_RESULT, "call": part["id"], **kept}
+
+    @staticmethod
+    def _rest_of_text(part: dict[str, Any], known: int | None, *, ended: bool) -> Iterator[Wire]:
+        kind = "TEXT_MESSAGE" if part["type"] == "text" else "REASONING"
+        if known is None:
+            yield {"type": f"{kind}_START"}
+        if rest := part["text"][known or 0 :]:
+            yield {"type": f"{kind}_CONTENT", "delta": rest}
+        if ended:
+            yield {"type": f"{kind}_END"}
+
+    def _rest_of_call(self, part: dict[str, Any], known: int) -> Iterator[Wire]:
+        if rest := part["arguments"][known:]:
+            yield {"type": EventType.TOOL_CALL_ARGS, "call": part["id"], "delta": rest}
+        if "label" in part:
+            yield {"type": EventType.TOOL_CALL_END, "call": part["id"], "label": translated(part["label"])}
 
     def _turn(self, event: Wire) -> Events:
         head = self.head
@@ -290,4 +324,12 @@ _TRANSLATE: dict[EventType, Callable[[Translation, Wire], Events]] = {
     EventType.RUN_FINISHED: Translation._finish,
     EventType.RUN_STOPPED: Translation._stop,
     EventType.RUN_ERROR: Translation._fail,
+    EventType.SNAPSHOT: Translation._catch_up,
+}
+_OF_OPEN_TEXT = {
+    EventType.TEXT_MESSAGE_CONTENT,
+    EventType.TEXT_MESSAGE_END,
+    EventType.REASONING_CONTENT,
+    EventType.REASONING_END,
+    EventType.SNAPSHOT,
 }

@@ -6,7 +6,10 @@ The row, not the broker, is the truth about a turn, a summary or an import.
 
 import asyncio
 import logging
+import threading
+import time
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +42,7 @@ from core.consumer import Hearing
 from core.logs import metrics
 
 CLAIMS_AT_ONCE = 2
+STORED_WITHIN = 6.0  # seconds after `DRAIN_SECONDS`; whoever stops a worker waits ten before they kill it
 
 logger = logging.getLogger(__name__)
 _room = asyncio.Semaphore(settings.TURNS_PER_WORKER)
@@ -214,12 +218,23 @@ def _end(**kwargs: Any) -> None:
     if _taking is not None:
         _taking.cancel()
     background.end(settings.DRAIN_SECONDS)
+    threading.Thread(target=_leave, name="end", daemon=True).start()
+
+
+def _leave() -> None:
+    """Celery would wait for what runs on its threads for as long as that takes. What is cut off is taken up elsewhere,
+    as that of a worker that has died."""
+    time.sleep(settings.DRAIN_SECONDS)
+    with suppress(TimeoutError):
+        background.join(STORED_WITHIN)
+    background.leave(0)
 
 
 @worker_shutdown.connect
-def _wait(**kwargs: Any) -> None:
-    """Celery waits for its tasks alone, and those have returned."""
+def _wait(sender: Any, **kwargs: Any) -> None:
+    """Celery waits for its tasks alone, and those have returned. It does nothing more after this."""
     background.join()
+    background.leave(sender.exitcode or 0)
 
 
 async def follow_up(conversation_id: UUID) -> None:

@@ -20,7 +20,7 @@ from accounts.models.workspace import workspace_at
 from audit.services import record
 from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation, Message, Tag, Turn
 from chat.readings import services as readings
-from chat.realtime.event_stream import forget
+from chat.realtime.turn_stream import forget
 from core.errors import ProductError
 from core.permissions import require_store
 from files.models import File

@@ -4,9 +4,10 @@ import json
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn
@@ -14,6 +15,7 @@ from chat.models import Turn
 from chat.openai_api import errors
 from chat.openai_api.errors import failure
 from chat.realtime import event_stream
+from chat.realtime.events import EventType
 from chat.rendering.references import CITED
 from chat.turns.services import stop_turn
 from core.errors import ProductError
@@ -58,6 +60,7 @@ class Completion:
         self._calls: dict[str, dict[str, Any]] = {}  # by the call's id, as the protocol shows them
         self._sources: dict[int, dict[str, Any]] = {}
         self._part = -1  # the last part of text that was written
+        self._lengths = Counter[int]()  # characters of each part that were told
         self._planned = 0  # tokens of the prompts, as we count them
         self._opened = self.ended = False
         self._finish = "stop"
@@ -65,11 +68,9 @@ class Completion:
 
     def feed(self, event: dict[str, Any]) -> list[Chunk]:
         match event["type"]:
-            case "TEXT_MESSAGE_CONTENT":
-                return self._say(event["part"], event["delta"])
-            case "REASONING_CONTENT":
-                self._reasoning.append(event["delta"])
-                return [self._chunk({"reasoning_content": event["delta"]})]
+            case "TEXT_MESSAGE_CONTENT" | "REASONING_CONTENT" as type_:
+                tell = self._say if type_ == "TEXT_MESSAGE_CONTENT" else self._think
+                return tell(event["part"], event["delta"])
             case "TOOL_CALL_START" if event["name"] in self._head.external:
                 return self._call(event["call"], event["name"])
             case "TOOL_CALL_ARGS" if event["call"] in self._calls:
@@ -83,30 +84,42 @@ class Completion:
             case "RUN_FINISHED":
                 return self._close(event["finish"], event["usage"])
             case "RUN_STOPPED" | "RUN_ERROR":
-                self.ended = True
-                raise stopped() if event["type"] == "RUN_STOPPED" else failure(event)
+                self._fail(event)
+            case "SNAPSHOT":
+                return self._catch_up(event)
         return []
 
-    def catch_up(self, turn: Turn) -> list[Chunk]:
-        """The rest from the row, when the turn has ended and its stream is gone."""
+    def _fail(self, event: dict[str, Any]) -> NoReturn:
         self.ended = True
-        if turn.fallback_reason and turn.answer.model is not None:
-            self._model = turn.answer.model.name
+        raise stopped() if event["type"] == "RUN_STOPPED" else failure(event)
+
+    def end(self, turn: Turn) -> list[Chunk]:
+        """As the row says, when the turn has ended and its last event is gone."""
+        self.ended = True
         if turn.status == Turn.Status.STOPPED:
             raise stopped()
         if turn.status != Turn.Status.DONE:
             raise failure({"code": turn.answer.error_code, "detail": turn.answer.error_detail, "retryable": True})
-        chunks = []
-        written = "".join(self._text)
-        if turn.answer.text.startswith(written) and turn.answer.text != written:
-            self._text = [turn.answer.text]
-            chunks.append(self._chunk({"content": turn.answer.text[len(written) :]}))
-        for part in turn.answer.parts:
-            if part["type"] == "tool_call" and part["name"] in self._head.external:
-                known = len(self._calls[part["id"]]["function"]["arguments"]) if part["id"] in self._calls else None
-                chunks += self._call(part["id"], part["name"]) if known is None else []
-                chunks += self._arguments(part["id"], part["arguments"][known or 0 :])
-        return chunks + self._close(turn.finish_reason or "stop", turn.usage)
+        self._planned = sum(call["used"] for call in turn.report.get("calls", ()))
+        return self._close(turn.finish_reason or "stop", turn.usage)
+
+    def _catch_up(self, event: dict[str, Any]) -> list[Chunk]:
+        """What a SNAPSHOT has that was not told."""
+        if event["fallback"]:
+            self._model = event["model"]
+        return [chunk for number, part in enumerate(event["parts"]) for chunk in self._rest(number, part)]
+
+    def _rest(self, number: int, part: dict[str, Any]) -> list[Chunk]:
+        if part["type"] in ("text", "reasoning"):
+            self._sources |= {source["number"]: source for source in part.get("citations", ())}
+            tell = self._say if part["type"] == "text" else self._think
+            rest = part["text"][self._lengths[number] :]
+            return tell(number, rest) if rest else []
+        if part["type"] != "tool_call" or part["name"] not in self._head.external:
+            return []
+        begun = [] if part["id"] in self._calls else self._call(part["id"], part["name"])
+        rest = part["arguments"][len(self._calls[part["id"]]["function"]["arguments"]) :]
+        return [*begun, *(self._arguments(part["id"], rest) if rest else [])]
 
     def whole(self) -> dict[str, Any]:
         """The answer as one object, once it has `ended`."""
@@ -127,8 +140,14 @@ class Completion:
         # What was said before a tool ran and what was said after it are paragraphs of one answer.
         between = "\n\n" if self._text and part != self._part else ""
         self._part = part
+        self._lengths[part] += len(delta)
         self._text.append(between + delta)
         return [self._chunk({"content": between + delta})]
+
+    def _think(self, part: int, delta: str) -> list[Chunk]:
+        self._lengths[part] += len(delta)
+        self._reasoning.append(delta)
+        return [self._chunk({"reasoning_content": delta})]
 
     def _call(self, id_: str, name: str) -> list[Chunk]:
         function = {"name": name, "arguments": ""}
@@ -253,12 +272,11 @@ class Relay:
             if not event:
                 yield {}
                 continue
-            if event["type"] == "SNAPSHOT":
-                chunks = self._completion.catch_up(await event_stream.ended_turn(self._turn.pk))
-            else:
-                chunks = self._completion.feed(event)
-            for chunk in chunks:
+            for chunk in self._completion.feed(event):
                 yield chunk
+            if event["type"] == EventType.SNAPSHOT and event["status"] not in Turn.LIVE:
+                for chunk in self._completion.end(await event_stream.row_of(self._turn.pk)):
+                    yield chunk
 
 
 def _line(value: Any) -> str:

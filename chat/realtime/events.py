@@ -9,6 +9,7 @@ sent.
 import json
 import time
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -45,6 +46,16 @@ DOCUMENTS: Schema = {
 def one_of(*values: str) -> Schema:
     return {"type": "string", "enum": list(values)}
 
+
+PARTS: Schema = {
+    "type": "array",
+    "description": "The answer's parts, in their order: each as the turn and its message have it.",
+    "items": {
+        "type": "object",
+        "properties": {"type": one_of("text", "reasoning", "tool_call", "tool_result")},
+        "required": ["type"],
+    },
+}
 
 DOUBTS: Schema = {
     "type": "array",
@@ -179,6 +190,19 @@ class EventType(StrEnum):
             "retryable": YES_NO,
         },
     )
+    SNAPSHOT = (
+        "SNAPSHOT",
+        "Events were lost: instead of them, all that the answer holds up to `seq`. Those after it follow, but for a "
+        "turn that has ended by its `status`.",
+        {
+            "seq": NUMBER,
+            "message": ID,
+            "status": one_of(*Turn.Status),
+            "model": TEXT,
+            "fallback": {**TEXT, "description": "Why another model answers than was asked, a code; or empty."},
+            "parts": PARTS,
+        },
+    )
 
 
 LAST = frozenset({EventType.RUN_FINISHED, EventType.RUN_STOPPED, EventType.RUN_ERROR})
@@ -208,7 +232,7 @@ class Event:
 class Written:
     """An event as its readers get it: `text` is the JSON of its wire object, made once by who wrote it.
 
-    `seq` is 0 of a SNAPSHOT and of QUEUED, which no stream holds.
+    `seq` is 0 of QUEUED; neither that nor a SNAPSHOT is in the stream.
     """
 
     type: str
@@ -231,12 +255,12 @@ def written(wire: Mapping[str, Any]) -> str:
 def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
     """Applies one event to an answer's parts, in place. The worker and the recovery of a dead turn share it."""
     match type_:
+        case EventType.SNAPSHOT:
+            parts[:] = deepcopy(payload["parts"])
         case EventType.TEXT_MESSAGE_CONTENT | EventType.REASONING_CONTENT:
             parts[payload["part"]]["text"] += payload["delta"]
-        case EventType.TEXT_MESSAGE_START:
-            parts.append({"type": "text", "text": ""})
-        case EventType.REASONING_START:
-            parts.append({"type": "reasoning", "text": ""})
+        case EventType.TEXT_MESSAGE_START | EventType.REASONING_START:
+            parts.append({"type": "text" if type_ == EventType.TEXT_MESSAGE_START else "reasoning", "text": ""})
         case EventType.CITATION | EventType.CITATION_CHECK:
             _cite(parts[payload["part"]], type_, payload)
         case EventType.TOOL_CALL_START:
@@ -248,11 +272,15 @@ def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
         case EventType.TOOL_CALL_APPROVAL:
             parts[payload["part"]] |= {"approval": payload["state"], "until": payload.get("until", "")}
         case EventType.TOOL_CALL_RESULT:
-            call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
-            call["arguments"] = payload["arguments"]
-            kept = {name: payload[name] for name in ("text", "error", "documents")}
-            kept |= {"outgoing": payload["outgoing"]} if payload.get("outgoing") else {}
-            parts.append({"type": "tool_result", "id": payload["call"], **kept})
+            _add_result(parts, payload)
+
+
+def _add_result(parts: list[Part], payload: Payload) -> None:
+    call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
+    call["arguments"] = payload["arguments"]
+    kept = {name: payload[name] for name in ("text", "error", "documents")}
+    kept |= {"outgoing": payload["outgoing"]} if payload.get("outgoing") else {}
+    parts.append({"type": "tool_result", "id": payload["call"], **kept})
 
 
 def _cite(part: Part, type_: EventType, payload: Payload) -> None:
@@ -274,8 +302,6 @@ NUMBERED: Mapping[str, Schema] = {
     "seq": {"type": "integer", "minimum": 1, "description": "Counts from 1 within a turn, without gaps."},
     "ts": {"type": "number", "description": "Unix time in seconds."},
 }
-SNAPSHOT: Mapping[str, Schema] = {"turn": ID, "message": ID, "status": one_of(*Turn.Status)}
-
 POSITION: Mapping[str, Schema] = {"turn": ID, "position": {"type": "integer", "minimum": 1}}
 
 ANY_ID: Schema = {"type": ["string", "number", "null"], "description": "The sender's own, given back."}
@@ -351,7 +377,6 @@ MEANINGS: Mapping[str, str] = {
     "they sent and somebody accepted. A token hears this if it has the scope `projects`.",
     News.READINGS: "A file that is read whole for a question of the person has come further, or the reading has ended.",
     "QUEUED": "The turn waits until a worker has room for it, behind `position` - 1 others; said again while it does.",
-    "SNAPSHOT": "The turn has ended and its events are no longer kept: read the turn itself.",
 }
 CLOSE_CODES: Mapping[int, str] = {
     BROKEN_OFF: "The server could not go on with events that were asked for: connect again, waiting longer each time, "
@@ -369,7 +394,7 @@ CLOSE_CODES: Mapping[int, str] = {
 def sent_for_a_turn() -> dict[str, Schema]:
     """By type, what the SSE stream of a turn carries."""
     events = {str(type_): _object(type_, {**NUMBERED, **type_.members}) for type_ in EventType}
-    return {**events, "QUEUED": _object("QUEUED", POSITION), "SNAPSHOT": _object("SNAPSHOT", SNAPSHOT)}
+    return {**events, "QUEUED": _object("QUEUED", POSITION)}
 
 
 def sent_on_the_socket() -> dict[str, Schema]:

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from chat.models import Turn
-from chat.realtime import event_stream
+from chat.realtime import bell, turn_stream
 from chat.realtime.events import Approval, Event, EventType, fold
 from chat.rendering.markdown import BlockStream
 from chat.rendering.references import Sources, cited
@@ -228,7 +228,9 @@ async def answer_of(turn: Turn) -> Answer:
     """
     answer = Answer(str(turn.pk))
     answer.parts, answer.seq = list(turn.answer.parts), turn.seq
-    for event in await event_stream.read(turn.pk, turn.seq):
+    for event in await turn_stream.read(turn.pk, turn.seq):
+        if event.seq != answer.seq + 1:
+            break  # Redis has lost what was between; what comes after it does not fit
         fold(answer.parts, EventType(event.type), event.wire())
         answer.seq = event.seq
     return answer
@@ -267,7 +269,7 @@ class Guarded:
             return ToolOutput(verdict.refusal, error=True)
         if verdict.asks:
             self._say(part, call, Approval.WAITING)
-            decision = await event_stream.wait_for_decision(self._answer.turn, call, settings.APPROVAL_SECONDS)
+            decision = await bell.wait_for_decision(self._answer.turn, call, settings.APPROVAL_SECONDS)
             self._say(part, call, decision)
             if decision != Approval.ALLOWED:
                 return ToolOutput(NOT_ALLOWED, error=True)

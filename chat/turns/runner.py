@@ -24,7 +24,7 @@ from chat.prompts.builder import model_request
 from chat.prompts.history import Count, store_counts
 from chat.prompts.report import CallReport, Made
 from chat.prompts.turn_context import TurnContext, context_of_turn, with_offered_tools
-from chat.realtime import event_stream
+from chat.realtime import bell, turn_stream
 from chat.realtime.event_stream import announce, announce_state
 from chat.realtime.events import Event, EventType
 from chat.rendering import references
@@ -72,8 +72,8 @@ async def warm_up() -> None:
     """Builds the providers' clients and the first connections before the first turn needs them."""
     for provider in await on_database(lambda: list(Provider.objects.filter(enabled=True))):
         shared_client(provider)
-    with suppress(*event_stream.CONNECTION_ERRORS):
-        await event_stream.read("warm-up")
+    with suppress(*turn_stream.CONNECTION_ERRORS):
+        await turn_stream.read("warm-up")
 
 
 async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
@@ -164,7 +164,7 @@ class _Run:
         """Asks the model until it has answered, or until something else ends the turn first."""
         model = asyncio.create_task(self._ask())
         keeper = asyncio.create_task(keep(self.turn, self.answer, self._uses))
-        stop = asyncio.create_task(event_stream.wait_for_stop(self.turn.pk))
+        stop = asyncio.create_task(bell.wait_for_stop(self.turn.pk))
         others = (keeper, stop)
         try:
             await asyncio.wait([model, publisher, *others], return_when=asyncio.FIRST_COMPLETED)
@@ -336,9 +336,9 @@ class _Run:
             self._unpublished += self.answer.drain()
             try:
                 if self._unpublished:
-                    await event_stream.append(self.turn.pk, self._unpublished, SOON)
+                    await turn_stream.append(self.turn.pk, self._unpublished, SOON)
                 self._unpublished = []
-            except event_stream.CONNECTION_ERRORS:
+            except turn_stream.CONNECTION_ERRORS:
                 if finished:
                     raise
                 self._news.set()
@@ -364,8 +364,8 @@ class _Run:
             return
         self._count(ending)
         try:
-            await event_stream.append(self.turn.pk, events)
-        except event_stream.CONNECTION_ERRORS:
+            await turn_stream.append(self.turn.pk, events)
+        except turn_stream.CONNECTION_ERRORS:
             logger.warning("turn %s has ended, but Redis is away: readers find it in its row", self.turn.pk)
         await announce_state(self.turn.conversation_id, state)
         await self._learn(ending)
@@ -483,11 +483,11 @@ async def recover(turn_id: UUID) -> UUID | None:
     answer.emit(last, **payload)
     events = answer.drain()
     calls = turn.report.get("calls", [])
-    told = [event.wire() for event in await event_stream.read(turn.pk, 0) if event.type == EventType.CONTEXT_REPORT]
+    told = [event.wire() for event in await turn_stream.read(turn.pk, 0) if event.type == EventType.CONTEXT_REPORT]
     outcome = Outcome(answer.parts, answer.seq, calls=calls, unreported=[each["used"] for each in told[len(calls) :]])
     if not await on_database(store.end, turn, INTERRUPTED, outcome):
         return None
     TURNS.labels(INTERRUPTED.status).inc()
-    await event_stream.append(turn.pk, events)
+    await turn_stream.append(turn.pk, events)
     logger.warning("turn %s was interrupted: its worker is gone", turn.pk)
     return turn.conversation_id

@@ -11,7 +11,7 @@ from django.utils import timezone
 from accounts.models import User
 from chat.models import Conversation, ToolPermission, Turn
 from chat.models.conversation_state import require_owner
-from chat.realtime import event_stream
+from chat.realtime import bell, turn_stream
 from chat.realtime.events import Approval, Event, EventType
 from chat.tools import permission
 from chat.turns.emitter import answer_of
@@ -29,12 +29,12 @@ def stop_turn(*, user: User, turn: Turn) -> None:
     if end_queued(turn, Ending(Turn.Status.STOPPED)):
         TURNS.remove(turn.pk)
         last = Event(EventType.RUN_STOPPED, str(turn.pk), 1, {})
-        async_to_sync(event_stream.append)(turn.pk, [last])
+        async_to_sync(turn_stream.append)(turn.pk, [last])
         enqueue("chat.tasks.send_next", turn.conversation_id)  # no worker has it that would see to what comes next
         return
     live = Turn.objects.live().filter(pk=turn.pk, stop_requested=False)
     live.update(stop_requested=True, stop_asked=timezone.now())
-    event_stream.signal_stop(turn.pk)
+    bell.signal_stop(turn.pk)
 
 
 def decide_call(*, user: User, turn: Turn, call: str, allow: bool, remember: bool = False) -> None:
@@ -52,15 +52,15 @@ def decide_call(*, user: User, turn: Turn, call: str, allow: bool, remember: boo
     with transaction.atomic():  # whose row stands only if this decision is the one that counts
         if remember:
             permission.remember(turn.conversation, tool=tool, host=host, allowed=allow)
-        if not event_stream.claim_decision(turn.pk, call):
+        if not bell.claim_decision(turn.pk, call):
             raise already_decided()
     # Only now: the next call of the turn may be there before a row that is not committed.
-    if not event_stream.decide(turn.pk, call, decision):
+    if not bell.decide(turn.pk, call, decision):
         raise already_decided()
     others = [part for part in parts if remember and part.get("approval") == Approval.WAITING and part["id"] != call]
     for part in others:
         if _about(part) == (tool, host):
-            event_stream.decide(turn.pk, part["id"], decision)
+            bell.decide(turn.pk, part["id"], decision)
 
 
 def forget_permission(*, user: User, conversation: Conversation, pk: object) -> None:

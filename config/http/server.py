@@ -53,6 +53,7 @@ HEAD_SECONDS = 20  # for the first line and the headers of a connection's first 
 KEPT_SECONDS = 75  # between requests; proxies keep a connection for 60 s and have to be first to end it
 BODY_SECONDS, BODY_BYTES = 30, 10_000  # so many bytes have to come in so many seconds
 UNREAD_SECONDS = 300  # in which a client has to read what the buffer of its connection holds
+CLOSED_WITHIN = 1.0  # seconds for answers that are cut off by the end of the process, to stop what they had begun
 LINGER_SECONDS = 5  # for which a client may go on sending after a refusal; it would not read it if it were cut off
 SERVICE_RESTART = 1012  # a socket is closed with (IANA's list of them): its page connects anew, to another process
 IN_MEMORY = 100_000  # bytes; a longer body waits on disk
@@ -381,7 +382,8 @@ class LimitedServer(Server):  # type: ignore[misc]
             )  # others may still begin: they were read already
         for each in left:
             each.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        if left:  # what hangs on a thread cannot be ended
+            await asyncio.wait(left, timeout=CLOSED_WITHIN)
 
     def _under_way(self) -> "list[asyncio.Future[Any]]":
         running = (details.get("application_instance") for details in self.connections.values())

@@ -17,7 +17,7 @@ from accounts.models import User
 from accounts.services import end_all, require_another_admin, require_deletable, require_no_hold
 from audit.services import record_erasure
 from chat.models import Conversation, Import, Turn
-from chat.realtime.event_stream import forget
+from chat.realtime.turn_stream import forget
 from chat.turns.services import stop_turn
 from core.errors import ProductError
 from files.models import File

@@ -14,7 +14,8 @@ const DONE = ".answer:not([data-status=pending])";
 /** @type {WeakMap<Element, string>} */
 const rendered = new WeakMap();
 /** @type {Record<string, string>} */
-const OVER = { RUN_FINISHED: "done", RUN_STOPPED: "stopped", RUN_ERROR: "failed", SNAPSHOT: "done" };
+const OVER = { RUN_FINISHED: "done", RUN_STOPPED: "stopped", RUN_ERROR: "failed" };
+const LIVE = new Set(["queued", "running"]);
 
 /**
  * Puts block n into part p. Events may come twice; what was seen is passed over by its number. HTML comes from the
@@ -23,7 +24,8 @@ const OVER = { RUN_FINISHED: "done", RUN_STOPPED: "stopped", RUN_ERROR: "failed"
 export class Answer {
   /**
    * @param {HTMLElement} article as the server rendered it: `data-turn`, and `data-seq` of what it holds already
-   * @param {{onDoing: (word: string) => void, onEnd: (status: string) => void}} tell
+   * @param {{onDoing: (word: string) => void, onEnd: (status: string) => void, onLost: () => Promise<void>}} tell
+   *   `onLost`: events are lost, what the server has by now is to be taken over
    */
   constructor(article, tell) {
     this.article = article;
@@ -32,6 +34,8 @@ export class Answer {
     this.parts = need(HTMLElement, "[data-parts]", article);
     this.tell = tell;
     this.ended = false;
+    /** @type {WireEvent[] | null} events that came while the page takes over what was lost */
+    this.held = null;
   }
 
   /** @param {WireEvent} event */
@@ -41,7 +45,30 @@ export class Answer {
 
   /** @param {WireEvent} event */
   #take(event) {
-    if (this.ended || (event.seq && event.seq <= this.seq)) return;
+    if (this.ended) return;
+    if (this.held) this.held.push(event);
+    else if (event.type === "SNAPSHOT") this.#leap(event);
+    else if (!event.seq || event.seq > this.seq) this.#follow(event);
+  }
+
+  /** @param {WireEvent} event */
+  async #leap(event) {
+    if (!LIVE.has(event.status)) {
+      this.ended = true;
+      this.tell.onEnd(event.status);
+      return;
+    }
+    /** @type {WireEvent[]} */
+    const held = [];
+    this.held = held;
+    await this.tell.onLost();
+    this.held = null;
+    this.seq = Math.max(this.seq, event.seq ?? 0); // also where the server could not be reached: its end brings all of it
+    for (const each of held) this.#take(each);
+  }
+
+  /** @param {WireEvent} event */
+  #follow(event) {
     this.seq = event.seq ?? this.seq;
     this.article.dataset.seq = String(this.seq);
     const over = OVER[event.type];

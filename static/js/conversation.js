@@ -54,6 +54,7 @@ function follow(article) {
   const answer = new Answer(article, {
     onDoing: (word) => doing(word),
     onEnd: (how) => end(answer, how),
+    onLost: () => catchUp(answer),
   });
   answers.set(answer.turn, answer);
   tell(say("waiting"));
@@ -88,10 +89,25 @@ function tellEnd(article, how) {
   tell(summarising ? say("summarising") : say(how, { count: words(article) }));
 }
 
+/** An answer as the server has it now, null where it cannot be reached. @param {HTMLElement} article */
+async function stored(article) {
+  const response = await fetch(article.dataset.url ?? "").catch(() => null);
+  return response?.ok ? find(HTMLElement, "article", parse(await response.text())) : null;
+}
+
+/** Takes over what the server has of an answer that goes on. @param {Answer} answer */
+async function catchUp(answer) {
+  const now = await stored(answer.article);
+  if (now?.dataset.status !== "pending") return; // of one that has ended the last event is on its way
+  await new Promise((resolve) => whenReleased(() => resolve(null)));
+  for (const part of ["[data-by]", "[data-parts]"])
+    morph(need(HTMLElement, part, answer.article), need(HTMLElement, part, now));
+  answer.seq = Number(now.dataset.seq);
+}
+
 /** Takes over what the server says of an ended answer. @param {HTMLElement} article */
 async function finish(article) {
-  const response = await fetch(article.dataset.url ?? "").catch(() => null);
-  const final = response?.ok ? find(HTMLElement, "article", parse(await response.text())) : null;
+  const final = await stored(article);
   if (!final) {
     article.dataset.status = "interrupted"; // a reload shows how it ended
     return;

@@ -20,7 +20,7 @@ from chat.ag_ui.run_input import Interrupted, read
 from chat.ag_ui.start_run import NOT_RUN, start
 from chat.ag_ui.translation import Head, Translation
 from chat.models import Conversation, Message, Turn
-from chat.realtime.events import Approval, EventType
+from chat.realtime.events import Approval, EventType, fold
 from chat.turns.emitter import Answer
 from chat.turns.store import UNEXPECTED, Ending, last_event
 from core.errors import NotFound, ProductError
@@ -178,6 +178,15 @@ def test_an_answer_that_did_not_end_well_leaves_nothing_open(ending: Ending) -> 
             assert (events[-1].type.value, events[-1].outcome.type) == ("RUN_FINISHED", "cancelled")
 
 
+def held(wires: list[dict[str, Any]], status: str) -> dict[str, Any]:
+    """A SNAPSHOT of a row that has so much of the answer."""
+    parts: list[dict[str, Any]] = []
+    for wire in wires:
+        fold(parts, EventType(wire["type"]), wire)
+    named = {"turn": TURN, "message": TURN, "status": status, "model": "m", "fallback": ""}
+    return {"type": "SNAPSHOT", "seq": len(wires), "ts": 1.0, "parts": parts, **named}
+
+
 def test_a_run_whose_stream_is_gone_is_completed_from_the_row() -> None:
     answer = said(*ANSWER)
     wires = told(answer, DONE)
@@ -186,10 +195,37 @@ def test_a_run_whose_stream_is_gone_is_completed_from_the_row() -> None:
     whole = run_of(translation(), wires)
     for heard in range(len(wires)):
         half = translation()
-        events = [half.begin(), *(event for wire in wires[:heard] for event in half.feed(wire)), *half.catch_up(turn)]
+        events = [half.begin(), *(event for wire in wires[:heard] for event in half.feed(wire))]
+        events += [*half.feed(held(wires, "done")), *half.end(turn)]
         assert half.ended and not problems(events)
         assert messages(events) == messages(whole), heard
+        assert custom(events, "citation") == custom(whole, "citation")
         assert events[-1].model_dump() == whole[-1].model_dump()
+
+
+def test_a_run_that_has_lost_events_goes_on_from_what_the_row_holds() -> None:
+    wires = told(said(*ANSWER), DONE)
+    whole = run_of(translation(), wires)
+    for heard in range(len(wires)):
+        for at in range(heard + 1, len(wires)):
+            events = run_of(translation(), [*wires[:heard], held(wires[:at], "running"), *wires[at:]])
+            assert not problems(events), (heard, at)
+            assert messages(events) == messages(whole), (heard, at)
+            assert custom(events, "citation") == custom(whole, "citation"), (heard, at)
+            assert events[-1].model_dump() == whole[-1].model_dump()
+
+
+def test_a_run_that_has_lost_the_question_of_a_call_is_interrupted_all_the_same() -> None:
+    answer = said(StepStarted(1), TextDelta("May I?"), *CALLING, StepFinished("tool_calls"), *RUNNING)
+    answer.emit(EventType.TOOL_CALL_APPROVAL, part=1, call="c", state=Approval.WAITING)
+    wires = told(answer, None)
+    events = run_of(translation(), [*wires[:4], held(wires, "running")])
+    assert not problems(events)
+    [interrupt] = events[-1].outcome.interrupts
+    assert (interrupt.tool_call_id, interrupt.message) == ("answer:c", "Looking at the sea")
+    resume = [{"interruptId": interrupt.id, "status": "resolved", "payload": {"allow": True}}]
+    decision = read(run_input(thread=str(uuid4()), resume=resume)).decision
+    assert decision == (Interrupted(TURN, wires[-1]["seq"], 2, "c"), True, False)
 
 
 def test_a_wrong_order_would_be_noticed() -> None:

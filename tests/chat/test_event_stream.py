@@ -19,8 +19,9 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from chat.conversations.services import create_conversation
 from chat.models import Turn
-from chat.realtime.event_stream import BATCH, _reader, append, events_of, follow, text_of
+from chat.realtime.event_stream import events_of, text_of
 from chat.realtime.events import Event, EventType, Written, written
+from chat.realtime.turn_stream import BATCH, _reader, append, news
 from chat.turns import runner
 from chat.turns.services import stop_turn
 from chat.turns.store import UNEXPECTED
@@ -43,6 +44,18 @@ def said(turn: str, first: int, last: int) -> list[Event]:
 
 def end(turn: str, seq: int) -> Event:
     return Event(EventType.RUN_STOPPED, turn, seq, {})
+
+
+async def follow(turn: str, after: int = 0) -> AsyncIterator[list[Written]]:
+    """Events as they come, to the last one of the turn; none after each silence."""
+    seq = after
+    while True:
+        events = await news(turn, seq)
+        yield events
+        if events:
+            seq = events[-1].seq
+            if events[-1].last:
+                return
 
 
 async def numbers(turn: str, after: int = 0) -> list[int]:

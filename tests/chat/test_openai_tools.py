@@ -66,12 +66,13 @@ def test_an_answer_whose_stream_is_gone_is_completed_from_its_row() -> None:
         {"type": "tool_call", "id": "c", "name": "get_weather", "arguments": '{"town": "Conwy"}'},
     ]
     turn = Turn(status=Turn.Status.DONE, answer=Message(parts=parts), usage={"input": 2, "output": 3})
-    chunks = completion.catch_up(turn)
+    held = {"type": "SNAPSHOT", "seq": 9, "status": "done", "model": "m", "fallback": "", "parts": parts}
+    chunks = [*completion.feed(held), *completion.end(turn)]
     assert chunks[0]["choices"][0]["delta"] == {"content": "it."}
     [choice] = completion.whole()["choices"]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Half of it.", "tool_calls")
     assert choice["message"]["tool_calls"][0]["function"]["arguments"] == parts[1]["arguments"]
     failed = Message(parts=[], error_code="rate_limited", error_detail="Try again.")
     with pytest.raises(ProductError) as told:
-        Completion(Head("t", "m", (), str)).catch_up(Turn(status=Turn.Status.FAILED, answer=failed))
+        Completion(Head("t", "m", (), str)).end(Turn(status=Turn.Status.FAILED, answer=failed))
     assert (told.value.status, told.value.detail) == (429, "Try again.")

@@ -66,7 +66,7 @@ def test_every_reference_of_the_document_leads_somewhere(contract: Any) -> None:
 
 def test_the_document_has_every_type_that_there_is(contract: Any) -> None:
     described = set(contract["components"]["messages"])
-    assert described == {*EventType, *events.FRAMES, *events.NOTICES, "QUEUED", "SNAPSHOT"}
+    assert described == {*EventType, *events.FRAMES, *events.NOTICES, "QUEUED"}
     for schema in (message["payload"] for message in contract["components"]["messages"].values()):
         Draft7Validator.check_schema(schema)
 

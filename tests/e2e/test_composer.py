@@ -124,7 +124,7 @@ def test_the_arrow_up_in_an_empty_field_edits_the_last_question(page: Page) -> N
     expect(page.locator("article.question")).to_contain_text("First words")
 
 
-def test_a_picture_is_pasted(page: Page) -> None:
+def test_a_picture_is_pasted_and_shown_large(page: Page) -> None:
     ready(page)
     page.evaluate(
         """async () => {
@@ -138,6 +138,14 @@ def test_a_picture_is_pasted(page: Page) -> None:
         }"""
     )
     expect(page.locator("#chips .chip[data-status=ready]")).to_contain_text("shot.png")
+    page.get_by_role("link", name="Show shot.png large").click()
+    picture = page.get_by_role("dialog", name="Picture")
+    shown = picture.get_by_role("img", name="shot.png")
+    expect(shown).to_be_visible()
+    assert shown.evaluate("async (each) => { await each.decode(); return each.naturalWidth; }") == 4
+    page.keyboard.press("Escape")
+    expect(picture).to_be_hidden()
+    expect(page.get_by_role("link", name="Show shot.png large")).to_be_focused()
 
 
 def test_another_persona_takes_over_in_the_middle_of_a_conversation(

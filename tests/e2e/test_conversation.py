@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import MARKDOWN, WORDS, OpenBrowser, answer, ask, expect_complete, field, ready, status
+from tests.product import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
@@ -168,3 +169,44 @@ def test_a_draft_survives_a_reload(page: Page) -> None:
     field(page).fill("half a thought")
     page.reload()
     expect(field(page)).to_have_value("half a thought")
+
+
+# The browser without windows has nobody who looks elsewhere, and shows no notification.
+ELSEWHERE = """
+Object.defineProperty(document, "hidden", { get: () => window.elsewhere === true });
+window.told = [];
+window.Notification = class {
+  static permission = "granted";
+  static requestPermission = async () => Notification.permission;
+  constructor(title, { body }) { window.told.push([title, body]); }
+};
+"""
+
+
+def test_the_browser_tells_of_an_answer_to_whoever_looks_elsewhere_and_wants_it(visit: OpenBrowser) -> None:
+    person = visit()
+    person.context.add_init_script(ELSEWHERE)
+    page = person.sign_in()
+    for elsewhere in (True, False):
+        page.evaluate("(elsewhere) => (window.elsewhere = elsewhere)", elsewhere)
+        ask(page, "A question", text="An answer.")
+        expect_complete(page)
+        assert page.evaluate("window.told") == []  # nobody has asked for it
+    switch_notifications(page)
+    expect(page.locator("[data-toast]")).to_contain_text("The browser tells you when an answer is ready")
+    ask(page, "A question", text="An answer.")
+    expect_complete(page)
+    assert page.evaluate("window.told") == []  # somebody looks
+    page.evaluate("window.elsewhere = true")
+    ask(page, "A question", text="An answer.")
+    ((title, body),) = until(lambda: page.evaluate("window.told"), "the browser tells")
+    assert title.startswith("A question") and body == "Answer complete, 2 words."
+    switch_notifications(page)
+    expect(page.locator("[data-toast]")).to_contain_text("The browser tells you nothing")
+
+
+def switch_notifications(page: Page) -> None:
+    page.keyboard.press("Control+k")
+    palette = page.get_by_role("dialog", name="Search and commands")
+    palette.get_by_label("Search everything").fill("Notify me")
+    palette.get_by_role("option", name="Notify me while I look elsewhere").click()

@@ -62,6 +62,45 @@ def test_a_text_of_libreoffice_opens_with_its_password(read: Read, whole: bool) 
     assert (result.media_type, result.text) == ("application/vnd.oasis.opendocument.text", "The secret clause.")
 
 
+@pytest.mark.parametrize(
+    ("whole", "asked", "much"),
+    [
+        (False, 'iteration-count="1000"', 'iteration-count="900000000"'),
+        (True, 'argon2-iterations="1"', 'argon2-iterations="900000000"'),
+        (True, 'argon2-memory="64"', 'argon2-memory="900000000"'),
+    ],
+)
+def test_a_key_that_would_take_for_ever_is_refused_at_once(read: Read, whole: bool, asked: str, much: str) -> None:
+    plain = samples.open_document("text", "<office:text><text:p>The secret clause.</text:p></office:text>")
+    with zipfile.ZipFile(io.BytesIO(samples.locked_open_document(plain, "any", whole=whole))) as opened:
+        members: dict[str, str | bytes] = {name: opened.read(name) for name in opened.namelist()}
+        manifest = opened.read("META-INF/manifest.xml").decode()
+    assert asked in manifest
+    hostile = samples.archive({**members, "META-INF/manifest.xml": manifest.replace(asked, much)})
+    assert refusal(read, hostile, password="any").code == "protected"
+
+
+def test_a_key_of_office_that_would_take_for_ever_is_refused_at_once(read: Read) -> None:
+    document = samples.locked(samples.word(["The secret clause."]), "any")
+    much = document.replace(b'  <p:encryptedKey spinCount="100000"', b'<p:encryptedKey spinCount="90000000"')
+    assert much != document
+    assert refusal(read, much, password="any").code == "protected"
+
+
+def test_an_archive_of_more_protected_files_than_are_read_is_not_opened(read: Read) -> None:
+    made = bytearray(samples.archive({f"{number}.txt": "x" for number in range(1_200)}))
+    made[made.index(b"PK\x03\x04") + 6] |= 1
+    made[made.index(b"PK\x01\x02") + 8] |= 1
+    assert refusal(read, bytes(made), password="any").code == "bomb"
+
+
+def test_a_protected_file_in_an_archive_says_how_it_can_be_read(read: Read) -> None:
+    members: dict[str, str | bytes] = {"a.docx": samples.locked(samples.word(["Secret."]), "any"), "b.txt": "Words."}
+    first, second = pages(read(samples.archive(members)))
+    assert first.endswith("password. Upload it by itself and enter the password on its page.]")
+    assert second == "# b.txt\n\nWords."
+
+
 def test_what_cannot_be_opened_with_a_password_is_said_otherwise(read: Read) -> None:
     made = bytearray(samples.archive({"a.txt": "words"}))
     for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):

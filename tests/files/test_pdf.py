@@ -23,9 +23,13 @@ def test_a_word_that_a_lines_end_divides_is_one_word(read: Read) -> None:
         ("tech~\nniques", "techniques"),
         ("a fine~tuning, and fine-tuning again", "a fine-tuning, and fine-tuning again"),
         ("worst~case: the worst of the case", "worst-case: the worst of the case"),
-        ("under~stand, who can under-stand? They understand.", "understand, who can under-stand? They understand."),
+        ("under~stand, whoever understands? They understand.", "understand, whoever understands? They understand."),
+        ("on~line, as online is on-line", "on-line, as online is on-line"),
+        ("a hard~shelled, greenish~white nut", "a hard-shelled, greenish-white nut"),
+        ("short~and long-term, thous~and", "short- and long-term, thousand"),
         ("Trace~Monkey and FED~ERAL", "Trace-Monkey and FEDERAL"),
         ("to~geth~er", "together"),
+        ("inter~nation~al", "international"),
         ("page 3~4", "page 3-4"),
         ("in mixed~mode", "in mixed-mode"),
         ("a chat~optimized model", "a chat-optimized model"),
@@ -38,6 +42,22 @@ def test_a_word_that_a_lines_end_divides_is_one_word(read: Read) -> None:
 )
 def test_divided_words_are_told_from_hyphens_by_the_rest_of_the_document(text: str, expected: str) -> None:
     assert joined([text.replace("~", DIVIDED)]) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "around", "expected"),
+    [
+        (
+            "Die Vor~und Nachteile der Wieder~aufnahme eines EU~weiten Plans",
+            "die und der in den von zu das mit sich",
+            "Die Vor- und Nachteile der Wiederaufnahme eines EU-weiten Plans",
+        ),
+        ("A-t~il vu ce moment~là en réa~lité", "de la et le les des en un une du", "A-t-il vu ce moment-là en réalité"),
+        ("Tu var ved~tage lovgiv~ning", "og i at det er en til på af den", "Tu var vedtage lovgivning"),
+    ],
+)
+def test_the_language_tells_how_likely_a_hyphen_is(text: str, around: str, expected: str) -> None:
+    assert joined([text.replace("~", DIVIDED), around])[0] == expected
 
 
 def test_the_rest_of_the_document_is_all_of_its_pages() -> None:

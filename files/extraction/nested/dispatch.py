@@ -87,7 +87,11 @@ class Inner:
         with memory.opened(content) as path:
             try:
                 return _read(path, name, "", "", replace(self, depth=self.depth + 1))
-            except (ExtractionError, MemoryError):
+            except ExtractionError as error:
+                if error.code == "encrypted":  # it has no page on which to enter a password
+                    raise ExtractionError("locked_inside") from error
+                raise
+            except MemoryError:
                 raise
             except Exception as error:  # libraries raise almost anything about a damaged file
                 raise ExtractionError("damaged") from error

@@ -8,7 +8,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -33,7 +33,11 @@ _ROUNDS_OF_AES = 1_000
 _VERIFIER, _MAC = 2, 10  # bytes before and behind what is encrypted
 _BLOCK = 16
 _AT_ONCE = 1 << 16  # blocks
-_MOST_MEMORY = 256 * 1024  # KiB that a key may take; LibreOffice takes 64 MiB
+# What keys of one file may take, so that nobody waits for a hostile one until its time is up: some 10 s each. Office
+# takes 100,000 rounds, LibreOffice as many for each part, or 3 rounds through 64 MiB for the whole.
+_MOST_ROUNDS, _MOST_ROUNDS_OF_OFFICE = 20_000_000, 5_000_000
+_MOST_MEMORY, _MOST_WORK = 256 * 1024, 8 * 1024 * 1024  # KiB of a key; KiB times rounds, of all keys
+_MOST_MEMBERS = 1_000  # of an archive, each with a key of its own
 _CHECKED = 1_024  # bytes that a checksum of LibreOffice is of
 
 
@@ -63,6 +67,8 @@ def _office(path: Path, password: str) -> bytes:
             document = msoffcrypto.OfficeFile(source)
             if not document.is_encrypted():
                 return path.read_bytes()
+            if getattr(document, "info", {}).get("spinValue", 0) > _MOST_ROUNDS_OF_OFFICE:
+                raise ExtractionError("protected")
             document.load_key(password=password)
             document.decrypt(out)
         except InvalidKeyError as error:
@@ -84,6 +90,8 @@ def _made_anew(members: Iterator[tuple[str, bytes]]) -> bytes:
 
 def _members(path: Path, archive: Archive, password: str) -> Iterator[tuple[str, bytes]]:
     """Of a ZIP archive, whose programs write passwords in different ways."""
+    if len(archive.members) > _MOST_MEMBERS:
+        raise ExtractionError("bomb")
     keys = [password.encode(), *([password.encode("cp1252", "ignore")] if not password.isascii() else [])]
     for member in archive.members:
         if member.flag_bits & _STRONG:
@@ -169,6 +177,7 @@ def _open_document(archive: Archive, password: str) -> bytes:
     entries = {_get(entry, "full-path"): entry for entry in archive.tree(MANIFEST).iterfind("{*}file-entry")}
     locked = {name: data for name, each in entries.items() if (data := each.find("{*}encryption-data")) is not None}
     if PACKAGE in locked and PACKAGE in archive.names:
+        _refuse_endless([locked[PACKAGE]])
         with archive.open(PACKAGE) as opened:
             found = _decrypted(opened.read(), locked[PACKAGE], password)
         return found if found.startswith(_ZIP) else _inflated(found, zipfile.ZIP_DEFLATED, MAX_UNPACKED)
@@ -179,11 +188,13 @@ def _parts(
     archive: Archive, entries: dict[str, Element], locked: dict[str, Element], password: str
 ) -> Iterator[tuple[str, bytes]]:
     """What readers ask for: texts, styles and what charts are made of."""
+    wanted = {name: data for name, data in locked.items() if name.endswith(("content.xml", "styles.xml"))}
+    _refuse_endless(wanted.values())
     for name in sorted(archive.names - {MANIFEST}):
         with archive.open(name) as opened:
             if name not in locked:
                 yield name, opened.read()
-            elif name.endswith(("content.xml", "styles.xml")):
+            elif name in wanted:
                 size = _number(entries[name], "size")
                 yield name, _inflated(_decrypted(opened.read(), locked[name], password), zipfile.ZIP_DEFLATED, size)
 
@@ -229,11 +240,30 @@ def _key(data: Element, password: str) -> bytes:
         return _stretched(begun, salt, _number(derivation, "iteration-count", 1_024), size)
     if not name.endswith("argon2id"):  # a key of PGP, which no password opens
         raise ExtractionError("protected")
-    memory, lanes = _number(derivation, "argon2-memory"), _number(derivation, "argon2-lanes", 1)
-    if memory > _MOST_MEMORY:
-        raise ExtractionError("protected")
-    rounds = _number(derivation, "argon2-iterations", 1)
+    memory, lanes, rounds = _work(derivation)
     return Argon2id(salt=salt, length=size, iterations=rounds, lanes=lanes, memory_cost=memory).derive(begun)
+
+
+def _refuse_endless(locked: Iterable[Element]) -> None:
+    """Raises `protected` where the keys of these would take far more work than any program asks for."""
+    rounds = work = 0
+    for data in locked:
+        derivation = _child(data, "key-derivation")
+        if _get(derivation, "key-derivation-name") == "PBKDF2":
+            rounds += _number(derivation, "iteration-count", 1_024)
+        else:
+            memory, _, times = _work(derivation)
+            work += memory * times
+            if memory > _MOST_MEMORY:
+                raise ExtractionError("protected")
+    if rounds > _MOST_ROUNDS or work > _MOST_WORK:
+        raise ExtractionError("protected")
+
+
+def _work(derivation: Element) -> tuple[int, int, int]:
+    """Of Argon2: KiB of memory, lanes, rounds."""
+    memory, lanes = _number(derivation, "argon2-memory"), _number(derivation, "argon2-lanes", 1)
+    return memory, lanes, _number(derivation, "argon2-iterations", 1)
 
 
 @lru_cache(maxsize=8)

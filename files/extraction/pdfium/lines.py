@@ -29,11 +29,12 @@ def lines(content: pypdfium2.PdfTextPage) -> tuple[list[Line], bool]:
     measured = max(text, default="") < "\U00010000"
     found, start, unmapped, words = [], 0, 0, 0
     for line in text.split(_BREAK):
-        signs = [start + at for at, sign in enumerate(line) if not sign.isspace()] if measured else []
-        letters = [at for at in signs if text[at].isalnum()] if len(line) < _LONGEST_HEADING else []
-        # The first, the middle and the last letter: a line of which only a part is bold is no heading.
-        thirds = _indexes(content, {letters[0], letters[len(letters) // 2], letters[-1]} if letters else ())
-        ends = _indexes(content, {signs[0], signs[-1]} if signs else ())
+        shown = line.strip() if measured else ""
+        first = start + len(line) - len(line.lstrip())
+        # The first letter, the last one and one in the middle: a line of which only a part is bold is no heading.
+        letters = _letters(shown) if len(line) < _LONGEST_HEADING else set()
+        thirds = _indexes(content, {first + at for at in letters})
+        ends = _indexes(content, {first, first + len(shown) - 1} if shown else ())
         boxes = {index: _box(content, index) for index in (*thirds, *ends)}
         size = min((boxes[index].top - boxes[index].bottom for index in thirds), default=0.0)
         bold = bool(thirds) and all(_is_bold(content, index) for index in thirds)
@@ -42,6 +43,14 @@ def lines(content: pypdfium2.PdfTextPage) -> tuple[list[Line], bool]:
         unmapped += any(raw.FPDFText_HasUnicodeMapError(content, index) == 1 for index in ends)
         start += len(line) + len(_BREAK)
     return found, unmapped * 2 > words and not _plausible(text)
+
+
+def _letters(text: str) -> set[int]:
+    """Where its first, its last and its middle letter or digit stand; nothing where it has none."""
+    middle = len(text) // 2
+    ways = (range(len(text)), range(len(text) - 1, -1, -1), range(middle, len(text)))
+    found = (next((at for at in way if text[at].isalnum()), -1) for way in ways)
+    return {at for at in found if at >= 0}
 
 
 def _plausible(text: str) -> bool:
@@ -96,7 +105,8 @@ def _box(content: Any, index: int) -> Box:
     """As high as the line of the sign is, whatever the page is scaled by; the font's size alone does not tell."""
     box = raw.FS_RECTF()
     raw.FPDFText_GetLooseCharBox(content, index, box)
-    return Box(box.left, min(box.bottom, box.top), box.right, max(box.bottom, box.top))
+    bottom, top = box.bottom, box.top
+    return Box(box.left, bottom, box.right, top) if bottom <= top else Box(box.left, top, box.right, bottom)
 
 
 def _around(parts: Sequence[Box]) -> Box | None:

@@ -67,6 +67,7 @@ _FREQUENT = {name: words.split() for name, (_, _, words) in _LANGUAGES.items()}
 _SIGN = 0.9
 _RARER = 0.7  # for each code page that a language's texts come in more often
 _ENOUGH = 6  # frequent words to tell a language by
+_LEAST_SHARE = 0.1  # of a text's words that are frequent ones of its language; most have a quarter
 _LEAST = 0.5  # what a language counts that the words do not speak for, beside 1 for the one they speak for
 
 
@@ -93,6 +94,18 @@ def detected(data: bytes) -> str:
         sample = data if len(data) <= SAMPLE else data[:SAMPLE].rpartition(b"\n")[0] or data[:SAMPLE]
         return _legacy(sample)
     return "utf-8"
+
+
+def language(words: Counter[str]) -> str:
+    """That of a text of these words, in small letters; empty where it is none of those that are known here."""
+    spoken = _spoken(words)
+    best = max(spoken, key=lambda name: spoken[name])
+    return best if spoken[best] >= max(_ENOUGH, _LEAST_SHARE * words.total()) else ""
+
+
+def _spoken(words: Counter[str]) -> dict[str, int]:
+    """How many of the words are frequent ones of each language."""
+    return {name: sum(words[each] for each in known) for name, known in _FREQUENT.items()}
 
 
 def is_text(head: bytes) -> bool:
@@ -150,7 +163,7 @@ def _latin(sample: bytes) -> str:
         text = sample.decode(page, "replace").lower()
         beyond = Counter(sign for sign in text if sign > "\x7f")
         words = Counter(_WORD.findall(text))
-        likelihoods = {name: sum(words[each] for each in known) for name, known in _FREQUENT.items()}
+        likelihoods = _spoken(words)
         most = max(_ENOUGH, *likelihoods.values())
         for name, (pages, letters, _) in _LANGUAGES.items():
             if page in pages:

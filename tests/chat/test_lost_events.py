@@ -1,0 +1,231 @@
+"""What Redis loses of a running answer, its readers get from the row: each ends with the whole answer, whatever it was.
+
+The worker is played here, with its own emitter, stream and rows, so that Redis can lose something between any two of
+its acts.
+"""
+
+import asyncio
+from functools import partial
+from random import Random
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from accounts.models import User
+from chat.ag_ui.translation import Head as Run
+from chat.ag_ui.translation import Translation
+from chat.conversations.services import create_conversation
+from chat.models import Turn
+from chat.models.queries import claim
+from chat.openai_api.serialize import Completion, Head
+from chat.realtime import event_stream, turn_stream
+from chat.realtime.events import Approval, EventType, fold
+from chat.turns import store
+from chat.turns.emitter import Answer, answer_of
+from chat.turns.store import INTERRUPTED, Ending, Outcome, Progress, last_event
+from chat.turns.submit import Ask
+from chat.turns.submit import submit as begin
+from core.background import TURNS, on_database, streams_of_loop, submit
+from llm.types.model_call import (
+    LoopEvent,
+    ReasoningDelta,
+    StepFinished,
+    StepStarted,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallStarted,
+    ToolRunFinished,
+    ToolRunStarted,
+    Usage,
+)
+from tests.chat.ag_ui import messages, problems
+from tests.product import WAIT
+
+LOOK = ToolCall("c", "look", '{"at": "sea"}')
+SOURCE = {"number": 1, "title": "Sea", "url": "https://sea.example/"}
+SAYS: list[LoopEvent] = [
+    StepStarted(1),
+    *(ReasoningDelta(f"Thought {number}. ") for number in range(5)),
+    *(TextDelta(f"Word {number}, ") for number in range(10)),
+    ToolCallStarted(0, "c", "look"),
+    *(ToolCallDelta(0, piece) for piece in ('{"at"', ': "s', 'ea"}')),
+    StepFinished("tool_calls", Usage(5, 2)),
+    ToolRunStarted(LOOK, "Looking at the sea"),
+    ToolRunFinished(LOOK, "Waves.", False, {"documents": [SOURCE]}),
+    StepStarted(2),
+    *(TextDelta(f"Wave {number} of the sea, ") for number in range(10)),
+    TextDelta("and more [1]."),
+    StepFinished("stop", Usage(9, 4)),
+]
+DONE = Ending(Turn.Status.DONE)
+
+
+@pytest.fixture
+def turn(committed: None, workspace: None, monkeypatch: pytest.MonkeyPatch) -> Turn:
+    """One that a worker has begun."""
+    monkeypatch.setattr(TURNS, "key", f"turns:queue:{uuid4()}")  # that nobody takes from
+    monkeypatch.setattr(turn_stream, "BLOCK", 100)
+    monkeypatch.setattr(event_stream, "LOOK_AGAIN", 0.01)
+    user = User.objects.create_user(f"reads-{uuid4()}")
+    return begun(user)
+
+
+def begun(user: User) -> Turn:
+    waits = begin(user=user, conversation=create_conversation(user=user), ask=Ask("Hello."))[0]
+    claimed = claim(waits.pk)
+    assert claimed is not None
+    return claimed
+
+
+async def lose(turn: UUID) -> None:
+    """As FLUSHALL, but what belongs to others stays."""
+    await streams_of_loop().delete(f"turn:{turn}:wire")
+
+
+async def checkpoint(turn: Turn, answer: Answer) -> None:
+    await on_database(store.checkpoint, [Progress(turn, store.dump(answer.parts), answer.seq)])
+
+
+async def work(turn: Turn, dice: Random) -> Answer:
+    """Says all of it. What is appended, kept in the row and lost comes in any order."""
+    answer = Answer(str(turn.pk))
+    answer.emit(EventType.RUN_STARTED, conversation=str(turn.conversation_id), message=str(turn.answer_id), model="m")
+    for event in SAYS:
+        answer.add(event)
+        if dice.random() < 0.5:
+            if events := answer.drain():
+                await turn_stream.append(turn.pk, events)
+            await asyncio.sleep(dice.choice((0, 0.001, 0.004)))
+        if dice.random() < 0.2:
+            await lose(turn.pk)
+        if dice.random() < 0.2:
+            await checkpoint(turn, answer)
+    answer.close()
+    type_, payload = last_event(DONE, answer.usage_row())
+    answer.emit(type_, **payload)
+    events = answer.drain()
+    outcome = Outcome(answer.parts, answer.seq, answer.usage_row(), finish_reason="stop")
+    assert await on_database(store.end, turn, DONE, outcome) is not None
+    await turn_stream.append(turn.pk, events)
+    if dice.random() < 0.3:
+        await lose(turn.pk)
+    return answer
+
+
+async def read(turn: Turn, after: int = 0) -> list[dict[str, Any]]:
+    return [event.wire() async for events in event_stream.events_of(turn, after) for event in events]
+
+
+def folded(wires: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    for wire in wires:
+        fold(parts, EventType(wire["type"]), wire)
+    return parts
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_lost_every_reader_ends_with_what_the_row_holds(turn: Turn, seed: int) -> None:
+    dice = Random(seed)
+
+    async def run() -> list[list[dict[str, Any]]]:
+        async def late() -> list[dict[str, Any]]:
+            await asyncio.sleep(dice.random() * 0.05)
+            return await read(turn)
+
+        working = asyncio.create_task(work(turn, dice))
+        read_ = await asyncio.gather(read(turn), late(), late())
+        await working
+        return list(read_)
+
+    readers = submit(run()).result(WAIT)
+    row = Turn.objects.select_related("answer__model").get(pk=turn.pk)
+    text, parts = row.answer.text, row.answer.parts
+    for wires in readers:
+        assert folded(wires) == parts
+        numbers = [wire["seq"] for wire in wires]
+        assert numbers == sorted(numbers) and len(set(numbers[:-1])) == len(numbers[:-1])
+        assert said_by_openai(wires, row) == (text, ["Sea"])
+        assert said_by_ag_ui(wires, row) == [
+            {"role": "reasoning", "text": parts[0]["text"]},
+            {
+                "role": "assistant",
+                "text": parts[1]["text"],
+                "calls": [{"id": "a:c", "name": "look", "arguments": LOOK.arguments}],
+            },
+            {"role": "tool", "text": "Waves.", "call": "a:c"},
+            {"role": "assistant", "text": parts[-1]["text"], "calls": []},
+        ]
+
+
+def said_by_openai(wires: list[dict[str, Any]], row: Turn) -> tuple[str, list[str]]:
+    completion = Completion(Head("t", "m", (), str))
+    for wire in wires:
+        completion.feed(wire)
+    if not completion.ended:
+        completion.end(row)
+    [choice] = completion.whole()["choices"]
+    cited = [each["url_citation"]["title"] for each in choice["message"].get("annotations", ())]
+    return choice["message"]["content"], cited
+
+
+def said_by_ag_ui(wires: list[dict[str, Any]], row: Turn) -> list[dict[str, Any]]:
+    translation = Translation(Run("thread", "run", str(row.pk), "a", "m", (), str))
+    events = [translation.begin(), *(event for wire in wires for event in translation.feed(wire))]
+    events += translation.end(row)
+    assert not problems(events)
+    return messages(events)
+
+
+def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(turn: Turn) -> None:
+    """Else nobody could decide, and the answer would wait for somebody who waits for it."""
+
+    async def run() -> tuple[list[dict[str, Any]], int]:
+        answer = Answer(str(turn.pk))
+        for event in SAYS[: SAYS.index(ToolRunFinished(LOOK, "Waves.", False, {"documents": [SOURCE]}))]:
+            answer.add(event)
+        await turn_stream.append(turn.pk, answer.drain())
+        answer.emit(EventType.TOOL_CALL_APPROVAL, part=2, call="c", state=Approval.WAITING, until="")
+        asked = answer.drain()
+        events = event_stream.events_of(turn)
+        wires = [event.wire() for event in await anext(events)]
+        await turn_stream.append(turn.pk, asked)
+        await lose(turn.pk)
+        await checkpoint(turn, answer)
+        while not (told := await anext(events)):
+            pass
+        return [*wires, *(event.wire() for event in told)], answer.seq
+
+    wires, seq = submit(run()).result(WAIT)
+    assert (wires[-1]["type"], wires[-1]["seq"], wires[-1]["status"]) == ("SNAPSHOT", seq, "running")
+    assert folded(wires)[2]["approval"] == Approval.WAITING
+
+
+def test_what_follows_a_loss_is_not_added_to_an_answer_that_lacks_what_was_lost(turn: Turn) -> None:
+    """Of a worker that dies after it; the rest is gone, but what is there makes sense."""
+
+    async def run() -> Answer:
+        answer = Answer(str(turn.pk))
+        for words in ("One ", "two "):
+            answer.add(TextDelta(words))
+            await turn_stream.append(turn.pk, answer.drain())
+        await checkpoint(turn, answer)
+        for words in ("three ", "four "):
+            await lose(turn.pk)
+            answer.add(TextDelta(words))
+            await turn_stream.append(turn.pk, answer.drain())
+        row = Turn.objects.select_related("answer")
+        return await answer_of(await on_database(row.get, pk=turn.pk))
+
+    assert submit(run()).result(WAIT).parts == [{"type": "text", "text": "One two "}]
+
+
+def test_a_reader_of_a_turn_that_is_deleted_hears_no_more(turn: Turn) -> None:
+    async def run() -> list[dict[str, Any]]:
+        reading = asyncio.create_task(read(turn))
+        await on_database(partial(store.end, turn, INTERRUPTED, Outcome([], 0)))
+        await on_database(Turn.objects.filter(pk=turn.pk).delete)
+        return await reading
+
+    assert submit(run()).result(WAIT) == []

@@ -1,0 +1,14 @@
+"""A job of Celery that never returns, for workers that are asked to end with it (`-I tests.hanging`)."""
+
+import sys
+import threading
+
+from celery import shared_task
+
+QUEUE = "hanging"  # of workers that a test starts for it
+
+
+@shared_task(name="tests.hang")
+def hang(said: str) -> None:
+    sys.stderr.write(f"{said}\n")
+    threading.Event().wait()
