@@ -329,6 +329,7 @@ class _Run:
 
         While Redis is away they are kept here, and the answer goes on: what is drained, the row gets.
         """
+        late, clock = 0.0, asyncio.get_running_loop().time
         while True:
             await self._news.wait()
             self._news.clear()
@@ -344,8 +345,11 @@ class _Run:
                 self._news.set()
             if finished:
                 return
+            due = clock() + (wait := self.answer.interval(len(_running), late))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closed.wait(), self.answer.interval(len(_running)))
+                async with asyncio.timeout(wait):
+                    await self._closed.wait()
+            late = max(0.0, clock() - due)
 
     async def _end(self, ending: Ending, publisher: "asyncio.Task[None]") -> None:
         """Flushes the text, completes the rows, and only then says that the turn is over."""
