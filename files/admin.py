@@ -63,7 +63,7 @@ class EmbedderForm(forms.ModelForm[Embedder]):
 
     class Meta:
         model = Embedder
-        fields: ClassVar = ["name", "kind", "base_url", "model", "dimensions"]
+        fields: ClassVar = ["name", "kind", "base_url", "model", "dimensions", "input_price"]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -75,19 +75,19 @@ class EmbedderForm(forms.ModelForm[Embedder]):
 @admin.register(Embedder)
 class EmbedderAdmin(RowAdmin):
     """Added here, made active by `manage.py reembed --embedder NAME`. Vectors of a changed one would not compare with
-    those there are, so it is never changed; a new one takes its place."""
+    those there are, so its price alone is changed; a new one takes its place."""
 
     kind = "embedder"
     form = EmbedderForm
     list_display = ("name", "kind", "model", "dimensions", "active", "created")
-    add_fields = ("name", "kind", "base_url", "new_api_key", "model", "dimensions")
-    fields = ("name", "kind", "base_url", "key_state", "model", "dimensions", "active", "created")
+    add_fields = ("name", "kind", "base_url", "new_api_key", "model", "dimensions", "input_price")
+    fields = ("name", "kind", "base_url", "key_state", "model", "dimensions", "active", "created", "input_price")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.fields if obj else self.add_fields
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return [name for name in self.fields if name != "input_price"] if obj else ()
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         in_use = obj is not None and obj.active
@@ -98,7 +98,8 @@ class EmbedderAdmin(RowAdmin):
         return super().changeform_view(request, *args, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        obj.api_key = form.cleaned_data["new_api_key"]
+        if not change:
+            obj.api_key = form.cleaned_data["new_api_key"]
         super().save_model(request, obj, form, change)
 
     @display(description="API key", label={"stored": "success", "lost": "danger", "none": "warning"})
@@ -109,7 +110,17 @@ class EmbedderAdmin(RowAdmin):
 class RerankerForm(ProviderForm):
     class Meta:
         model = Reranker
-        fields: ClassVar = ["name", "kind", "base_url", "model", "candidates", "longest", "patience"]
+        fields: ClassVar = [
+            "name",
+            "kind",
+            "base_url",
+            "model",
+            "candidates",
+            "longest",
+            "patience",
+            "input_price",
+            "search_price",
+        ]
 
 
 @admin.register(Reranker)
@@ -120,7 +131,18 @@ class RerankerAdmin(KeyedAdmin):
     list_filter = ("kind",)
     search_fields = ("name", "base_url", "model")
     actions_detail = ("try_it", "use", "stop_using")
-    general = ("name", "kind", "base_url", "model", "candidates", "longest", "patience", "state")
+    general = (
+        "name",
+        "kind",
+        "base_url",
+        "model",
+        "candidates",
+        "longest",
+        "patience",
+        "input_price",
+        "search_price",
+        "state",
+    )
     readonly_fields = ("key_state", "state")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from llm.tools.mcp import Server, ServerFailed, tools_of
+from llm.tools.mcp import tools_of
+from llm.tools.servers import Server, ServerFailed
 from llm.tools.services import tool_servers
 
 WEB = ("web_search", "open_url")

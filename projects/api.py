@@ -14,7 +14,9 @@ from rest_framework.serializers import BaseSerializer
 
 from accounts.access.permissions import ScopedView
 from accounts.models import Role, strongest
+from audit.origin import origin
 from core.requests import ByUpdate, OldestFirst, VisibleField, pages, posts, valid
+from files.index.ledger import Payer
 from files.index.reranking import find
 from files.index.search import MAX_LIMIT, MAX_QUERY
 from files.services import visible_file
@@ -304,7 +306,8 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         """The passages of the project's files that answer a query best, best first."""
         project = self.get_object()
         body = valid(QuerySerializer, request)
-        found = find(queries=[body["query"]], files=services.files_of(project), limit=body["limit"])
+        payer = Payer(self.person.pk, origin().token_id)
+        found = find(queries=[body["query"]], files=services.files_of(project), limit=body["limit"], payer=payer)
         return Response(HitsSerializer(found).data)
 
     def _page(self, rows: "QuerySet[Any]", kind: "type[BaseSerializer[Any]]") -> Response:

@@ -10,9 +10,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.models import EDITING, Role
+from accounts.models import EDITING, Role, User
 from core.requests import choice, choices, with_row
 from files.api import whole_number
+from files.index.ledger import Payer
 from files.index.reranking import find
 from files.index.search import passages
 from files.models import File
@@ -21,6 +22,7 @@ from files.views import upload
 from personas.models import Persona
 from projects import invitations, services
 from projects import members as membership
+from projects.handing_over import files_of_project
 from projects.models import Invitation, Project, ProjectFile, roles
 
 CHOICES = 200  # files that one can add to a project
@@ -79,7 +81,7 @@ def project(request: Request, found: Project) -> HttpResponse:
         **_members(request, found, shown["mine"]),
         "personas": choices(Persona.objects.visible_to(request.user), found.persona),
         "addable": File.objects.owned_by(request.user).exclude(project_entries__project=found)[:CHOICES],
-        **_results(found, request.GET.get("q", "")),
+        **_results(request.user, found, request.GET.get("q", "")),
     }
     return render(request, "projects/project.html", context)
 
@@ -99,13 +101,13 @@ def _fields(request: Request, found: Project) -> dict[str, Any]:
 def search(request: Request, found: Project) -> HttpResponse:
     """The results alone, for the page that is there already."""
     query = request.GET.get("q", "")
-    return render(request, "projects/_results.html", {"project": found, **_results(found, query)})
+    return render(request, "projects/_results.html", {"project": found, **_results(request.user, found, query)})
 
 
-def _results(project: Project, query: str) -> dict[str, Any]:
+def _results(user: User, project: Project, query: str) -> dict[str, Any]:
     if not query.strip():
         return {"query": query, "results": None}
-    found = find(queries=[query], files=services.files_of(project), limit=RESULTS)
+    found = find(queries=[query], files=services.files_of(project), limit=RESULTS, payer=Payer(user.pk))
     return {"query": query, "results": passages(found.hits), "notes": found.notes}
 
 
@@ -164,7 +166,8 @@ def _members(request: Request, found: Project, mine: bool) -> dict[str, Any]:
     if not mine:
         return {"members": rows}
     choosable = membership.groups_to_choose(request.user, found)
-    return {"members": rows, "sent": Invitation.objects.sent(found), "roles": Role.choices, "groups": choosable}
+    named = {"sent": Invitation.objects.sent(found), "roles": Role.choices, "groups": choosable}
+    return {"members": rows, "going": files_of_project(found).count(), **named}
 
 
 @with_row(roles.visible_project)

@@ -19,6 +19,7 @@ from chat.models import Conversation
 from chat.rendering.references import Source
 from core.errors import ModelError
 from files.index.embedders import Vector, bundled
+from files.index.ledger import Payer
 from files.index.search import search
 from files.models import File, FileText
 
@@ -152,7 +153,8 @@ class _Found:
         files = File.objects.visible_to(self._conversation.owner).filter(pk=pk)
         content = FileText.objects.filter(file__in=files).first()
         if content is not None and len(content.text) > WHOLE:
-            return "\n\n".join(hit.text for hit in search(query=sentence, files=files, limit=FOUND))
+            payer = Payer(self._conversation.owner_id, conversation=self._conversation.pk)
+            return "\n\n".join(hit.text for hit in search(query=sentence, files=files, limit=FOUND, payer=payer))
         self._texts[number] = content.text if content is not None else ""
         return self._texts[number]
 
@@ -165,6 +167,6 @@ def _near(one: str, other: str) -> float:
 @lru_cache(maxsize=256)
 def _vector(text: str) -> Vector | None:
     try:
-        return bundled().embed([text])[0]
+        return bundled([text])[0]
     except ModelError:
         return None

@@ -356,6 +356,8 @@ class Turn(models.Model):
     finish_reason = models.CharField(max_length=20, blank=True, help_text="Why the model's last step ended.")
     usage: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     report: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
+    # What it has asked of models so far, the fields of `chat.turns.store.Asked` each; empty once it has ended.
+    asked: "models.JSONField[Any, Any]" = models.JSONField(default=list, db_default=[], editable=False)
     cost = models.DecimalField(
         max_digits=26, decimal_places=12, null=True, help_text="US dollars of all its calls; empty without a price."
     )

@@ -43,7 +43,8 @@ def counted_to_group() -> Any:
 
 class ModelCall(models.Model):
     """What one model call took and cost, at the prices of its moment; the ledger of all usage. Rows are never changed,
-    but for those of calls under way that the product itself makes (`chat.usage.asking`).
+    but for those of calls under way that the product itself makes (`chat.usage.asking`, `chat.usage.searching`).
+    Embedders and re-rankers have no row of a model: their calls have its name and their own as the provider's.
 
     `number` counts the calls of a turn from 1. Tokens are the provider's; where it said nothing, such as of a call that
     was cut off, our own, and then `counted` is true. `cached_input` and `cache_written` are parts of `input`,
@@ -61,6 +62,8 @@ class ModelCall(models.Model):
         CITATIONS = "citations", gettext_lazy("Check of citations")
         READING = "reading", gettext_lazy("Pages read")
         FULL_READ = "full_read", gettext_lazy("Reading of a whole file")
+        EMBEDDING = "embedding", gettext_lazy("Embedding")
+        RERANKING = "reranking", gettext_lazy("Re-ranking")
 
     USED = ("input", "cached_input", "cache_written", "output", "reasoning", "counted", "cost")
 

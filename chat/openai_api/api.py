@@ -139,4 +139,4 @@ async def _close(relay: Relay) -> None:
 @for_tokens("POST", "chat", "files")
 async def embeddings(request: HttpRequest, user: User) -> HttpResponseBase:
     body: dict[str, Any] = await asyncio.to_thread(body_of, request)
-    return JsonResponse(await threaded(embedding.answer)(body))
+    return JsonResponse(await threaded(embedding.answer)(user, body))

@@ -6,9 +6,13 @@ from typing import Any
 import numpy as np
 from django.utils.text import slugify
 
+from accounts.models import User
+from audit.origin import origin
 from chat.openai_api.errors import refused
+from chat.usage.searching import written_down
 from core.errors import ProductError
-from files.index.embedders import Vector, active_embedder, client_of
+from files.index.embedders import Vector, active_embedder, client_of, counted
+from files.index.ledger import Payer
 from files.models import Embedder
 from llm import tokens
 
@@ -17,8 +21,9 @@ MAX_INPUTS = 2_048
 SENT_TOKENS = "cl100k_base"
 
 
-def answer(body: dict[str, Any]) -> dict[str, Any]:
-    """`body` without members that are null. Raises `model_not_found`, 400, and `ModelError` of the embedder."""
+def answer(user: User, body: dict[str, Any]) -> dict[str, Any]:
+    """`body` without members that are null. Raises `model_not_found`, 400, `limit_reached` (429), and `ModelError` of
+    the embedder."""
     embedder = active_embedder()
     _require_named(embedder, body.get("model"))
     if body.get("dimensions", embedder.dimensions) != embedder.dimensions:
@@ -28,8 +33,10 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
         raise refused("encoding_format", "“encoding_format” is float or base64.")
     texts = _texts(body.get("input"))
     nothing = np.zeros(embedder.dimensions, dtype=np.float32)  # of a text without a word that the embedder knows
-    vectors = [nothing if vector is None else vector for vector in client_of(embedder).embed(texts)]
-    used = sum(tokens.count(text) for text in texts)
+    client, payer = client_of(embedder), Payer(user.pk, origin().token_id)
+    with written_down(embedder, payer, counted(texts), limited=True) as read:
+        vectors = [nothing if vector is None else vector for vector in client.embed(texts, read)]
+    used = read.said + read.counted
     return {
         "object": "list",
         "data": [

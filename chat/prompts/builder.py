@@ -32,6 +32,7 @@ from chat.prompts.history import (
     with_reasoning_of_calls,
 )
 from chat.prompts.turn_context import TurnContext
+from files.index.ledger import Payer
 from files.models import File
 from files.services import open_shown
 from llm.models import Provider
@@ -119,7 +120,7 @@ def plan(
         if context.project is not None or documents.attached or older:
             question = "" if context.model.tools else _asked(leaf, added)
             first = messages[:said] if context.model.provider.append_only and not step.first else ()
-            reach = PromptFiles(project, documents, question, older)
+            reach = PromptFiles(project, documents, question, older, _payer(context))
             prompt, searched, notes = reach.build(request, first), reach.listed, reach.notes
         else:
             prompt, searched, notes = build(request), frozenset(), ()
@@ -273,6 +274,11 @@ def draft_message(text: str) -> ContextMessage:
 
 COUNTED_FROM = 85  # percent of the room; a prompt that takes as much is counted by its provider where that can
 ROUGHLY_COUNTED_FROM = 50  # percent, where the tokenizer is not known
+
+
+def _payer(context: TurnContext) -> Payer:
+    """Of what is searched for the prompt."""
+    return Payer(context.user.pk, conversation=context.conversation.pk if context.conversation is not None else None)
 
 
 def worth_counting(context: TurnContext, prompt: Prompt) -> bool:

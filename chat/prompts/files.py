@@ -20,6 +20,7 @@ from chat.models.tree import ids_down_to
 from chat.prompts.history import READABLE, Documents, texts_of, why_missing
 from chat.tools.files import HITS, passages, phrasings_of
 from files.index.language import readable
+from files.index.ledger import NOBODY, Payer
 from files.index.reranking import Found, find
 from files.index.search import Hit
 from files.models import File
@@ -140,6 +141,7 @@ class PromptFiles:
     made: Documents
     question: str = ""
     older: Sequence[File] = ()
+    payer: Payer = NOBODY
     listed: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     _counted: dict[str, int] = field(default_factory=dict)
@@ -317,7 +319,7 @@ class PromptFiles:
         """The best passages; for a brief message those only that have to do with it, or whose file it names."""
         if ids not in self._searched:
             rows = File.objects.filter(pk__in=ids, searchable=True)
-            found = find(queries=phrasings_of(self.question), files=rows, limit=HITS)
+            found = find(queries=phrasings_of(self.question), files=rows, limit=HITS, payer=self.payer)
             if self._is_brief():
                 hits = [hit for hit in found.hits if hit.related or _names(self.question, hit.name)]
                 found = replace(found, hits=hits)

@@ -18,6 +18,7 @@ from asgiref.sync import async_to_sync
 from channels.db import database_sync_to_async
 from django.db import transaction
 from django.http import StreamingHttpResponse
+from django.utils import timezone
 from django.utils.translation import override
 
 from accounts.access.authentication import Credential
@@ -32,6 +33,7 @@ from core.i18n import translated
 
 QUEUED = "QUEUED"  # the type of what is said of a turn that no worker has room for
 DELETED = "deleted"  # the status of a turn that has no row any more
+LAST_WITHIN = 10.0  # seconds after the end of a turn in which its last events reach its stream, be it ever so busy
 LOOK_AGAIN = 0.5  # seconds; a row is behind its events for about one
 
 # On a pool of threads, not on the one that Channels shares between all sockets of a process; and the connection goes
@@ -63,8 +65,11 @@ async def events_of(turn: Turn, after_seq: int = 0) -> AsyncIterator[list[Writte
         yield events
         if events and events[-1].last:
             return
-    if reading.status != DELETED:
-        yield await reading.rest()
+    while reading.status != DELETED:
+        events = await reading.rest()
+        yield events
+        if events and (events[-1].last or events[-1].type == EventType.SNAPSHOT):
+            return
 
 
 @dataclass(slots=True)
@@ -84,10 +89,15 @@ class _Reading:
         return self._without_gap(events) if events else await self._after_silence()
 
     async def rest(self) -> list[Written]:
-        """Of a turn that has ended. It may just have: a process that is busy may have been silent itself."""
-        stored = await turn_stream.read(self.turn, self.seq)
-        whole = self._without_gap(stored)
-        return whole if whole and whole[-1].last else [_snapshot(await row_of(self.turn))]
+        """Of a turn that has ended. Its row has before its stream has the end, and both processes may be busy: of one
+        that has just ended, the last events are on their way."""
+        if events := self._without_gap(await turn_stream.read(self.turn, self.seq)):
+            return events
+        row = await row_of(self.turn)
+        ended = abs((timezone.now() - row.finished).total_seconds()) if row.finished else LAST_WITHIN  # clocks differ
+        if self.seq < row.seq and self.needed <= self.seq and ended < LAST_WITHIN:
+            return self._without_gap(await turn_stream.news(self.turn, self.seq))
+        return [_snapshot(row)]
 
     def _without_gap(self, events: Sequence[Written]) -> list[Written]:
         told = [event for number, event in enumerate(events, self.seq + 1) if event.seq == number]

@@ -14,6 +14,7 @@ from chat.models import Attachment, Conversation
 from chat.models.summary import marks_on
 from chat.rendering.references import give_numbers
 from core.background import on_database
+from files.index.ledger import Payer
 from files.index.reranking import find
 from files.index.search import Hit
 from files.models import File, FileText
@@ -95,7 +96,8 @@ class SearchFiles:
         return await on_database(self._search, asked)
 
     def _search(self, queries: Sequence[str]) -> ToolOutput:
-        found = find(queries=queries, files=self.scope.files(), limit=HITS)
+        payer = Payer(self.scope.conversation.owner_id, conversation=self.scope.conversation.pk)
+        found = find(queries=queries, files=self.scope.files(), limit=HITS, payer=payer)
         hits = found.hits
         self.notes += [note for note in found.notes if note not in self.notes]
         used = {"query": queries[0], "variants": queries[1:]} if len(queries) > 1 else {"query": queries[0]}

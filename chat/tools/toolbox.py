@@ -25,7 +25,8 @@ from core.background import on_database
 from files.models import File
 from llm.models import Model
 from llm.tokens import Tokenizer
-from llm.tools.mcp import Server, ServerFailed, ServerTool, tools_of
+from llm.tools.mcp import ServerTool, tools_of
+from llm.tools.servers import Server, ServerFailed
 from llm.tools.services import known_tools, remember_tools, tool_servers, web_search_tool
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from audit.origin import origin
-from chat.models import Conversation, Turn
+from chat.models import Conversation
 from chat.models.conversation_state import require_persona, require_room
 from chat.models.queries import Standing
 from chat.usage.limits import require_within, turns_at_once
@@ -46,7 +46,7 @@ def admit(
     token = token or origin().token_id
     if not require_within(conversation.owner_id, token, found.version, len(models)):
         return [Admitted(model, place >= room, token) for place, model in enumerate(models)]
-    given += _sent_before(conversation, found)
+    given += found.sent_before
     answer = rules_at(found.version).profile_of(None).reserved_output
     return [
         Admitted(model, place >= room, token, *_taken(model, given, min(answer, model.max_output or answer)))
@@ -56,14 +56,6 @@ def admit(
 
 def tokens_given(text: str, files: Sequence[File] = ()) -> int:
     return len(text) // CHARACTERS_PER_TOKEN + sum(tokens_of(file=file) or 0 for file in files)
-
-
-def _sent_before(conversation: Conversation, found: Standing) -> int:
-    """Tokens of the newest prompt of the conversation, whose messages the next one has too."""
-    if found.leaf_depth is None:
-        return 0
-    used = Turn.objects.filter(conversation=conversation).order_by("-id").values_list("context_used", flat=True)
-    return used.first() or 0
 
 
 def _taken(model: Model, prompt: int, answer: int) -> tuple[int, Decimal | None]:

@@ -36,6 +36,7 @@ from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse
 
 NOT_ALLOWED = "The user did not allow this call."
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.030, 0.100  # seconds between two flushes of one answer
+LONGEST_DELAY = 0.500  # seconds more, for a process that has more to do than it can
 START_OF = {
     EventType.TEXT_MESSAGE_CONTENT: EventType.TEXT_MESSAGE_START,
     EventType.REASONING_CONTENT: EventType.REASONING_START,
@@ -96,10 +97,14 @@ class Answer:
         """Whether a call waits for its person."""
         return any(part.get("approval") == Approval.WAITING for part in self.parts)
 
-    def interval(self, streams: int) -> float:
-        """Seconds to wait before the next flush: longer when rendering the tail is dear or many answers stream."""
+    def interval(self, streams: int, late: float = 0.0) -> float:
+        """Seconds to wait before the next flush: longer when rendering the tail is dear or many answers stream.
+
+        `late`: how many seconds after its time the last flush came, since others were at work. What has gathered then
+        goes in fewer events, which is less to do: so a process catches up.
+        """
         wanted = SHORTEST_INTERVAL + self._blocks.tail_size / 40_000 + streams / 1_000
-        return min(LONGEST_INTERVAL, wanted)
+        return min(LONGEST_INTERVAL, wanted) + min(LONGEST_DELAY, late)
 
     def emit(self, type_: EventType, **payload: Any) -> None:
         self._pending.append((type_, payload))

@@ -59,8 +59,7 @@ from llm.services import (
 from llm.types.model_call import HandedOver, Message, ParametersLeftOut, StepFinished
 from llm.types.tools import Tool
 
-LEFT_AFTER = 0.02  # seconds; of a worker that is killed before, the stream alone knows that it has asked the model
-
+LEFT_AFTER = 0.02  # seconds
 SOON = 1.0  # seconds after which events that Redis has not taken are given to it again, with those since
 
 logger = logging.getLogger(__name__)
@@ -317,6 +316,7 @@ class _Run:
         entry = cache.expected(asked, before, cache_rule(context.model), other_model=other or bool(self._prompts))
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
         report["notes"] += self._instead
+        store.note_asked(self.turn, [*self.reports, report])
         return planned, report, replace(request, previous_answer=before.answer if before is not None else "")
 
     def _complete(self) -> Ending:
@@ -329,6 +329,7 @@ class _Run:
 
         While Redis is away they are kept here, and the answer goes on: what is drained, the row gets.
         """
+        late, clock = 0.0, asyncio.get_running_loop().time
         while True:
             await self._news.wait()
             self._news.clear()
@@ -344,8 +345,11 @@ class _Run:
                 self._news.set()
             if finished:
                 return
+            due = clock() + (wait := self.answer.interval(len(_running), late))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closed.wait(), self.answer.interval(len(_running)))
+                async with asyncio.timeout(wait):
+                    await self._closed.wait()
+            late = max(0.0, clock() - due)
 
     async def _end(self, ending: Ending, publisher: "asyncio.Task[None]") -> None:
         """Flushes the text, completes the rows, and only then says that the turn is over."""
@@ -482,9 +486,7 @@ async def recover(turn_id: UUID) -> UUID | None:
     last, payload = last_event(INTERRUPTED, {})
     answer.emit(last, **payload)
     events = answer.drain()
-    calls = turn.report.get("calls", [])
-    told = [event.wire() for event in await turn_stream.read(turn.pk, 0) if event.type == EventType.CONTEXT_REPORT]
-    outcome = Outcome(answer.parts, answer.seq, calls=calls, unreported=[each["used"] for each in told[len(calls) :]])
+    outcome = Outcome(answer.parts, answer.seq, calls=turn.report.get("calls", []), asked=turn.asked)
     if not await on_database(store.end, turn, INTERRUPTED, outcome):
         return None
     TURNS.labels(INTERRUPTED.status).inc()

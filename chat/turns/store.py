@@ -6,7 +6,7 @@ Synchronous; the event loop calls these through `on_database`.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypedDict, cast
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -156,13 +156,33 @@ def checkpoint(progress: Sequence[Progress]) -> dict[UUID, bool]:
     return ours
 
 
+class Asked(TypedDict):
+    """What is known of a call before it is made; the fields of a `CallReport` by the same names."""
+
+    cycle: int
+    model: str
+    model_id: str
+    used: int
+    tools_tokens: int
+
+
+def note_asked(turn: Turn, calls: Sequence[CallReport]) -> None:
+    """Committed before a request leaves: the ledger has it whatever becomes of its worker.
+
+    Raises `interrupted` where somebody else has ended the turn, who has written down what it cost.
+    """
+    asked = [{name: call[name] for name in Asked.__annotations__} for call in calls]  # type: ignore[literal-required]
+    if not queries.note_asked(turn, asked):
+        raise ProductError(INTERRUPTED.code, INTERRUPTED.detail)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call.
 
     `summary` is a job that is due now, not stored yet; `prompts` what was asked last, by model. `finish_reason`: of
-    the last step. `first_token`: how many milliseconds after it was asked for. `unreported`: the tokens of prompts
-    that came after those of `calls`, of a worker that was killed before it had stored their reports.
+    the last step. `first_token`: how many milliseconds after it was asked for. `asked`: of a worker that was killed,
+    perhaps before it had stored the reports of its last calls.
     """
 
     parts: list[dict[str, Any]]
@@ -173,7 +193,7 @@ class Outcome:
     prompts: Mapping[UUID, SentPrompt] = field(default_factory=dict)
     finish_reason: str = ""
     first_token: int | None = None
-    unreported: Sequence[int] = ()
+    asked: Sequence["Asked"] = ()
 
 
 def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
@@ -181,11 +201,12 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
 
     What its model calls cost is written down with it. Returns the state of its conversation.
     """
-    spent = _spent(turn, ending, outcome) if outcome.calls or outcome.unreported else []
+    spent = _spent(turn, ending, outcome) if outcome.calls or outcome.asked else []
     values = {
         "status": ending.status,
         "seq": outcome.seq,
         "usage": outcome.usage,
+        "asked": [],
         "finish_reason": outcome.finish_reason if ending.status == Turn.Status.DONE else "",
         "cost": total_cost(spent),
         "first_token_ms": outcome.first_token,
@@ -231,9 +252,8 @@ def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
     }
     spent = []
     # A prompt that was refused as too long, and its successor, are of the same cycle.
-    calls = {call["cycle"]: call for call in outcome.calls}
-    for cycle, used in enumerate(outcome.unreported, max(calls, default=0) + 1):
-        calls[cycle] = cast("CallReport", {"cycle": cycle, "model": "", "used": used, "tools_tokens": 0})
+    reported = {call["cycle"]: call for call in outcome.calls}
+    calls = {call["cycle"]: cast("CallReport", call) for call in outcome.asked} | reported
     for number, call in calls.items():
         answer, said = written.get(number, ""), Usage(**(call.get("usage") or NOTHING))
         if not (answer or said.input) and ending.status == Turn.Status.FAILED:

@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -25,6 +24,7 @@ from accounts.limits.holding import limits_of_person, limits_of_token, most_at_o
 from accounts.models import Limit, User
 from accounts.models.limit import period
 from chat.models import ModelCall, Turn
+from chat.models.queries import executed
 from core.errors import ProductError
 from core.i18n import dollars, grouped, percent
 from files.services import stored_bytes
@@ -125,8 +125,7 @@ def states(person: UUID, limits: Sequence[Limit]) -> list[LimitState]:
     parts = [_OF_PERSON] if of_person else []
     statement = _SUMS.replace("{of}", " UNION ALL ".join([*parts, _OF_PROGRAM] if token is not None else parts))
     monthly = any(each.per == Limit.Per.MONTH for each in limits)
-    with connection.cursor() as cursor:
-        cursor.execute(statement, _bound(person, token, now, monthly=monthly))
+    with executed(statement, _bound(person, token, now, monthly=monthly)) as cursor:
         found = {tuple(row[:3]): row[3:] for row in cursor.fetchall()}
     return [_state(each, found, now) for each in limits]
 
@@ -172,6 +171,16 @@ def require_unused(person: UUID, token: UUID | None) -> None:
     used up. What is set aside for answers stands in its way as little as their number."""
     for state in states(person, limits_of(person, token, None)):
         if state.limit.unit != Limit.Unit.TURNS and state.used >= state.limit.amount:
+            raise _refusal(state)
+
+
+def require_room(person: UUID, token: UUID | None) -> None:
+    """For calls that are no turns: raises `limit_reached` where tokens or money are used up or set aside.
+
+    Call it with the person's line locked (`chat.models.queries.join_line`).
+    """
+    for state in states(person, limits_of(person, token, None)):
+        if state.limit.unit != Limit.Unit.TURNS and state.reached():
             raise _refusal(state)
 
 

@@ -18,6 +18,7 @@ from chat.prompts.turn_context import base_context
 from chat.prompts.wording import too_long
 from chat.web.conversation import asked_scope
 from core.requests import identifier
+from files.index.ledger import Payer
 from files.index.search import Result, passages, search
 from files.models import File
 from personas.services import model_for
@@ -66,7 +67,7 @@ def _found(user: User, query: str) -> list[tuple[File, Result | None]]:
     if not query:
         return [(file, None) for file in visible[:ROWS]]
     best: dict[UUID, Result] = {}
-    for passage in passages(search(query=query, files=visible, limit=PASSAGES)):
+    for passage in passages(search(query=query, files=visible, limit=PASSAGES, payer=Payer(user.pk))):
         best.setdefault(passage.file, passage)
     named = {file.pk: file for file in visible.filter(name__icontains=query)[:ROWS]}
     inside = visible.in_bulk(best)

@@ -22,7 +22,7 @@ from chat.turns.services import stop_turn
 from core.errors import ProductError
 from files.models import File
 from files.storage import release
-from personas.models import Reminder
+from personas.services import delete_reminders_of
 from projects.models import Invitation
 
 
@@ -66,13 +66,11 @@ def _require_quiet(person: User) -> None:
 
 
 def _delete(person: User) -> None:
-    reminders = Reminder.objects.filter(scope=Reminder.Scope.PERSONA, personas__owner=person)
-    chosen = list(reminders.values_list("pk", flat=True))
+    delete_reminders_of(person)
     Invitation.objects.filter(Q(person=person) | Q(username=person.get_username())).delete()
     kind = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=kind, object_id=str(person.pk)).delete()
     person.delete()
-    Reminder.objects.filter(pk__in=chosen, personas=None).delete()
 
 
 def _release(files: set[str], uploads: list[str]) -> None:

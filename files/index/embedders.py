@@ -15,7 +15,9 @@ import wordllama
 from core.background import submit
 from core.crypto import LOST, is_lost
 from core.errors import ModelError
+from files.index.ledger import NOBODY, Payer, Read, written_down
 from files.models import Embedder
+from llm import tokens
 from llm.models.workspace import Kept
 from llm.providers import OPENAI_URL, errors
 
@@ -29,8 +31,8 @@ HALVINGS = 3
 
 
 class Client(Protocol):
-    def embed(self, texts: Sequence[str]) -> list[Vector | None]:
-        """One vector a text; None for a text without words. Raises `ModelError`."""
+    def embed(self, texts: Sequence[str], read: Read) -> list[Vector | None]:
+        """One vector a text; None for a text without words. What is read is added to `read`. Raises `ModelError`."""
 
 
 def active_embedder() -> Embedder:
@@ -53,6 +55,22 @@ def embedders_of(ids: Collection[UUID], version: UUID | None) -> list[Embedder]:
 _KEPT = Kept(lambda: Embedder.objects.in_bulk())
 
 
+def embed(
+    embedder: Embedder, texts: Sequence[str], payer: Payer = NOBODY, *, timeout: float = PATIENT
+) -> list[Vector | None]:
+    """As `Client.embed`, written down in the ledger unless it is the bundled one, which no server is asked for."""
+    client = client_of(embedder, timeout=timeout)
+    if embedder.kind == Embedder.Kind.BUNDLED:
+        return client.embed(texts, Read())
+    with written_down(embedder, payer, counted(texts)) as read:
+        return client.embed(texts, read)
+
+
+def counted(texts: Sequence[str]) -> int:
+    """Tokens, by the catch-all tokenizer."""
+    return sum(map(tokens.count, texts))
+
+
 def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> Client:
     """`timeout`: seconds until an endpoint has to have answered one request. Raises `ModelError` (`secret_lost`)."""
     if embedder.kind == Embedder.Kind.BUNDLED:
@@ -62,9 +80,9 @@ def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> Client:
     return _remote(embedder.base_url, embedder.api_key, embedder.model, embedder.dimensions, timeout)
 
 
-def bundled() -> Client:
-    """The one that every installation has, whichever is active."""
-    return _Bundled()
+def bundled(texts: Sequence[str]) -> list[Vector | None]:
+    """By the one that every installation has, whichever is active."""
+    return _Bundled().embed(texts, Read())
 
 
 class _Bundled:
@@ -80,7 +98,8 @@ class _Bundled:
                 cls._model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
             return cls._model
 
-    def embed(self, texts: Sequence[str]) -> list[Vector | None]:
+    def embed(self, texts: Sequence[str], read: Read) -> list[Vector | None]:
+        read.add(0, counted(texts))
         # Batches of like length: a short text costs as much as the longest it is padded to.
         order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
         vectors: list[Vector | None] = [None] * len(texts)
@@ -103,20 +122,20 @@ class _Remote:
         embeddings = import_module("llm.providers.embeddings")
         self._client = embeddings.Client(base_url or OPENAI_URL, api_key, timeout, again=2 if timeout > HURRIED else 0)
 
-    def embed(self, texts: Sequence[str]) -> list[Vector | None]:
+    def embed(self, texts: Sequence[str], read: Read) -> list[Vector | None]:
         wordy = [at for at, text in enumerate(texts) if text.strip()]
         vectors: list[Vector | None] = [None] * len(texts)
         for first in range(0, len(wordy), REMOTE_BATCH):
             batch = wordy[first : first + REMOTE_BATCH]
-            for at, vector in zip(batch, self._shortened([texts[at] for at in batch]), strict=True):
+            for at, vector in zip(batch, self._shortened([texts[at] for at in batch], read), strict=True):
                 vectors[at] = vector
         return vectors
 
-    def _shortened(self, texts: list[str]) -> list[Vector | None]:
+    def _shortened(self, texts: list[str], read: Read) -> list[Vector | None]:
         """Many models read 512 tokens of their own kind: what is too long for one is judged by its first half."""
         for attempt in range(HALVINGS + 1):
             try:
-                return self._ask(texts)
+                return self._ask(texts, read)
             except ModelError as error:
                 if error.code != "context_too_long" or attempt == HALVINGS:
                     raise
@@ -124,8 +143,9 @@ class _Remote:
                 texts = [text[: max(1, longest // 2)] for text in texts]
         raise AssertionError("the last attempt returns or raises")
 
-    def _ask(self, texts: list[str]) -> list[Vector | None]:
-        found = submit(self._client.embed(self._model, texts)).result()
+    def _ask(self, texts: list[str], read: Read) -> list[Vector | None]:
+        found, said = submit(self._client.embed(self._model, texts)).result()
+        read.add(said, 0 if said else counted(texts))
         try:
             vectors = [np.asarray(each, dtype=np.float32) for each in found]
         except (TypeError, ValueError) as error:

@@ -10,8 +10,9 @@ from django.db.models import Q
 from audit.services import record
 from core.errors import ModelError
 from core.locks import lock
-from files.index.embedders import Vector, active_embedder, client_of
+from files.index.embedders import Vector, active_embedder, embed
 from files.index.language import configuration_of, readable
+from files.index.ledger import NOBODY, Payer
 from files.models import Chunk, Embedder, File, Posting
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ def index_chunks(file: File) -> None:
         chunk.file = file  # whose name is searched, too
     index_words(file, chunks)
     try:
-        embed_chunks(chunks, active_embedder())
+        embed_chunks(chunks, active_embedder(), Payer(file.owner_id))
     except ModelError as error:
         log.warning("file %s is searchable by words only: %s", file.pk, error)
     file.searchable = bool(chunks)
@@ -83,20 +84,21 @@ def index_words(file: File, chunks: Sequence[Chunk]) -> None:
     file.save(update_fields=["language", "indexed_chunks", "indexed_words"])
 
 
-def embed_chunks(chunks: Sequence[Chunk], embedder: Embedder) -> None:
+def embed_chunks(chunks: Sequence[Chunk], embedder: Embedder, payer: Payer = NOBODY) -> None:
     """Batch by batch; what is written stays when a later batch fails. Raises `ModelError`."""
-    for batch, vectors in embedded(chunks, embedder):
+    for batch, vectors in embedded(chunks, embedder, payer):
         literals = [None if vector is None else str(vector.tolist()) for vector in vectors]
         values: dict[str, Any] = {"embedder": embedder.pk, "ids": [chunk.pk for chunk in batch], "vectors": literals}
         with connection.cursor() as cursor:
             cursor.execute(WRITE_VECTORS, values)
 
 
-def embedded(chunks: Sequence[Chunk], embedder: Embedder) -> Iterator[tuple[Sequence[Chunk], Sequence[Vector | None]]]:
+def embedded(
+    chunks: Sequence[Chunk], embedder: Embedder, payer: Payer = NOBODY
+) -> Iterator[tuple[Sequence[Chunk], Sequence[Vector | None]]]:
     """Batches of the chunks, each with its vectors; None for one without words. Raises `ModelError`."""
-    client = client_of(embedder)
     for batch in _batches(chunks, VECTORS_BATCH):
-        yield batch, client.embed([chunk.searched for chunk in batch])
+        yield batch, embed(embedder, [chunk.searched for chunk in batch], payer)
 
 
 def activate(embedder: Embedder) -> None:
@@ -104,7 +106,7 @@ def activate(embedder: Embedder) -> None:
 
     Raises `ModelError` when it does not give vectors of its row's dimensions; the active one then stays.
     """
-    client_of(embedder).embed(["Is anybody there?"])
+    embed(embedder, ["Is anybody there?"])
     with transaction.atomic():
         lock(ACTIVE_LOCK)
         Embedder.objects.filter(active=True).exclude(pk=embedder.pk).update(active=False)

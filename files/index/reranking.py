@@ -26,6 +26,7 @@ from core.crypto import LOST, is_lost
 from core.errors import ModelError
 from core.locks import lock
 from core.permissions import require_right, require_store
+from files.index.ledger import NOBODY, Payer, written_down
 from files.index.search import Hit, search_many
 from files.models import File, Reranker
 from llm import tokens
@@ -55,17 +56,18 @@ class Judgement:
     longest: int
 
 
-def find(*, queries: Sequence[str], files: QuerySet[File], limit: int = 10) -> Found:
+def find(*, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> Found:
     """As `search_many`, and then ordered by the active re-ranker, which judges by the first of the queries."""
     reranker = Reranker.objects.filter(active=True).first()
     if reranker is None:
-        return Found(search_many(queries=queries, files=files, limit=limit))
-    hits = search_many(queries=queries, files=files, limit=max(limit, reranker.candidates) if limit > 0 else 0)
+        return Found(search_many(queries=queries, files=files, limit=limit, payer=payer))
+    most = max(limit, reranker.candidates) if limit > 0 else 0
+    hits = search_many(queries=queries, files=files, limit=most, payer=payer)
     judged, others = hits[: reranker.candidates], hits[reranker.candidates :]
     if len(judged) < 2:
         return Found(hits[:limit])
     try:
-        judgement = _judged(reranker, queries[0], [_shown(hit) for hit in judged])
+        judgement = _judged(reranker, queries[0], [_shown(hit) for hit in judged], payer)
     except ModelError as error:
         log.warning("search in its first order, re-ranker %s: %s", reranker, error)
         return Found(hits[:limit], (_not_ordered(reranker.name, error.detail),))
@@ -91,7 +93,7 @@ def _shown(hit: Hit) -> str:
     return "\n".join(filter(None, (hit.heading, hit.table_head, hit.text)))
 
 
-def _judged(reranker: Reranker, query: str, texts: list[str]) -> Judgement:
+def _judged(reranker: Reranker, query: str, texts: list[str], payer: Payer) -> Judgement:
     """As the server says it, or has said it a moment ago. Raises `ModelError`."""
     row = [str(reranker.pk), reranker.kind, reranker.base_url, reranker.model, reranker.api_key, reranker.longest]
     of_row = hashlib.sha256(json.dumps(row).encode()).hexdigest()
@@ -102,7 +104,7 @@ def _judged(reranker: Reranker, query: str, texts: list[str]) -> Judgement:
     if kept is not None:
         raise ModelError("reranker_failed", str(kept), retryable=True)
     try:
-        judgement = judge(reranker, query, texts)
+        judgement = judge(reranker, query, texts, payer)
     except ModelError as error:
         _remember(f"re-ranker:{of_row}", error.detail, LEFT_ALONE)
         raise
@@ -124,23 +126,30 @@ def _remember(key: str, value: object, seconds: int) -> None:
         log.warning("what a re-ranker said is not kept: Redis is away")
 
 
-def judge(reranker: Reranker, query: str, texts: Sequence[str]) -> Judgement:
-    """Asks the server. Passages that it finds too long are halved. Raises `ModelError`."""
+def judge(reranker: Reranker, query: str, texts: Sequence[str], payer: Payer = NOBODY) -> Judgement:
+    """Asks the server, and writes that down. Passages that it finds too long are halved. Raises `ModelError`."""
     if is_lost(reranker.api_key):
         raise ModelError("secret_lost", LOST, retryable=False)
     client = _client(reranker.kind, reranker.base_url, reranker.api_key, float(reranker.patience))
     longest, given = reranker.longest, [tokens.truncate(text, reranker.longest) for text in texts]
-    for attempt in range(HALVINGS + 1):
-        try:
-            scores = submit(client.scores(reranker.model, query, given)).result()
-            break
-        except ModelError as error:
-            if error.code != "context_too_long" or attempt == HALVINGS:
-                raise
-        longest = min(longest, max(map(tokens.count, given))) // 2
-        given = [tokens.truncate(text, longest) for text in given]
+    with written_down(reranker, payer, _read(query, given)) as read:
+        for attempt in range(HALVINGS + 1):
+            try:
+                scores, said, searches = submit(client.scores(reranker.model, query, given)).result()
+                break
+            except ModelError as error:
+                if error.code != "context_too_long" or attempt == HALVINGS:
+                    raise
+            longest = min(longest, max(map(tokens.count, given))) // 2
+            given = [tokens.truncate(text, longest) for text in given]
+        read.add(said, 0 if said else _read(query, given), searches)
     cut = sum(one != other for one, other in zip(given, texts, strict=True))
     return Judgement(_from_0_to_1(scores), cut, longest)
+
+
+def _read(query: str, texts: Sequence[str]) -> int:
+    """Tokens: the query is read anew with every passage."""
+    return tokens.count(query) * len(texts) + sum(map(tokens.count, texts))
 
 
 @lru_cache(maxsize=8)

@@ -23,8 +23,9 @@ from django.db.models import QuerySet
 
 from core.errors import ModelError
 from files.index import feedback, ranking
-from files.index.embedders import HURRIED, Vector, client_of
+from files.index.embedders import HURRIED, Vector, embed
 from files.index.language import UNSPACED_RUN
+from files.index.ledger import NOBODY, Payer
 from files.index.lexemes import lexemes_of
 from files.index.ranking import Asked, Words
 from files.models import Chunk, Embedder, File, FileText
@@ -90,16 +91,16 @@ class Result:
     parts: list[tuple[str, bool]]
 
 
-def search(*, query: str, files: QuerySet[File], limit: int = 10) -> list[Hit]:
+def search(*, query: str, files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> list[Hit]:
     """The best chunks of `files`, best first, at most 100. A query without a letter or digit finds nothing.
 
     An embedder that cannot be reached leaves the ranking to the words.
     """
-    return search_many(queries=[query], files=files, limit=limit)
+    return search_many(queries=[query], files=files, limit=limit, payer=payer)
 
 
-def search_many(*, queries: Sequence[str], files: QuerySet[File], limit: int = 10) -> list[Hit]:
-    """Several phrasings of one question: a chunk counts with the best of its scores."""
+def search_many(*, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> list[Hit]:
+    """Several phrasings of one question: a chunk counts with the best of its scores. `payer`: who searches."""
     cleaned = [each for query in queries if _WORD.search(each := _cleaned(query))]
     limit = min(limit, MAX_LIMIT)
     if not (cleaned and limit > 0):
@@ -113,7 +114,7 @@ def search_many(*, queries: Sequence[str], files: QuerySet[File], limit: int = 1
     for query, words in zip(cleaned, asked.words, strict=True):
         for language, found in words.items():
             lexemes[language].update(found)
-        for chunk, (score, cosine) in _mixed(query, words, files, asked).items():
+        for chunk, (score, cosine) in _mixed(query, words, files, asked, payer).items():
             scores[chunk] = max(score, scores.get(chunk, 0.0))
             cosines[chunk] = max(cosine, cosines.get(chunk, 0.0))
     best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:limit]
@@ -125,13 +126,15 @@ def _cleaned(query: str) -> str:
     return query[:MAX_QUERY].replace("\0", " ").encode(errors="replace").decode()
 
 
-def _mixed(query: str, words: Words, files: QuerySet[File], asked: Asked) -> dict[int, tuple[float, float]]:
+def _mixed(
+    query: str, words: Words, files: QuerySet[File], asked: Asked, payer: Payer
+) -> dict[int, tuple[float, float]]:
     """(score, cosine) by chunk id, of the union of the two pools."""
     collection = asked.collection
     positions = ranking.positions_of(words)
     entries = ranking.postings(files, positions)
     bm25 = ranking.scored(entries, collection, {})
-    meanings = _meanings(query, files, asked, bm25.best(POOL))
+    meanings = _meanings(query, files, asked, bm25.best(POOL), payer)
     scores = _scores(bm25, meanings)
     if collection.chunks >= feedback.FEWEST and scores:
         order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: feedback.BEST]
@@ -164,13 +167,13 @@ class _Meaning:
         self.pulled = {at: near + feedback.PULL * towards for at, (near, towards) in both.items()}
 
 
-def _meanings(query: str, files: QuerySet[File], asked: Asked, also: Sequence[int]) -> list[_Meaning]:
+def _meanings(query: str, files: QuerySet[File], asked: Asked, also: Sequence[int], payer: Payer) -> list[_Meaning]:
     """Of the nearest chunks and of those in `also`, by embedder: while `reembed` is under way there are chunks of two,
     whose cosines do not compare."""
     found: list[_Meaning] = []
     for embedder in asked.embedders:
         try:
-            vector = client_of(embedder, timeout=HURRIED).embed([query])[0]
+            vector = embed(embedder, [query], payer, timeout=HURRIED)[0]
         except ModelError as error:
             log.warning("search by words only, embedder %s: %s", embedder, error)
             continue

@@ -12,7 +12,7 @@ from uuid_utils.compat import uuid7
 from accounts.models import shared_with
 from core.crypto import EncryptedTextField
 from files.extraction.readers.media_types import CONVERTED, HEIC, PDF
-from llm.models import validate_base_url
+from llm.models import price, validate_base_url
 from llm.tokens import CATCH_ALL
 
 LONGEST_SUFFIX = 8  # characters after the last dot of a name; more is a part of the title
@@ -159,6 +159,7 @@ class Embedder(models.Model):
     api_key = EncryptedTextField("API key", blank=True, default="")
     model = models.CharField(max_length=200, blank=True)
     dimensions = models.PositiveIntegerField(default=256)
+    input_price = price("price of what it reads", "US dollars a million tokens. Empty: calls have no cost.")
     active = models.BooleanField(default=False)
     created = models.DateTimeField(auto_now_add=True)
 

@@ -5,6 +5,7 @@ from llm.models.provider import (
     Provider,
     ToolServer,
     WebSearch,
+    price,
     validate_base_url,
     validate_command,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "WebAccess",
     "WebSearch",
     "WorkspaceVersion",
+    "price",
     "validate_base_url",
     "validate_command",
 ]

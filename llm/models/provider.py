@@ -110,7 +110,7 @@ class ModelQuerySet(models.QuerySet["Model"]):
         return self.filter(enabled=True, provider__enabled=True).select_related("provider")
 
 
-def _price(name: str, help_text: str) -> "models.DecimalField[Any, Any]":
+def price(name: str, help_text: str) -> "models.DecimalField[Any, Any]":
     not_negative = MinValueValidator(Decimal(0))
     return models.DecimalField(
         name, max_digits=14, decimal_places=6, null=True, blank=True, validators=[not_negative], help_text=help_text
@@ -176,10 +176,10 @@ class Model(models.Model):
     )
     default = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
-    input_price = _price("price of prompts", "Empty, here or for answers: calls have no cost.")
-    output_price = _price("price of answers", "Reasoning included.")
-    cached_input_price = _price("price of what the provider had in its cache", "Empty: the price of prompts.")
-    cache_write_price = _price("price of what it put into its cache", "Empty: the price of prompts.")
+    input_price = price("price of prompts", "Empty, here or for answers: calls have no cost.")
+    output_price = price("price of answers", "Reasoning included.")
+    cached_input_price = price("price of what the provider had in its cache", "Empty: the price of prompts.")
+    cache_write_price = price("price of what it put into its cache", "Empty: the price of prompts.")
     token_ratio = models.FloatField(
         default=1.0, editable=False, validators=[MinValueValidator(0.5), MaxValueValidator(2.0)]
     )

@@ -205,3 +205,10 @@ def failure(error: Exception, *, begun: bool) -> ModelError:
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
         return errors.timed_out()
     return errors.cut() if begun else errors.unreachable()
+
+
+def said(answer: Any, *path: str) -> int:
+    """The number that stands at this path of an answer; 0 for what is none."""
+    for name in path:
+        answer = answer.get(name) if isinstance(answer, dict) else None
+    return answer if type(answer) is int and answer > 0 else 0

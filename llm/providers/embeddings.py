@@ -7,7 +7,7 @@ from typing import Any
 
 from core.errors import ModelError
 from llm.providers import errors
-from llm.providers.connection import Connection
+from llm.providers.connection import Connection, said
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds between attempts; each wait is twice the one before
 
@@ -19,14 +19,16 @@ class Client:
         self._server = Connection(base_url, api_key, patience)
         self._patience, self._again = patience, again
 
-    async def embed(self, model: str, texts: Sequence[str]) -> list[Any]:
-        """What the server gives as the vector of each text, unchecked. Raises `ModelError`."""
+    async def embed(self, model: str, texts: Sequence[str]) -> tuple[list[Any], int]:
+        """What the server gives as the vector of each text, unchecked, and the tokens that it says it has read, 0 where
+        it does not say. Raises `ModelError`."""
         # Plain numbers: not every server knows base64.
         answer = await self._answer({"model": model, "input": list(texts), "encoding_format": "float"})
         try:
-            return [row["embedding"] for row in sorted(answer["data"], key=lambda row: row["index"])]
+            vectors = [row["embedding"] for row in sorted(answer["data"], key=lambda row: row["index"])]
         except (TypeError, LookupError) as error:
             raise errors.wrong_endpoint() from error
+        return vectors, said(answer, "usage", "prompt_tokens") or said(answer, "usage", "total_tokens")
 
     async def _answer(self, body: dict[str, Any]) -> Any:
         for attempt in count():

@@ -32,6 +32,7 @@ _CONTEXT_LIMITS = tuple(
         rf"context (?:length|window|size) (?:of|is)(?: only)? {_NUMBER}",  # LM Studio and others
         r"`inputs` tokens \+ `max_new_tokens` must be <= (\d+)",  # TGI
         r"`inputs` must have less than (\d+) tokens",  # Text Embeddings Inference
+        rf"exceeds the model's maximum of {_NUMBER} tokens",  # Jina
     )
 )
 _CONTEXT_WORDS = re.compile(
@@ -43,8 +44,8 @@ _CONTEXT_WORDS = re.compile(
     re.IGNORECASE,
 )
 _QUOTA_WORDS = re.compile(
-    r"insufficient_quota|billing_error|credit balance is too low|insufficient (?:balance|credits?|funds)"
-    r"|spend_limit",
+    r"insufficient_quota|billing_error|credit balance is too low|insufficient (?:account )?(?:balance|credits?|funds)"
+    r"|spend_limit|authz_(?:insufficient_balance|resource_limit_exceeded)",
     re.IGNORECASE,
 )
 _FILTER_WORDS = re.compile(r"content_filter|content_policy|content management policy|moderation", re.IGNORECASE)
@@ -208,7 +209,7 @@ def _report(body: Any, status: int | None) -> _Report:
     code, kind, limit = error.get("code"), error.get("type"), error.get("n_ctx")
     details = error.get("details")
     detail = details.get("error_code") if isinstance(details, Mapping) else None
-    message = error.get("message")
+    message = error.get("message", error.get("detail"))  # Jina, and FastAPI's servers
     return _Report(
         message if isinstance(message, str) else "",
         " ".join(str(name) for name in (code, kind, detail) if name),

@@ -15,7 +15,8 @@ from core.net.addresses import HostLists
 from core.net.url_safety import Refused
 from core.permissions import require_right, require_store
 from llm.models import ToolServer, WebAccess, WebSearch
-from llm.tools.mcp import Server, ServerFailed, ServerTool, as_stored, stored_tools, tools_of
+from llm.tools.mcp import ServerTool, as_stored, stored_tools, tools_of
+from llm.tools.servers import Server, ServerFailed
 from llm.tools.web_search import SearchService, WebSearchTool
 
 ACTIVE_LOCK = "active web search"  # two admins choosing a service at once choose one after the other

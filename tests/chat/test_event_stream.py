@@ -5,6 +5,7 @@ The request that begins a turn can answer with them."""
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ import httpx
 import pytest
 import redis
 from django.conf import settings as product
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
@@ -23,6 +25,7 @@ from chat.realtime.event_stream import events_of, text_of
 from chat.realtime.events import Event, EventType, Written, written
 from chat.realtime.turn_stream import BATCH, _reader, append, news
 from chat.turns import runner
+from chat.turns.emitter import Answer
 from chat.turns.services import stop_turn
 from chat.turns.store import UNEXPECTED
 from chat.turns.submit import Ask
@@ -168,6 +171,7 @@ def test_a_reader_of_a_turn_that_ended_without_its_last_event_is_sent_to_the_row
     with redis.Redis.from_url(product.STREAMS_URL) as stream:
         stream.delete(f"turn:{asked['id']}:wire")
     row = Turn.objects.get(pk=asked["id"])
+    Turn.objects.filter(pk=row.pk).update(finished=timezone.now() - timedelta(hours=1))
 
     async def run(turn: Turn) -> list[str]:
         return [event.type for events in [batch async for batch in events_of(turn)] for event in events]
@@ -368,3 +372,10 @@ def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
 
     found = asyncio.run(work())
     assert len(found) >= 3 and found == list(range(1, len(found) + 1))
+
+
+def test_an_answer_of_a_process_with_too_much_to_do_is_said_in_fewer_pieces() -> None:
+    answer = Answer(str(uuid4()))
+    in_time = answer.interval(streams=10)
+    assert answer.interval(streams=10, late=0.2) == pytest.approx(in_time + 0.2)
+    assert answer.interval(streams=300, late=60) < 1

@@ -68,12 +68,14 @@ def turn(committed: None, workspace: None, monkeypatch: pytest.MonkeyPatch) -> T
     monkeypatch.setattr(TURNS, "key", f"turns:queue:{uuid4()}")  # that nobody takes from
     monkeypatch.setattr(turn_stream, "BLOCK", 100)
     monkeypatch.setattr(event_stream, "LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(event_stream, "LAST_WITHIN", 0.1)
     user = User.objects.create_user(f"reads-{uuid4()}")
     return begun(user)
 
 
 def begun(user: User) -> Turn:
     waits = begin(user=user, conversation=create_conversation(user=user), ask=Ask("Hello."))[0]
+    TURNS.remove(waits.pk)
     claimed = claim(waits.pk)
     assert claimed is not None
     return claimed
@@ -229,3 +231,31 @@ def test_a_reader_of_a_turn_that_is_deleted_hears_no_more(turn: Turn) -> None:
         return await reading
 
     assert submit(run()).result(WAIT) == []
+
+
+def test_a_reader_waits_for_the_last_event_of_a_turn_whose_row_has_just_ended(
+    turn: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy worker appends it seconds after it has stored the end; it was sent to the row, and had half of a text."""
+    monkeypatch.setattr(event_stream, "LAST_WITHIN", WAIT)
+
+    async def run() -> list[str]:
+        answer = Answer(str(turn.pk))
+        answer.add(TextDelta("Half, "))
+        await turn_stream.append(turn.pk, answer.drain())
+        answer.add(TextDelta("and all."))
+        answer.close()
+        type_, payload = last_event(DONE, {})
+        answer.emit(type_, **payload)
+        events = answer.drain()
+        await on_database(store.end, turn, DONE, Outcome(answer.parts, answer.seq))
+        told, late = list[str](), 0
+        async for several in event_stream.events_of(turn):
+            told += [event.type for event in several]
+            late += not several
+            if late == 3:
+                await turn_stream.append(turn.pk, events)
+        return told
+
+    text = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
+    assert submit(run()).result(WAIT) == [*text, "RUN_FINISHED"]

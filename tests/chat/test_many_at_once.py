@@ -1,23 +1,28 @@
 """Two hundred messages at once against one limit: what begins is counted once, whoever comes at the same time."""
 
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from decimal import Decimal
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 import pytest
-from django.db import close_old_connections, connections
+from django.db import connection
 
 from accounts.models import Limit, User
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, Turn
-from chat.sending.services import send
-from chat.turns.submit import Ask
-from core.errors import ProductError
 from llm.models import Model, Provider
+from tests.product import ROOT, database_url, die_with_parent
 
-AT_ONCE, WORKERS = 200, 16
+AT_ONCE, PROCESSES = 200, 4
+Process: TypeAlias = "subprocess.Popen[str]"
+PROGRAM = "import django; django.setup(); from tests.chat.many_at_once import main; main()"
 
 
 @pytest.fixture
@@ -37,27 +42,53 @@ def model(committed: None) -> Iterator[Model]:
     provider.delete()
 
 
+@pytest.fixture(scope="module")
+def processes(django_db_setup: None) -> Iterator[list[Process]]:
+    environment = {"DATABASE_URL": database_url(connection.settings_dict), "LIVE_TURNS": "0"}
+    command, everything = [sys.executable, "-c", PROGRAM], {**os.environ, **environment}
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    everything["DJANGO_SETTINGS_MODULE"] = "config.settings"
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                subprocess.Popen(command, cwd=ROOT, env=everything, preexec_fn=die_with_parent, **pipes)
+            )
+            for _ in range(PROCESSES)
+        ]
+        yield started
+        for process in started:
+            process.communicate()
+
+
+def told(process: Process, line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+
+
+def said(process: Process) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
 @pytest.mark.parametrize(("unit", "amount"), [("turns", 20), ("tokens", 30_000), ("money", "0.03")])
-def test_no_more_begin_than_the_limit_has_room_for(user: User, model: Model, unit: str, amount: object) -> None:
+def test_no_more_begin_than_the_limit_has_room_for(
+    user: User, model: Model, processes: list[Process], unit: str, amount: object
+) -> None:
     most = Decimal(str(amount))
     Limit.objects.create(user=user, unit=unit, per="month", amount=most)
     places = [create_conversation(user=user) for _ in range(AT_ONCE)]
-
-    def sent(place: Conversation) -> str:
-        close_old_connections()
-        try:
-            send(user=user, conversation=place, ask=Ask("Hello", models=[model.pk]))
-        except ProductError as error:
-            return error.code
-        finally:
-            connections.close_all()
-        return "sent"
-
-    with ThreadPoolExecutor(WORKERS) as pool:
-        said = Counter(pool.map(sent, places))
+    found: Counter[str] = Counter()
+    for number, process in enumerate(processes):
+        told(process, json.dumps([str(model.pk), [str(place.pk) for place in places[number::PROCESSES]]]))
+    assert [said(process) for process in processes] == ["ready\n"] * PROCESSES
+    for process in processes:
+        told(process, "")
+    for process in processes:
+        found.update(json.loads(said(process)))
+    assert found.keys() == {"sent", "limit_reached"} and found.total() == AT_ONCE
     turns = list(Turn.objects.filter(conversation__owner=user))
     of_each = {"turns": Decimal(1), "tokens": turns[0].reserved_tokens, "money": turns[0].reserved_cost}[unit]
-    assert said.keys() == {"sent", "limit_reached"} and said.total() == AT_ONCE
-    assert said["sent"] == len(turns)
+    assert found["sent"] == len(turns)
     taken = Decimal(of_each or 0) * len(turns)
     assert most <= taken < most + Decimal(of_each or 0)  # the last that begins may go over it

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from chat.models import Conversation, Message, ModelCall, Turn
 from chat.turns import runner
+from chat.turns.store import Asked
 from chat.usage.services import Figures
 from chat.usage.sums import KINDS, Used
 from core import background
@@ -166,10 +167,11 @@ def test_a_dead_workers_turn_has_what_was_reported_and_for_the_rest_our_count(pe
     assert first.cost == Decimal("0.00199")  # 300 at 3, 300 at 0.3, 100 at 4, 40 at 15
     assert (second.input, second.output, second.counted) == (call["used"] + call["tools_tokens"], 4, True)
     ModelCall.objects.filter(turn=row).delete()
-    Turn.objects.filter(pk=row.pk).update(status="running", report={})  # killed before anything was stored
+    asked_of = {name: call[name] for name in Asked.__annotations__}
+    Turn.objects.filter(pk=row.pk).update(status="running", report={}, asked=[asked_of])  # killed before it was stored
     background.submit(runner.recover(row.pk)).result()
     [only] = calls_of(turn["id"])
-    assert (only.input, only.counted, only.model) == (call["used"], True, priced)
+    assert (only.input, only.counted, only.model) == (call["used"] + call["tools_tokens"], True, priced)
 
 
 def test_what_is_reported_is_stored_before_the_tools_have_run(person: Person, priced: Model) -> None:

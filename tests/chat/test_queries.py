@@ -137,6 +137,9 @@ def test_how_things_stand_is_asked_of_the_conversation_and_of_its_person(owner: 
     assert here[:5] == (True, False, False, 1, 1)
     assert there[:5] == (False, True, True, 1, None)
     assert here.version == WorkspaceVersion.objects.get().version
+    assert (here.sent_before, there.sent_before) == (0, 0)
+    Turn.objects.filter(pk=turn.pk).update(context_used=70)
+    assert (standing(place).sent_before, standing(other).sent_before) == (70, 0)
     Turn.objects.update(status=Turn.Status.DONE)
     SummaryJob.objects.update(status=SummaryJob.Status.FAILED)
     Run.objects.update(status=Run.Status.DONE)
@@ -196,9 +199,9 @@ def test_a_branch_comes_oldest_first_and_knows_which_of_its_messages_have_files(
     ]
 
 
-def test_the_model_waits_for_seven_statements(application: Application, person: Person) -> None:
-    """Of the request: the token, the conversation, its lock, how things stand, the new rows. Of the worker: the claim
-    and the branch."""
+def test_the_model_waits_for_eight_statements(application: Application, person: Person) -> None:
+    """Of the request: the token, the conversation, its lock, how things stand, the new rows. Of the worker: the claim,
+    the branch, and what it asks."""
     mark = uuid4().hex
     with application.http("/api/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
         place = client.post("conversations/", json={"title": "T"}).json()["id"]
@@ -207,12 +210,12 @@ def test_the_model_waits_for_seven_statements(application: Application, person: 
         settled(person.user)
         with listening() as heard:
             found = timed(application.model, heard, person.user, partial(send, json={"text": mark}), mark)
-    assert found.count <= 7, [each.shortened for each in found.before]
+    assert found.count <= 8, [each.shortened for each in found.before]
 
 
-def test_a_program_of_openais_protocol_waits_for_eight(application: Application, person: Person) -> None:
-    """The token, the version of the workspace, the personas, the line, how things stand, the new rows; the claim and
-    the branch."""
+def test_a_program_of_openais_protocol_waits_for_nine(application: Application, person: Person) -> None:
+    """The token, the version of the workspace, the personas, the line, how things stand, the new rows; the claim, the
+    branch, and what it asks."""
     mark = uuid4().hex
     body = {"model": "scripted", "messages": [{"role": "user", "content": mark}]}
     with application.http("/v1/", headers={"Authorization": f"Bearer {person.token}"}) as client:
@@ -222,7 +225,7 @@ def test_a_program_of_openais_protocol_waits_for_eight(application: Application,
             found = timed(
                 application.model, heard, person.user, partial(client.post, "chat/completions", json=body), mark
             )
-    assert found.count <= 8, [each.shortened for each in found.before]
+    assert found.count <= 9, [each.shortened for each in found.before]
 
 
 def only(*names: str) -> Following:

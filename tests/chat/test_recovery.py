@@ -2,12 +2,12 @@
 
 import json
 import signal
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from chat.conversations.branches import CONTINUE
-from chat.models import Turn
+from chat.models import ModelCall, Turn
 from tests.chat.books import book, heading, notes, small_model
 from tests.chat.conversations import kill_worker
 from tests.chat.documents import upload
@@ -41,6 +41,25 @@ def test_a_killed_worker_leaves_an_interrupted_answer_with_all_that_was_shown_an
     stopped(caller, went_on(caller, turn))
     again = caller.post(f"messages/{stored['message']}/regenerate/")["turns"][0]
     assert stopped(caller, again["id"]) == "RUN_STOPPED"
+
+
+def test_what_a_worker_has_asked_that_is_killed_at_once_is_in_the_ledger(caller: Caller, product: Product) -> None:
+    """The second request has just come to the provider; what the stream and the reports would say comes too late."""
+    tool = {"name": "get_tasks", "arguments": {}}
+    steps = [{"tool_calls": [tool], "usage": {"input": 900, "output": 30}}, {"text": "Never said.", "ttft": 600}]
+    words = uuid4().hex
+    turn = caller.ask(words, {"steps": steps})
+    product.model.arrived(words, count=2)
+    kill_worker(product)
+    row = Turn.objects.get(pk=UUID(turn["id"]))
+    assert [each["cycle"] for each in row.asked] == [1, 2]
+    Turn.objects.filter(pk=row.pk).update(report={})
+    product.start_worker()
+    until(lambda: Turn.objects.get(pk=row.pk).status == "interrupted", "another worker ends it")
+    first, second = ModelCall.objects.filter(turn=row).order_by("number")
+    assert all(each.counted and each.person_id == row.conversation.owner_id for each in (first, second))
+    assert [each.input for each in (first, second)] == [each["used"] + each["tools_tokens"] for each in row.asked]
+    assert second.output == 0 < first.input < second.input
 
 
 def went_on(caller: Caller, turn: dict[str, str]) -> str:

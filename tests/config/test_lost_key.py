@@ -17,12 +17,13 @@ from accounts.webhooks.sending import signature
 from config.management.commands.doctor import _stored_keys
 from core.crypto import LostSecret, decrypt, encrypt, state_of
 from core.errors import ProductError
-from files.index.embedders import client_of
+from files.index.embedders import embed
 from files.index.reranking import try_reranker
 from files.models import Embedder, Reranker
 from llm import model_facts, services
 from llm.models import Model, Provider, ToolServer, WebSearch
-from llm.tools.mcp import Server, ServerFailed, tools_of
+from llm.tools.mcp import tools_of
+from llm.tools.servers import Server, ServerFailed
 from llm.tools.services import tool_servers, try_tool_server, try_web_search
 from tests.accounts.receiver import receiving
 from tests.accounts.webhooks import happened, tried
@@ -119,7 +120,7 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
             row.refresh_from_db()
         asked: list[tuple[str, Callable[[], object]]] = [
             ("secret_lost", lambda: services.test_connection(provider=provider)),
-            ("secret_lost", lambda: client_of(embedder).embed(["words"])),
+            ("secret_lost", lambda: embed(embedder, ["words"])),
             ("secret_lost", lambda: try_reranker(reranker=reranker)),
             ("web_search_failed", lambda: try_web_search(web_search=search)),
             ("tool_server_failed", lambda: try_tool_server(tool_server=tools)),

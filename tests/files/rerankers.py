@@ -13,17 +13,21 @@ KEY = "key-of-the-re-ranker"
 LONGEST = 512  # words of a text with its query
 BATCH = 32
 COHERE = {"model", "query", "documents", "top_n", "max_tokens_per_doc", "priority", "relevant_spans"}  # of its SDK 7.3
+JINAS_MODEL, JINAS_LONGEST = "jina-reranker-v3", 512  # words here; of the real one, tokens
 PHYSICAL_BATCH = 512  # words of a text with its query, as llama.cpp is started
 
 
 class ScriptedReranker(RawServer):
     """Speaks Text Embeddings Inference's protocol with `tei`, else Cohere's; with `llama`, as llama.cpp does: it wants
-    no model, gives logits, and what is too long is an error of its own. `broken`: the whole answer instead of a right
+    no model, gives logits, and what is too long is an error of its own; with `jina`, as Jina does, whose errors have a
+    `detail` and a `code`. `broken`: the whole answer instead of a right
     one; None answers nothing. `asked`: what came, as the bodies of the requests that were good."""
 
-    def __init__(self, *, tei: bool = False, llama: bool = False, broken: bytes | None = b"") -> None:
+    def __init__(
+        self, *, tei: bool = False, llama: bool = False, jina: bool = False, broken: bytes | None = b""
+    ) -> None:
         super().__init__(self._judge)
-        self.tei, self.llama, self.broken = tei, llama, broken
+        self.tei, self.llama, self.jina, self.broken = tei, llama, jina, broken
         self.asked: list[dict[str, Any]] = []
 
     @property
@@ -40,8 +44,14 @@ class ScriptedReranker(RawServer):
         if not head.startswith("POST /rerank HTTP"):
             return answer("{}", status="404 Not Found")
         if f"authorization: bearer {KEY}" not in head.lower():
+            if self.jina:
+                return refused_by_jina("401 Unauthorized", "AUTH_INVALID_API_KEY", "Invalid API key")
             return _json({"message": "invalid api token"}, "401 Unauthorized")
-        ways = {self.tei: self._refusal_by_tei, self.llama: self._refusal_by_llama}
+        ways = {
+            self.tei: self._refusal_by_tei,
+            self.llama: self._refusal_by_llama,
+            self.jina: self._refusal_by_jina,
+        }
         refusal = ways.get(True, self._refusal_by_cohere)(body)
         if refusal is not None:
             return refusal
@@ -82,6 +92,19 @@ class ScriptedReranker(RawServer):
             return _json({"error": error}, "500 Internal Server Error")
         return None
 
+    def _refusal_by_jina(self, body: dict[str, Any]) -> bytes | None:
+        for field in ("model", "query", "documents"):
+            if not body.get(field):
+                said = f"[RID: 1] Validation error: 'body -> {field}' Field required"
+                return _json({"detail": said}, "422 Unprocessable Entity")
+        if body["model"] != JINAS_MODEL:
+            said = f"Model '{body['model']}' not found"
+            return refused_by_jina("400 Bad Request", "INPUT_MODEL_NOT_FOUND", said)
+        if max(len(f"{body['query']} {text}".split()) for text in body["documents"]) > JINAS_LONGEST:
+            said = f"Input text exceeds the model's maximum of {JINAS_LONGEST} tokens"
+            return refused_by_jina("400 Bad Request", "INPUT_TOKEN_LIMIT_EXCEEDED", said)
+        return None
+
     def _refusal_by_cohere(self, body: dict[str, Any]) -> bytes | None:
         unknown = sorted(set(body) - COHERE)
         missing = [name for name in ("model", "query", "documents") if not body.get(name)]
@@ -93,8 +116,13 @@ class ScriptedReranker(RawServer):
 
 def row_of(server: ScriptedReranker, **more: Any) -> Reranker:
     fields: dict[str, Any] = {"kind": "tei" if server.tei else "cohere", "base_url": server.url, "api_key": KEY}
-    fields |= {"name": "Ours", "model": "" if server.tei or server.llama else "rank-1", "active": True}
+    model = JINAS_MODEL if server.jina else "" if server.tei or server.llama else "rank-1"
+    fields |= {"name": "Ours", "model": model, "active": True}
     return Reranker(**fields | more)
+
+
+def refused_by_jina(status: str, code: str, detail: str) -> bytes:
+    return _json({"detail": detail, "code": code, "request_id": "1"}, status)
 
 
 def _json(value: Any, status: str = "200 OK") -> bytes:

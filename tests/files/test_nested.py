@@ -181,6 +181,21 @@ def test_a_document_of_word_97_keeps_headings_lists_and_tables(read: Read) -> No
     assert (result.media_type, result.text) == ("application/msword", expected)
 
 
+def test_a_document_of_word_97_has_the_numbers_of_its_lists(read: Read) -> None:
+    first, _, rest = read(older("clauses.doc")).text.partition("Between.")
+    assert [line.strip() for line in first.split("\n") if line] == [
+        *("# The contract", "1. Duties", "a. To pay", "b. To deliver", "2. Terms"),
+    ]
+    assert rest.split("\n") == ["", "", "- A ship", "III. Third", "IV. Fourth"]
+
+
+def test_lists_of_a_document_of_word_97_that_are_not_there_take_nothing_of_its_text(read: Read) -> None:
+    damaged = bytearray(older("clauses.doc"))
+    at = damaged.index(b"\xec\xa5") + 0x02E2  # where it says where its lists are
+    damaged[at : at + 8] = b"\xff" * 8
+    assert "- To deliver" in read(bytes(damaged)).text
+
+
 def test_a_presentation_of_powerpoint_97_gives_its_slides_and_notes(read: Read) -> None:
     result = read(older("deck.ppt"))
     first, second = (result.text[start:end] for start, end in result.spans)

@@ -12,7 +12,7 @@ from files.index.reranking import find, try_reranker
 from files.index.search import search
 from files.models import File, Reranker
 from tests.files.collections import indexed, new_owner
-from tests.files.rerankers import KEY, NOT_ORDERED, ScriptedReranker, row_of
+from tests.files.rerankers import JINAS_MODEL, KEY, NOT_ORDERED, ScriptedReranker, refused_by_jina, row_of
 from tests.llm.raw_server import answer
 
 FIRST = "falcon falcon falcon garden"
@@ -48,11 +48,11 @@ def test_more_passages_than_it_takes_at_once_come_in_several_requests(db: None) 
         assert sorted(len(body["texts"]) for body in server.asked) == [8, 32]
 
 
-@pytest.mark.parametrize("llama", [False, True])
-def test_a_passage_that_is_too_long_for_it_is_cut_and_the_note_says_so(db: None, llama: bool) -> None:
+@pytest.mark.parametrize("kind", ["tei", "llama", "jina"])
+def test_a_passage_that_is_too_long_for_it_is_cut_and_the_note_says_so(db: None, kind: str) -> None:
     long = [f"falcon 3 points {'word ' * 700}", "falcon 4 points and no more"]
     file = File.objects.filter(pk=indexed(new_owner(), long).pk)
-    with ScriptedReranker(tei=not llama, llama=llama) as server:
+    with ScriptedReranker(tei=kind == "tei", llama=kind == "llama", jina=kind == "jina") as server:
         row_of(server, longest=900).save()
         found = find(queries=["falcon"], files=file)
         assert [hit.text[7] for hit in found.hits] == ["4", "3"] and 0 < found.hits[0].score < 1
@@ -100,6 +100,31 @@ def test_a_server_that_is_away_and_a_key_that_is_wrong_are_named(files: Any) -> 
     Reranker.objects.update(api_key=KEY)
     found = find(queries=["falcon"], files=files)
     assert points(found.hits) == [1, 7, 9, 5] and "cannot be reached" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said", "why"),
+    [
+        ("403 Forbidden", "AUTHZ_INSUFFICIENT_BALANCE", "Insufficient account balance", "has no credit left"),
+        ("403 Forbidden", "AUTHZ_RESOURCE_LIMIT_EXCEEDED", "Resource limit exceeded for your plan", "no credit left"),
+        ("429 Too Many Requests", "RATE_TOKEN_LIMIT_EXCEEDED", "Token rate limit exceeded: 9/8", "too many requests"),
+        ("422 Unprocessable Entity", "", "[RID: 1] Validation error: 'body -> top_n' Invalid", "'body -> top_n'"),
+    ],
+)
+def test_what_jina_refuses_is_named(files: Any, status: str, code: str, said: str, why: str) -> None:
+    with ScriptedReranker(jina=True, broken=refused_by_jina(status, code, said)) as server:
+        row_of(server).save()
+        assert why in find(queries=["falcon"], files=files).notes[0]
+
+
+def test_a_key_and_a_model_that_jina_does_not_know_are_named(files: Any) -> None:
+    with ScriptedReranker(jina=True) as server:
+        row_of(server, api_key="another").save()
+        assert "refused the API key" in find(queries=["falcon"], files=files).notes[0]
+        Reranker.objects.update(api_key=KEY, model="rank-1")
+        assert "does not offer this model" in find(queries=["falcon"], files=files).notes[0]
+        Reranker.objects.update(model=JINAS_MODEL)
+        assert points(find(queries=["falcon"], files=files).hits) == [9, 7, 5, 1]
 
 
 def test_nobody_is_asked_while_none_is_active(files: Any) -> None:

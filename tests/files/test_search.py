@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from accounts.models import User
 from files.index import feedback, ranking
-from files.index.embedders import active_embedder, client_of
+from files.index.embedders import active_embedder, embed
 from files.index.language import configuration_of
 from files.index.search import Hit, search, search_many
 from files.models import Chunk, File
@@ -114,7 +114,7 @@ def test_the_index_of_vectors_finds_as_much_as_comparing_all(owner: User, monkey
     files = [indexed(owner, [random_text(source, 30) for _ in range(60)]) for _ in range(4)]
     visible = of(*files[2:])
     embedder = active_embedder()
-    vector = client_of(embedder).embed(["a falcon on an island"])[0]
+    vector = embed(embedder, ["a falcon on an island"])[0]
     assert vector is not None
     exact = ranking.nearest(visible, embedder, vector, count=20, visible=120)
     monkeypatch.setattr(ranking, "EXACT_UP_TO", 0)

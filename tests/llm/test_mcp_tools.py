@@ -13,7 +13,8 @@ import pytest
 import uvicorn
 from mcp.server import MCPServer
 
-from llm.tools.mcp import MAX_TOOLS, Server, ServerFailed, tools_of
+from llm.tools.mcp import MAX_TOOLS, tools_of
+from llm.tools.servers import Server, ServerFailed
 from llm.types.tools import Tool, run_tool
 from tests.llm.raw_server import RawServer, always, answer
 

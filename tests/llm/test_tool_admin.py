@@ -13,7 +13,7 @@ from accounts.models import User
 from core.crypto import decrypt
 from core.errors import ProductError
 from llm.models import ToolServer, WebAccess, WebSearch
-from llm.tools.mcp import Server
+from llm.tools.servers import Server
 from llm.tools.services import store_tool_server, store_web_search, tool_servers, use_web_search, web_search_tool
 from llm.types.tools import run_tool
 from tests.llm.raw_server import RawServer, always, answer

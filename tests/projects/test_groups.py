@@ -108,6 +108,10 @@ def test_who_is_made_an_owner_shares_and_hands_over(
     )
     ProjectFile.objects.bulk_create(ProjectFile(project=project, file=file) for file in (here, both, theirs))
     ProjectFile.objects.create(project=other, file=both)
+    page = Client()
+    page.force_login(olga)
+    asked = " ".join(page.get(reverse("projects:project", args=[project.pk])).content.decode().split())
+    assert "The project then belongs to" in asked and "with 1 file of" in asked
     handed = hand_over(user=olga, project=project, member=binh.pk)
     assert handed.owner == binh
     assert [File.objects.get(pk=file.pk).owner for file in (here, both, theirs)] == [binh, olga, anna]

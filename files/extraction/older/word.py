@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import olefile
 
+from files.extraction.older.lists import Lists
 from files.extraction.readers.result import MAX_CHARACTERS, Extracted, ExtractionError, whole
 from files.extraction.text.tables import Cell, markdown
 
@@ -20,16 +21,14 @@ _PROPERTIES, _PIECES = 0x0102, 0x01A2  # where it says where the two tables are
 _PAGE = 512  # bytes, in which properties of paragraphs are kept
 _PARTS = ("", "Footnotes:", "Headers and footers:", "", "Comments:", "Endnotes:", "Text boxes:")
 _HEADINGS = range(1, 10)  # numbers of the styles "heading 1" to "heading 9", in every document
-_IN_TABLE, _ROW_END, _LISTED, _OUTLINE = 0x2416, 0x2417, 0x460B, 0x2640  # properties
+_IN_TABLE, _ROW_END, _LISTED, _DEPTH, _OUTLINE = 0x2416, 0x2417, 0x460B, 0x260A, 0x2640  # properties
 _SIZES = (1, 1, 2, 4, 2, 2, 0, 3)  # bytes of the value of a property, by its kind; 0: it says so itself
 _LONG = 0xD608  # which has two bytes for its length
 _DEEPEST = 6
 _CELL, _FIELD, _RESULT, _FIELD_END = "\x07", "\x13", "\x14", "\x15"
 _END = re.compile("[\r\x07\x0c]")
 _PICTURE = re.compile("[\x01\x08]")
-_SIGNS = str.maketrans(
-    {"\x0b": "\n", "\x1e": "-", "\x1f": "", "\xa0": " ", "\x01": "", "\x02": "", "\x05": "", "\x08": ""}
-)
+_SIGNS = str.maketrans({"\x0b": "\n", "\x1e": "-", "\xa0": " ", **dict.fromkeys("\x01\x02\x03\x04\x05\x08\x1f", "")})
 
 
 def read(path: Path, media_type: str) -> Extracted:
@@ -50,12 +49,13 @@ def read(path: Path, media_type: str) -> Extracted:
 
 
 class _Style(NamedTuple):
-    """`level` of a heading, 0 for none."""
+    """`level` of a heading, 0 for none; `listed` is the number of its list, 0 for none, and `depth` how deep in it."""
 
     level: int = 0
     in_table: bool = False
     ends_row: bool = False
-    listed: bool = False
+    listed: int = 0
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ class _Document:
         self._text = "".join(map(self._of_piece, self._pieces))
         self.pictures = len(_PICTURE.findall(self._text))
         self._starts, self._styles = _styles(document, table)
+        self._lists = Lists(document, table)
 
     def parts(self) -> Iterator[str]:
         """The text, then what stands beside it, as Markdown."""
@@ -120,9 +121,18 @@ class _Document:
                 if rows or row:
                     yield f"\n{markdown([*rows, row])}\n"
                     rows, row = [], []
-                yield _line(text, style)
+                yield self._line(text, style)
         if rows or row:
             yield f"\n{markdown([*rows, row])}\n"
+
+    def _line(self, text: str, style: _Style) -> str:
+        if not text:
+            return "\n"
+        label = self._lists.label(style.listed, style.depth) if style.listed else ""
+        if style.level:
+            number = f"{label} " if label not in ("", "-") else ""
+            return f"\n{'#' * min(style.level, _DEEPEST)} {number}{' '.join(text.split())}\n\n"
+        return f"{label} {text}\n" if label else f"{text}\n\n"
 
     def _paragraphs(self, start: int, end: int) -> Iterator[tuple[str, _Style, bool]]:
         """Each with its style, and whether it is the last one of a cell."""
@@ -143,14 +153,6 @@ class _Document:
                 shown.append(sign)
         if shown:
             yield "".join(shown).translate(_SIGNS).strip(), _Style(), False
-
-
-def _line(text: str, style: _Style) -> str:
-    if not text:
-        return "\n"
-    if style.level:
-        return f"\n{'#' * min(style.level, _DEEPEST)} {' '.join(text.split())}\n\n"
-    return f"- {text}\n" if style.listed else f"{text}\n\n"
 
 
 def _pieces(document: bytes, table: bytes) -> Iterator[_Piece]:
@@ -195,11 +197,12 @@ def _style(page: bytes, at: int) -> _Style:
     told = dict(_properties(content, 2))
     outline = told.get(_OUTLINE, 9) + 1
     level = number if number in _HEADINGS else outline if outline in _HEADINGS else 0
-    return _Style(level, bool(told.get(_IN_TABLE)), bool(told.get(_ROW_END)), bool(told.get(_LISTED)))
+    listed = told.get(_LISTED, 0)
+    return _Style(level, bool(told.get(_IN_TABLE)), bool(told.get(_ROW_END)), listed, told.get(_DEPTH, 0))
 
 
 def _properties(content: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Each with the first byte of its value (MS-DOC, section 2.2.5.1)."""
+    """Each with the first byte of its value, or both where it has two (MS-DOC, section 2.2.5.1)."""
     while at + 3 <= len(content):
         (name,) = struct.unpack_from("<H", content, at)
         size = _SIZES[name >> 13]
@@ -207,5 +210,5 @@ def _properties(content: bytes, at: int) -> Iterator[tuple[int, int]]:
             size = 1 + struct.unpack_from("<H", content, at + 2)[0] if at + 4 <= len(content) else 1
         elif not size:
             size = 1 + content[at + 2]
-        yield name, content[at + 2]
+        yield name, int.from_bytes(content[at + 2 : at + 2 + (size if size <= 2 else 1)], "little")
         at += 2 + size

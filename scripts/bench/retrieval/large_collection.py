@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 
 from accounts.models import User
 from files.index import ranking
-from files.index.embedders import active_embedder, client_of
+from files.index.embedders import active_embedder, embed
 from files.index.indexing import index_chunks
 from files.index.search import POOL, search
 from files.models import Chunk, File
@@ -110,14 +110,13 @@ def _row(name: str, value: float, unit: str, limit: float) -> Row:
 def _rankings(queries: list[str], files: QuerySet[File]) -> Iterator[tuple[str, Callable[[str], object]]]:
     visible = Chunk.objects.filter(file__in=files).count()
     embedder = active_embedder()
-    client = client_of(embedder)
 
     def words(query: str) -> object:
         asked = ranking.asked(files, [query])
         return ranking.bm25(files, asked.words[0], asked.collection)
 
     def vectors(query: str) -> object:
-        vector = client.embed([query])[0]
+        vector = embed(embedder, [query])[0]
         assert vector is not None
         return ranking.nearest(files, embedder, vector, count=POOL, visible=visible)
 
