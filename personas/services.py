@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import Max, Q
 from django.utils import timezone
 
-from accounts.access.holds import require_free
+from accounts.access.holds import require_free, require_rewritable
 from accounts.access.rights import models_of, require
 from accounts.models import May, User, Workspace
 from audit.services import changed, record, record_saved, stored
@@ -266,8 +266,8 @@ def update_persona(
 ) -> Persona:
     """The persona with its changes, which make a new version; what changes nothing makes none.
 
-    `based_on`: tags of which the stored persona must have one, else `changed_meanwhile` (412). Raises `name_taken`, and
-    what `require_hand_over` raises where `fields` has another owner.
+    `based_on`: tags of which the stored persona must have one, else `changed_meanwhile` (412). Raises `name_taken`,
+    `legal_hold` (409) where a text would be lost, and what `require_hand_over` raises where `fields` has another owner.
     """
     locked = _locked(user, persona, based_on)
     before = copy(locked)
@@ -275,7 +275,9 @@ def update_persona(
         name: unix_lines(value) if name == "instructions" else value for name, value in fields.items()
     }
     changes = {name: value for name, value in given.items() if getattr(locked, name) != value}
+    require_rewritable(locked, before.instructions, given.get("instructions", before.instructions))
     if reminder is not None and unix_lines(reminder).strip() != locked.own_reminder:
+        require_rewritable(locked, locked.own_reminder, unix_lines(reminder).strip())
         _set_own_reminder(locked, reminder)
     elif not changes:
         return locked
@@ -325,6 +327,8 @@ def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = N
     reminder.text = unix_lines(reminder.text)
     with transaction.atomic():
         before = stored(reminder)
+        if before is not None:
+            require_rewritable(reminder, before.text, reminder.text)
         reminder.save()
         record_saved(user=user, kind="reminder", row=reminder, before=before)
         if persona is not None:

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import F, Max, QuerySet
 from django.utils import timezone
 
-from accounts.access.holds import require_free
+from accounts.access.holds import require_free, require_rewritable
 from accounts.models import User
 from accounts.realtime import News, tell
 from audit.services import changed_fields, record
@@ -58,7 +58,8 @@ def update_project(*, user: User, project: Project, fields: Mapping[str, Any], b
     """Changes name, instructions, persona, or whether the web is on, which is its owner's alone to say. Other
     instructions make a new version.
 
-    `based_on` is the version that the writer had before them; raises `changed_meanwhile` (409) unless it is the newest.
+    `based_on` is the version that the writer had before them; raises `changed_meanwhile` (409) unless it is the newest,
+    and `legal_hold` (409) where instructions would be lost.
     """
     require_editor(user=user, project=project)
     # An administrator chooses among the owner's personas: those are the ones that may answer there.
@@ -67,6 +68,7 @@ def update_project(*, user: User, project: Project, fields: Mapping[str, Any], b
     locked = Project.objects.select_for_update().get(pk=project.pk)
     if changes.get("web", locked.web) != locked.web:
         require_owner(user=user, project=project)
+    require_rewritable(locked, locked.instructions, changes.get("instructions", locked.instructions))
     said = changed_fields(locked, changes)
     if changes.get("instructions", locked.instructions) != locked.instructions:
         if based_on is not None and based_on != locked.version:

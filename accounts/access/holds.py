@@ -44,5 +44,12 @@ def require_movable(*rows: Model) -> None:
         raise ProductError("legal_hold", sentence, status=409)
 
 
+def require_rewritable(row: Model, before: str, text: str) -> None:
+    """Raises `legal_hold` (409) where a hold keeps the row, and another text would take the place of this one."""
+    if before and before != text and is_held(row):
+        sentence = "This is under a legal hold, so its text cannot be replaced. Make a new one beside it."
+        raise ProductError("legal_hold", sentence, status=409)
+
+
 def _reached(paths: tuple[str, ...]) -> Q:
     return reduce(or_, (Q(**{path: True}) for path in paths))

@@ -4,7 +4,6 @@ A sweep sums each such day once, day after day from the first call on. What it h
 asked for, so every figure is that of the calls at any time.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta, tzinfo
@@ -32,6 +31,7 @@ STORED: Mapping[type[models.Model], tuple[str, ...]] = {
     PersonSum: ("person_id",),
     PlaceSum: ("project_id", "group_id", "token_id"),
 }
+_CALLED_BY = ("day_id", *NAMES)
 OF_SUMS: Mapping[str, Any] = {name: Sum(name) for name in OF_CALLS}
 # What calls are summed by: the columns, and where what has the key has its name.
 KINDS: Mapping[str, tuple[str, ...]] = {
@@ -130,14 +130,18 @@ class Used:
         """By what stands in these columns of `ModelCall`, or in its `day_id`: the value, or a tuple of several."""
         stored = next((kind for kind, columns in STORED.items() if {*names} <= {*columns, "day_id"}), None)
         if stored is None:  # as by conversation: of one person these are few
-            return _together(names, [self._every.values(*names).annotate(**OF_CALLS)])
-        later = self._called if stored is UsageSum else self._calls.values(*names).annotate(**OF_CALLS)
-        return _together(names, [self._stored[stored].values(*names).annotate(**OF_SUMS), later])
+            return _together(len(names), [self._every.values_list(*names).annotate(**OF_CALLS)])
+        later = self._called_by(names) if stored is UsageSum else self._calls.values_list(*names).annotate(**OF_CALLS)
+        return _together(len(names), [self._stored[stored].values_list(*names).annotate(**OF_SUMS), later])
+
+    def _called_by(self, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        places = [_CALLED_BY.index(name) for name in names]
+        return ((*(row[at] for at in places), *row[len(_CALLED_BY) :]) for row in self._called)
 
     @cached_property
-    def _called(self) -> list[dict[str, Any]]:
+    def _called(self) -> list[tuple[Any, ...]]:
         """Several tables of one page need these calls."""
-        return list(self._calls.values("day_id", *NAMES).annotate(**OF_CALLS))
+        return list(self._calls.values_list(*_CALLED_BY).annotate(**OF_CALLS))
 
     def lines(self, kind: str, most: int | None = None) -> list[Line]:
         """By one of `KINDS`, `most` of them: the last days first, of the others the dearest, or without prices the most
@@ -176,9 +180,11 @@ def _dearest(figures: Figures, key: Any) -> tuple[Any, ...]:
     return (figures.cost is None, -(figures.cost or 0), -figures.calls, str(key))
 
 
-def _together(names: Sequence[str], rows: Iterable[Iterable[dict[str, Any]]]) -> dict[Any, Figures]:
-    found: defaultdict[Any, Figures] = defaultdict(Figures)
+def _together(size: int, rows: Iterable[Iterable[tuple[Any, ...]]]) -> dict[Any, Figures]:
+    """Rows are the key, of so many values, and then figures in their order."""
+    found: dict[Any, Figures] = {}
     for row in chain.from_iterable(rows):
-        key = tuple(row[name] for name in names)
-        found[key if len(key) > 1 else key[0]] += Figures(**{name: row[name] for name in OF_CALLS})
-    return dict(found)
+        key = row[:size] if size > 1 else row[0]
+        figures = Figures(*row[size:])
+        found[key] = found[key] + figures if key in found else figures
+    return found

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
-from accounts.access.holds import require_free, require_movable
+from accounts.access.holds import require_free, require_movable, require_rewritable
 from accounts.models import User
 from core.errors import NotFound, ProductError
 from core.permissions import Action, has_right, require_right
@@ -39,8 +39,9 @@ def create_saved_prompt(
 def update_saved_prompt(*, user: User, prompt: SavedPrompt, fields: Mapping[str, Any]) -> SavedPrompt:
     """`fields`: `name` and `text`, `project` and `workspace`, or some of them. Whoever hands one over must be
     allowed to change it where it is and where it goes; with no project it becomes their own. Raises what creating one
-    raises."""
+    raises, and `legal_hold` (409) where its text would be lost."""
     require_holder(user, prompt, "change")
+    require_rewritable(prompt, prompt.text, fields.get("text", prompt.text))
     before = (prompt.owner_id, prompt.project_id)
     if {"project", "workspace"} & set(fields):
         workspace = fields.get("workspace", before == (None, None) and fields.get("project") is None)

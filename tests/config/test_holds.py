@@ -19,9 +19,13 @@ from config.workspace.erasing import erase_person
 from core.errors import ProductError
 from files.models import File
 from files.services import delete as delete_file
-from personas.models import Reminder
+from personas.models import Persona, Reminder, SavedPrompt
+from personas.services import save_reminder, update_persona
+from projects.models import Project
 from projects.planner.rules import Actor
 from projects.planner.services import delete as delete_task
+from projects.prompts.services import update_saved_prompt
+from projects.services import update_project
 from tests.config.household import PRIVATE, Household, signed_in
 from tests.config.test_access import ask
 
@@ -81,6 +85,33 @@ def test_no_address_removes_what_is_under_a_hold(household: Household, people: C
     Reminder.objects.filter(text=PRIVATE).exclude(pk__in=[row.pk for row in household.rows]).delete()  # of copies
     written = [row.pk for row in household.rows if isinstance(row, Message)]
     assert Message.with_deleted.filter(pk__in=written).count() == len(written) == 2
+
+
+def test_no_text_under_a_hold_is_written_over(household: Household) -> None:
+    rows = {type(row): row for row in household.rows}
+    owner, project = rows[User], rows[Project]
+    assert isinstance(owner, User) and isinstance(project, Project)
+    persona = Persona.objects.create(owner=owner, name="Held", instructions="First.")
+    prompt = SavedPrompt.objects.create(owner=owner, name="held", text="First.")
+    Project.objects.filter(pk=project.pk).update(instructions="First.", owner=owner)
+    update_persona(user=owner, persona=persona, fields={}, reminder="Remember.")
+    reminder = persona.reminders.get()
+    reminder.text = "Second."
+    acts: list[Callable[[], object]] = [
+        lambda: update_persona(user=owner, persona=persona, fields={"instructions": "Second."}),
+        lambda: update_persona(user=owner, persona=persona, fields={}, reminder=""),
+        lambda: update_project(user=owner, project=project, fields={"instructions": "Second."}),
+        lambda: update_saved_prompt(user=owner, prompt=prompt, fields={"text": "Second."}),
+        lambda: save_reminder(user=owner, reminder=reminder),
+    ]
+    User.objects.filter(pk=owner.pk).update(legal_hold=True)
+    for act in acts:
+        with pytest.raises(ProductError, match=HELD):
+            act()
+    update_persona(user=owner, persona=persona, fields={"name": "Renamed", "instructions": "First."})
+    User.objects.filter(pk=owner.pk).update(legal_hold=False)
+    acts[0]()
+    acts[2]()
 
 
 def owners(row: object) -> set[object]:

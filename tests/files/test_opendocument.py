@@ -65,6 +65,19 @@ def test_sheets_and_slides_of_libreoffice_are_pages(read: Read) -> None:
     assert deck.left_out == {"slides": 1}
 
 
+def test_a_title_that_came_from_powerpoint_is_the_first_shape_of_a_slide_whose_layout_has_one(read: Read) -> None:
+    layout = """<style:presentation-page-layout style:name="A"><presentation:placeholder presentation:object="title"/>
+    </style:presentation-page-layout>"""
+    shapes = "".join(
+        f"<draw:custom-shape><text:p>{text}</text:p></draw:custom-shape>" for text in ("Ducks", "They swim.")
+    )
+    slide = '<draw:page presentation:presentation-page-layout-name="{}">{}</draw:page>'
+    empty = '<draw:frame presentation:class="title"/>'
+    body = slide.format("A", shapes) + slide.format("B", shapes) + slide.format("A", empty + shapes)
+    first, *others = pages(read(samples.open_document("presentation", body, layout)))
+    assert first == "# Ducks\n\nThey swim." and others == ["Ducks\n\nThey swim."] * 2
+
+
 def test_a_chart_gives_its_numbers_and_a_picture_what_it_is_said_to_show(read: Read) -> None:
     body = """<text:p>See <draw:frame><draw:object xlink:href="./Object"/></draw:frame></text:p>
     <text:p><draw:frame><draw:image/><svg:desc xmlns:svg="svg">A duck</svg:desc></draw:frame></text:p>"""

@@ -15,6 +15,7 @@ _BLOCKS = frozenset({"h", "p", "list", "table"})
 _UNSEEN = frozenset({"tracked-changes", "sequence-decls", "forms", "ruby-text", "annotation-end", "desc", "title"})
 _FORMATS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman", "": "none"}
 _TITLES = {"Title": 1, "Subtitle": 2}
+_LONGEST_TITLE = 120  # characters of a slide's title
 _MOST_REPEATED = 100  # of a cell or row that is said to be there several times
 _LONGEST_ROW = 10_000  # cells
 _BLANK_ROWS = 1_000  # so many in a row end a sheet
@@ -47,11 +48,16 @@ def _count(element: Element, name: str, default: int = 1) -> int:
     return int(value) if value.isascii() and value.isdigit() and len(value) < 9 else default
 
 
+def _is_title(blocks: list[str]) -> bool:
+    return bool(blocks) and "\n" not in blocks[0] and len(blocks[0]) <= _LONGEST_TITLE and blocks[0][0] not in "#|-"
+
+
 class _Reader:
     def __init__(self, archive: Archive) -> None:
         self.left_out: Counter[str] = Counter()
         self._archive = archive
         self._titles: dict[str, int] = {}  # by style: the level of a paragraph that is a title
+        self._titled: set[str] = set()  # layouts of slides that have a title
         self._lists: dict[str, dict[int, Level]] = {}
         self._outline = Numbering({level: Level(format="none") for level in range(LEVELS)})
         self._counted: dict[str, Numbering] = {}
@@ -65,6 +71,9 @@ class _Reader:
         for style in tree.iter("{*}style"):
             name, parent = _get(style, "name"), _get(style, "parent-style-name")
             self._titles[name] = _TITLES.get(name) or _TITLES.get(parent) or self._titles.get(parent, 0)
+        for layout in tree.iter("{*}presentation-page-layout"):
+            if any(_get(place, "object") == "title" for place in layout):
+                self._titled.add(_get(layout, "name"))
         for style in tree.iter("{*}list-style", "{*}outline-style"):
             levels = {_count(each, "level") - 1: _level(each) for each in style}
             if _tag(style) == "list-style":
@@ -199,6 +208,10 @@ class _Reader:
             elif text := self._shape(frame, 0).strip():
                 is_title = _get(frame, "class") == "title"
                 (titles if is_title else blocks).append(f"# {' '.join(text.split())}" if is_title else text)
+        untitled = not any(_get(frame, "class") == "title" for frame in page)
+        # A title that came from PowerPoint is a shape like others, the first one of a slide whose layout has a title.
+        if untitled and _get(page, "presentation-page-layout-name") in self._titled and _is_title(blocks):
+            titles.append(f"# {blocks.pop(0)}")
         return "\n\n".join((*titles, *blocks, *([f"Notes:\n\n{notes}"] if notes else [])))
 
     def _shape(self, element: Element, depth: int) -> str:
