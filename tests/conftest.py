@@ -20,7 +20,9 @@ from personas.services import save_prompt, set_default_profile
 from tests.application import Application, working
 from tests.product import Caller, Product, Server, database_url, running
 from tests.scripted_model import ScriptedModel
-from tests.spilled import PASSWORD, spilled
+from tests.spilled import spilled
+
+PASSWORD = "correct horse battery"
 
 
 @dataclass

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 
 from tests.product import Product
 
-PASSWORD = "correct horse battery"  # of everybody in tests
 SECRETS = re.compile(
     r"\b(?:gh|whsec)_[\w+/=%-]{8,}"  # tokens, and what webhooks are signed with
     r"|/s/[\w%-]{16,}"  # shares
     r"|[\w/]\?[\w%-]+="  # what stands behind the question mark of an address
     r"|(?i:cookie|sessionid|csrftoken|authorization)['\": =]+[\w.+/-]{8,}"
     r"|secret-of-the-scripted-provider"
-    rf"|{PASSWORD}"
+    r"|correct horse battery"  # the password of everybody in tests
     r"|script: ?\{"  # in every question to the scripted model
 )
 
