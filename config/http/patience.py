@@ -20,6 +20,7 @@ SILENT_SECONDS = 3.0  # without a word to anybody; a request has to be answered 
 ASKED_EVERY = 1.0  # seconds
 SHORT_WAIT = 1.0  # seconds for a connection, while there is none to be expected
 LOOKED_EVERY = 0.25  # seconds
+FRESH = 4  # connections that are opened at once when it answers again
 CONNECT_SECONDS = 2  # the least that libpq knows
 
 
@@ -109,7 +110,7 @@ def _ask_on(parameters: Mapping[str, Any], of: Watch) -> None:
 
 def _let_go_on(pool: ConnectionPool[Any], of: Watch) -> None:
     """Of those who wait for a connection; whoever has one looks for themselves."""
-    usual, told = pool.timeout, False
+    usual, least, most, told = pool.timeout, pool.min_size, pool.max_size, False
     while not of.over.wait(LOOKED_EVERY):
         if told != of.silent:
             told = not told
@@ -119,5 +120,9 @@ def _let_go_on(pool: ConnectionPool[Any], of: Watch) -> None:
             )
             if told:
                 pool.drain()  # else each of its connections is tried, one after the other
+            else:
+                # The pool would try again only when its pause is over, which has grown with each failure.
+                pool.resize(least + FRESH, max(most, least + FRESH))
+                pool.resize(least, most)
         for waiting in tuple(pool._waiting) if told else ():
             waiting.fail(PoolTimeout("the database does not answer"))

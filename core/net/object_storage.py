@@ -1,18 +1,20 @@
 """Django's storage in a bucket of S3, or of what speaks its protocol (MinIO, Garage, Ceph, SeaweedFS)."""
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 from storages.backends.s3 import S3Storage
 from storages.utils import clean_name
 
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 2, 10, 2  # somebody waits, and is told to try again
 ANSWER_SECONDS = 1.5  # twice at most, for the question whether an object is there, asked before it is written or read
+SILENT_SECONDS = 2  # in which one that has not answered is not asked again
 IN_MEMORY = 5_000_000  # bytes of an object that is read; more wait on disk
 
 
@@ -26,7 +28,7 @@ class ObjectStorage(S3Storage):  # type: ignore[misc]
     def __init__(self, **options: Any) -> None:
         config = _config(options, READ_SECONDS, ATTEMPTS)
         self._hurried = _config(options, ANSWER_SECONDS, 1)
-        self._making, self._asking = threading.Lock(), None
+        self._making, self._asking, self._silent_until = threading.Lock(), None, 0.0
         own = {"default_acl": None, "file_overwrite": True, "max_memory_size": IN_MEMORY, "client_config": config}
         self._shared = None
         super().__init__(**own, **options)
@@ -67,14 +69,20 @@ class ObjectStorage(S3Storage):  # type: ignore[misc]
             return found
 
     def exists(self, name: str) -> bool:
-        """Also tells soon when the server hangs."""
+        """Also tells soon when the server does not answer, and at once where somebody has just asked in vain: those who
+        waited for one another would wait in turn."""
         key = self._normalize_name(clean_name(name))
+        if time.monotonic() < self._silent_until:
+            raise StorageAway("it has not answered just now")
         with _told():
             try:
                 self._asked().head_object(Bucket=self.bucket_name, Key=key)
             except ClientError as error:
                 if error.response["ResponseMetadata"]["HTTPStatusCode"] == HTTPStatus.NOT_FOUND:
                     return False
+                raise
+            except (ConnectTimeoutError, ReadTimeoutError):
+                self._silent_until = time.monotonic() + SILENT_SECONDS
                 raise
         return True
 

@@ -162,6 +162,8 @@ FAULTS = (
     _away("redis", 60.0, WEBS, "redis-away", "Redis away for 60 s (refuses connections)"),
     _freeze("redis", 15.0, WEBS, "redis-hangs", "Redis hangs for 15 s (SIGSTOP)"),
     _kill("pgbouncer", None),
+    _cut("pgbouncer-postgres", "PgBouncer", "PostgreSQL", WEBS),
+    # From here on PgBouncer talks to the other PostgreSQL, past the line that was cut.
     Fault(
         "postgres-fails-over", "PostgreSQL killed; its replica takes its place after 3 s", _fail_over, unready=None,
         after=lambda company: company.postgres.follow(),
@@ -200,7 +202,6 @@ FAULTS = (
     _cut("turns-2-redis", "turns-2", "Redis"),
     _cut("turns-2-pgbouncer", "turns-2", "PgBouncer"),
     _cut("background-1-broker", "background-1", "the broker"),
-    _cut("pgbouncer-postgres", "PgBouncer", "PostgreSQL", WEBS),
     Fault(
         "cut-postgres-replica", "the network between PostgreSQL and its replica loses everything for 20 s",
         _lose_replica, _find_replica, 20.0,
