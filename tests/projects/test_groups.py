@@ -111,9 +111,9 @@ def test_who_is_made_an_owner_shares_and_hands_over(
     page = Client()
     page.force_login(olga)
     asked = " ".join(page.get(reverse("projects:project", args=[project.pk])).content.decode().split())
-    assert "The project then belongs to" in asked and "with 1 file of" in asked
+    assert "The project then belongs to binh, with 2 files of olga that are in no other project." in asked
     handed = hand_over(user=olga, project=project, member=binh.pk)
-    assert handed.owner == binh
+    assert handed.owner == binh and File.objects.filter(owner=binh).count() == 2
     assert [File.objects.get(pk=file.pk).owner for file in (here, both, theirs)] == [binh, olga, anna]
     assert roles.role_of(olga, handed) == Role.OWNER
     remove_member(user=olga, project=handed, member=olga.pk)
