@@ -7,6 +7,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import aiohttp
 import psutil
@@ -75,18 +76,29 @@ def _looked_at(pieces: Sequence[Piece]) -> tuple[str, bool, list[float]]:
     for when, data in pieces:
         at += len(data)
         arrivals.append((at, when))
-    events = list[tuple[float, dict[str, object]]]()
+    events = list[tuple[float, dict[str, Any]]]()
     number = 0
     for match in DATA.finditer(b"".join(data for _, data in pieces)):
         while arrivals[number][0] < match.end():
             number += 1
         events.append((arrivals[number][1], json.loads(match[1])))
     texts = [(when, event) for when, event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
-    numbers = [event["seq"] for _, event in events if "seq" in event]
-    said = "".join(str(event["delta"]) for _, event in texts)
-    last = str(events[-1][1]["type"]) if events else "nothing"
-    end = WHOLE if last == "RUN_FINISHED" and said == expected_text(SCRIPT) else f"with {len(said)} characters, {last}"
-    return end, numbers == list(range(1, len(numbers) + 1)), [when - float(str(event["ts"])) for when, event in texts]
+    numbers = [event["seq"] for _, event in events if event.get("seq")]
+    said, last = _read([event for _, event in events]), events[-1][1] if events else {"type": "nothing"}
+    ended = last["type"] == "RUN_FINISHED" or (last["type"] == "SNAPSHOT" and last["status"] == "done")
+    end = WHOLE if ended and said == expected_text(SCRIPT) else f"with {len(said)} characters, {last['type']}"
+    return end, numbers == sorted(set(numbers)), [when - event["ts"] for when, event in texts]
+
+
+def _read(events: Sequence[dict[str, Any]]) -> str:
+    """The text of an answer as its reader puts it together."""
+    said = ""
+    for event in events:
+        if event["type"] == "SNAPSHOT":
+            said = "".join(part["text"] for part in event["parts"] if part["type"] == "text")
+        elif event["type"] == "TEXT_MESSAGE_CONTENT":
+            said += event["delta"]
+    return said
 
 
 def _cpu(processes: Sequence[psutil.Process]) -> float:
