@@ -100,5 +100,5 @@ def test_a_worker_ends_with_a_job_that_hangs(another: Product) -> None:
 @pytest.mark.usefixtures("committed")
 def test_beat_ends(another: Product) -> None:
     another.start_beat()
-    until(lambda: "starting" in another.log("beat"), "beat has begun")
+    until(lambda: "beat: Starting" in another.log("beat"), "beat has begun and hears signals")
     assert asked_to_end(another, "beat") == 0
