@@ -408,6 +408,7 @@ let left = null;
 
 document.body.addEventListener("htmx:beforeRequest", ({ detail: { elt } }) => {
   const { activeElement: pressed } = document;
+  if (pressed === document.body) return; // what was pressed before may be shut until its answer is there
   if (pressed instanceof HTMLElement && elt.contains(pressed))
     left = pressed.closest(KEEPS_FOCUS) ? null : { pressed, around: surroundings(pressed, document.body) };
 });

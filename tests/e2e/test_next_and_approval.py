@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 from django.db import connection
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 
 from llm.models import Model
 from tests.chat.tool_servers import Diary, diary
@@ -177,6 +177,26 @@ def test_a_call_is_shown_readable_and_runs_once_it_is_allowed(page: Page, guarde
     expect(answer(page)).to_contain_text("So be it.")
     expect(waits).to_have_count(0)
     assert guarded.lines() == ["Dear diary,", "<b>today</b>"]
+
+
+def test_the_focus_stays_near_when_news_of_a_decision_come_before_the_answer_to_it(page: Page, guarded: Diary) -> None:
+    expect(begin_call(guarded, page)).to_be_visible()
+    held: list[tuple[Route, APIResponse]] = []
+
+    def hold(route: Route) -> None:
+        if route.request.method == "POST":
+            held.append((route, route.fetch()))
+        else:
+            route.continue_()
+
+    page.route("**/approvals/**", hold)
+    page.get_by_role("button", name="Allow once").focus()
+    page.keyboard.press("Enter")
+    expect(answer(page)).to_contain_text("You allowed this.")
+    route, response = held.pop()
+    route.fulfill(response=response)
+    expect_complete(page)
+    assert page.evaluate(FOCUSED), "the focus is somewhere"
 
 
 def test_a_refusal_in_one_tab_is_seen_in_the_other(visit: OpenBrowser, guarded: Diary) -> None:
