@@ -1,6 +1,7 @@
 """A process that is asked to end does, by itself, whatever hangs in it, as the image's commands start it."""
 
 import json
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -100,5 +101,11 @@ def test_a_worker_ends_with_a_job_that_hangs(another: Product) -> None:
 @pytest.mark.usefixtures("committed")
 def test_beat_ends(another: Product) -> None:
     another.start_beat()
-    until(lambda: "beat: Starting" in another.log("beat"), "beat has begun and hears signals")
+    until(lambda: hears(another.processes["beat"].pid, signal.SIGTERM), "beat hears that it is to end")
     assert asked_to_end(another, "beat") == 0
+
+
+def hears(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal, as Linux says."""
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return bool(caught and int(caught[1], 16) >> number - 1 & 1)
