@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import secrets
 import signal
 import socket
 import ssl
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from scripts.services import UNLIMITED, UNLIMITED_PAGES
 from tests.scripted_model import ScriptedModel
 
 ROOT = Path(__file__).resolve().parents[1]
+PORTS = range(10_000, 32_000)
 WAIT = 60.0  # seconds; the bound of every wait in tests, far above what a loaded machine needs
 NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reading those of the system costs each client 30 ms
 
@@ -32,9 +34,12 @@ def die_with_parent() -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the ports of outgoing connections, one of which might get it before whoever asks for it is there."""
+    while True:
+        port = PORTS.start + secrets.randbelow(len(PORTS))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server(Protocol):
