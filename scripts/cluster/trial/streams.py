@@ -14,7 +14,7 @@ import psutil
 
 from scripts.cluster.company import Company
 from scripts.cluster.trial.client import Client
-from scripts.cluster.trial.work import conversation, scripted
+from scripts.cluster.trial.work import conversation, scripted, text_of
 from tests.scripted_model import expected_text
 
 COUNT, WITHIN = 300, 1.0  # streams, and the seconds in which they begin
@@ -84,21 +84,10 @@ def _looked_at(pieces: Sequence[Piece]) -> tuple[str, bool, list[float]]:
         events.append((arrivals[number][1], json.loads(match[1])))
     texts = [(when, event) for when, event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
     numbers = [event["seq"] for _, event in events if event.get("seq")]
-    said, last = _read([event for _, event in events]), events[-1][1] if events else {"type": "nothing"}
+    said, last = text_of(event for _, event in events), events[-1][1] if events else {"type": "nothing"}
     ended = last["type"] == "RUN_FINISHED" or (last["type"] == "SNAPSHOT" and last["status"] == "done")
     end = WHOLE if ended and said == expected_text(SCRIPT) else f"with {len(said)} characters, {last['type']}"
     return end, numbers == sorted(set(numbers)), [when - event["ts"] for when, event in texts]
-
-
-def _read(events: Sequence[dict[str, Any]]) -> str:
-    """The text of an answer as its reader puts it together."""
-    said = ""
-    for event in events:
-        if event["type"] == "SNAPSHOT":
-            said = "".join(part["text"] for part in event["parts"] if part["type"] == "text")
-        elif event["type"] == "TEXT_MESSAGE_CONTENT":
-            said += event["delta"]
-    return said
 
 
 def _cpu(processes: Sequence[psutil.Process]) -> float:

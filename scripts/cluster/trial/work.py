@@ -77,6 +77,17 @@ async def status_of(client: Client, path: str, *over: str) -> Any:
     return row or {"status": "unknown"}
 
 
+def text_of(events: Iterable[dict[str, Any]]) -> str:
+    """What an answer says to whoever reads its events: a SNAPSHOT stands in the place of what is lost."""
+    said = ""
+    for event in events:
+        if event["type"] == "SNAPSHOT":
+            said = "".join(part["text"] for part in event["parts"] if part["type"] == "text")
+        elif event["type"] == "TEXT_MESSAGE_CONTENT":
+            said += event["delta"]
+    return said
+
+
 class Answer:
     """An answer with somebody who follows it."""
 
@@ -110,12 +121,11 @@ class Answer:
             result.wrong.append(f"{self.turn} is {row['status']} {code} with {len(row.get('text', ''))} characters")
 
     def _look_at_events(self, row: Any, result: Result) -> None:
-        numbers = [event["seq"] for event in self.events if "seq" in event]
-        sent_to_row = any(event["type"] == "SNAPSHOT" for event in self.events)
-        if numbers != list(range(1, len(numbers) + 1)):
-            result.wrong.append(f"the events of {self.turn} came as {_runs(numbers)}")
-        said = "".join(event["delta"] for event in self.events if event["type"] == "TEXT_MESSAGE_CONTENT")
-        if row.get("status") == "done" and said != row["text"] and not sent_to_row:
+        numbers = [event["seq"] for event in self.events if event.get("seq")]
+        if numbers != sorted(set(numbers)):
+            result.wrong.append(f"the events of {self.turn} came as {numbers}")
+        said = text_of(self.events)
+        if row.get("status") == "done" and said != row["text"]:
             result.wrong.append(f"the reader of {self.turn} got {len(said)} of {len(row['text'])} characters")
 
     async def _gone_on(self) -> bool:
@@ -332,14 +342,3 @@ class Work:
 
 async def _all(works: Iterable[Any]) -> None:
     await asyncio.gather(*works)
-
-
-def _runs(numbers: list[int]) -> str:
-    """`1-5, 7-9` for what has gaps."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(f"{first}-{last}" for first, last in runs)
