@@ -15,7 +15,8 @@ from scripts.cluster.process import ClusterError
 
 PATIENCE = 90.0  # seconds; longer than anything may take, so that what takes too long is seen to
 AGAIN_AFTER = 1.0  # seconds, as the page waits before it connects anew
-LAST = ("RUN_FINISHED", "RUN_STOPPED", "RUN_ERROR", "SNAPSHOT")
+LAST = {"RUN_FINISHED", "RUN_STOPPED", "RUN_ERROR"}
+LIVE = {"queued", "running"}
 BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -77,7 +78,7 @@ class Client:
                         event = json.loads(line[6:]) | {"arrived": time.time()}
                         seq = event.get("seq", seq)
                         yield event
-                        if event["type"] in LAST:
+                        if event["type"] in LAST or event.get("status", "running") not in LIVE:
                             return
             await asyncio.sleep(AGAIN_AFTER)
 
