@@ -131,18 +131,7 @@ class RerankerAdmin(KeyedAdmin):
     list_filter = ("kind",)
     search_fields = ("name", "base_url", "model")
     actions_detail = ("try_it", "use", "stop_using")
-    general = (
-        "name",
-        "kind",
-        "base_url",
-        "model",
-        "candidates",
-        "longest",
-        "patience",
-        "input_price",
-        "search_price",
-        "state",
-    )
+    general = (*RerankerForm.Meta.fields, "state")
     readonly_fields = ("key_state", "state")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
