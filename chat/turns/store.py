@@ -171,7 +171,7 @@ def note_asked(turn: Turn, calls: Sequence[CallReport]) -> None:
 
     Raises `interrupted` where somebody else has ended the turn, who has written down what it cost.
     """
-    asked = [{name: call[name] for name in Asked.__annotations__} for call in calls]  # type: ignore[literal-required]
+    asked = [{name: call[name] for name in Asked.__annotations__} for call in calls]  # type: ignore[literal-required]  # they are its keys
     if not queries.note_asked(turn, asked):
         raise ProductError(INTERRUPTED.code, INTERRUPTED.detail)
 

@@ -42,7 +42,7 @@ class ServerTool:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         await _read_protocol()
-        from llm.tools import mcp_client  # noqa: PLC0415 - see there
+        from llm.tools import mcp_client  # noqa: PLC0415 - read by `_read_protocol`, not at the start
 
         try:
             return await mcp_client.call(self._server, self.served_as, arguments)
@@ -54,7 +54,7 @@ async def tools_of(server: Server) -> list[ServerTool]:
     """The server's tools, named `server__tool`. Raises `ServerFailed`."""
 
     await _read_protocol()
-    from llm.tools import mcp_client  # noqa: PLC0415 - see there
+    from llm.tools import mcp_client  # noqa: PLC0415 - read by `_read_protocol`, not at the start
 
     try:
         async with asyncio.timeout(LIST_TIMEOUT):

@@ -59,7 +59,7 @@ def test_a_web_process_ends_with_a_socket_streams_a_hanging_answer_and_a_request
     began = threading.Event()
 
     def hang(method: str, address: str, **body: object) -> None:
-        with suppress(httpx.TransportError), caller.http.stream(method, address, **body) as answer:  # type: ignore[arg-type]
+        with suppress(httpx.TransportError), caller.http.stream(method, address, **body) as answer:  # type: ignore[arg-type]  # json
             for _ in answer.iter_raw():
                 began.set()
 
