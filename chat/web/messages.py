@@ -20,7 +20,7 @@ from chat.models.conversation_state import ChatScope
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.models.tree import branch, branch_rows, ids_down_to, newest_leaf, siblings, with_rows
 from chat.rendering.kept import blocks_of
-from chat.rendering.references import Sources, cited
+from chat.rendering.references import Sources, cited, cited_numbers
 from chat.summaries.views import SummaryView, of_branch
 from chat.turns.services import shown as shown_call
 from core.errors import ProductError
@@ -224,12 +224,14 @@ def placed(messages: Sequence[Message], conversation: Conversation, *, beside: b
     newer = {message.pk: message for message in group}
     messages = [newer.get(message.pk, message) for message in messages]
     places |= {message.pk: places[last.pk] for message in group}
-    branches, titles = branches_of([*messages, *group], places, conversation.leaf_id), titles_of(conversation)
+    branches = branches_of([*messages, *group], places, conversation.leaf_id)
     marks = marks_on(conversation.pk, conversation.leaf_id)
 
     for message in group:
         message.conversation = conversation
-    answers = (message for message in (*messages, *group) if message.role == Message.Role.ASSISTANT)
+    answers = [message for message in (*messages, *group) if message.role == Message.Role.ASSISTANT]
+    _learn_numbers(conversation, answers)
+    titles = titles_of(conversation)
     sources = {message.pk: sources_of(message, titles) for message in answers}
     blocks = blocks_of([(message, sources[message.pk]) for message in (*messages, *group) if message.pk in sources])
 
@@ -242,6 +244,14 @@ def placed(messages: Sequence[Message], conversation: Conversation, *, beside: b
     if group:
         views[-1] = replace(views[-1], beside=[view(message) for message in group])
     return views
+
+
+def _learn_numbers(conversation: Conversation, answers: Sequence[Message]) -> None:
+    """Documents get their numbers while an answer is written, so a row of before lacks those of one that is complete by
+    now. A number never changes."""
+    texts = (part["text"] for answer in answers for part in answer.parts if part["type"] == "text")
+    if any(not cited_numbers(text) <= set(conversation.documents.values()) for text in texts):
+        conversation.refresh_from_db(fields=["documents"])
 
 
 def being_written(views: Sequence[MessageView]) -> bool:

@@ -14,7 +14,7 @@ from accounts.models import User
 from chat.models import Conversation, Message, RenderedAnswer, Turn
 from chat.models.tree import with_rows
 from chat.rendering.kept import blocks_of
-from chat.web.messages import placed
+from chat.web.messages import answers_page, placed
 from files.models import File
 from tests.chat.conversations import past
 
@@ -188,3 +188,15 @@ def test_an_answer_that_grows_while_its_page_is_made_is_shown_beside_the_others(
     [view] = placed(read, made, beside=True)
     assert [part["blocks"] for part in view.parts] == [["<p>Grown.</p>"]]
     assert [each.parts[0]["text"] for each in view.beside][1] == "Grown."
+
+
+def test_an_answer_that_is_complete_before_its_page_is_made_leads_to_what_it_cites(owner: User, contract: File) -> None:
+    made = past(owner, 1)  # as a request has it that sends the message: nothing has a number yet
+    question, answer = Message.objects.filter(conversation=made).order_by("depth")
+    turn = Turn(conversation=made, user_message=question, answer=answer)
+    numbered(made, contract)
+    Message.objects.filter(pk=answer.pk).update(parts=[{"type": "text", "text": CITING}])
+    _, view = answers_page([turn], question=True)
+    [[block]] = [part["blocks"] for part in view.parts]
+    assert f'href="/files/{contract.pk}/"' in block
+    assert view.cited == 1
